@@ -1,0 +1,72 @@
+"""Every error of redist derives from :class:`RedistError`, so one ``except`` catches them all."""
+
+from __future__ import annotations
+
+
+class RedistError(Exception):
+    """Base of all errors raised on purpose by redist."""
+
+
+class ParseError(RedistError):
+    """Text that does not follow the notation; knows the character where it went wrong.
+
+    >>> e = ParseError("f32[8{x]", 7, "expected ',' or '}'")
+    >>> print(e)
+    cannot parse 'f32[8{x]': expected ',' or '}' at character 8 (']')
+    >>> print(e.pointer())
+    f32[8{x]
+           ^
+    """
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        self.text = text
+        self.position = position
+        self.reason = reason
+        found = f"({text[position]!r})" if position < len(text) else "(end of text)"
+        super().__init__(f"cannot parse {text!r}: {reason} at character {position + 1} {found}")
+
+    def pointer(self) -> str:
+        """The text with a caret under the character."""
+        return f"{self.text}\n{' ' * self.position}^"
+
+
+class LayoutError(RedistError):
+    """A mesh or an array type that cannot exist."""
+
+
+class ConversionError(RedistError):
+    """A conversion to or from another notation that would lose something."""
+
+
+class StepError(RedistError):
+    """A step that the typing rules refuse."""
+
+
+class RequestError(RedistError):
+    """A request that makes no sense as a whole: shapes differ, an unknown option."""
+
+
+class TopologyError(RedistError):
+    """A topology that cannot be read."""
+
+
+class PlanFormatError(RedistError):
+    """A stored plan that cannot be read."""
+
+
+class CheckError(RedistError):
+    """A plan that the checker rejects; names the step (None: the plan as a whole) and the reason."""
+
+    def __init__(self, step: int | None, reason: str) -> None:
+        self.step = step
+        self.reason = reason
+        where = "the plan" if step is None else f"step {step + 1}"
+        super().__init__(f"{where} is rejected: {reason}")
+
+
+class NoPlanError(RedistError):
+    """No plan fits the limit; ``least_bytes`` is the least limit that would do."""
+
+    def __init__(self, message: str, least_bytes: int) -> None:
+        self.least_bytes = least_bytes
+        super().__init__(message)

@@ -1,0 +1,1 @@
+"""Layouts as types: meshes, array types, their text, and what every device holds."""

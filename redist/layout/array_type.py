@@ -1,0 +1,154 @@
+"""Array types: how a global array is laid out over a mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from redist.errors import LayoutError
+from redist.layout.axes import SubAxis, check_chain, merged
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+from redist.units import ceil_div
+
+OPS = ("sum", "prod", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """What every device of a mesh holds of a global array.
+
+    >>> t = ArrayType.parse("f32[1024{x}, 512{y}]", Mesh(x=2, y=4))
+    >>> t.tile_shape, t.tile_bytes
+    ((512, 128), 262144)
+    >>> print(ArrayType.parse("i64[6{y}, 10] sum{x}", Mesh(x=2, y=4)))
+    i64[6{y}, 10] sum{x}
+
+    ``dims`` lists for each dim the axes that cut it, major first; axes not named replicate.
+    ``pending_axes`` carry a reduction by ``pending_op`` that has not happened yet. An object that
+    exists is valid and canonical: neighbouring sub-axes are joined and axes of size 1 dropped, so
+    ``==`` is structural. :func:`redist.same_layout` compares what the devices hold.
+    """
+
+    mesh: Mesh
+    dtype: DType
+    shape: tuple[int, ...]
+    dims: tuple[tuple[SubAxis, ...], ...]
+    pending_op: str | None = None
+    pending_axes: tuple[SubAxis, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.dims) != len(self.shape):
+            raise LayoutError(
+                f"cannot make a type: {len(self.shape)} dims but axes for {len(self.dims)}"
+            )
+        for n in self.shape:
+            if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+                raise LayoutError(f"cannot make a type: dim of size {n!r}; need an int >= 0")
+        pending = tuple(part for part in self.pending_axes if part.size > 1)
+        if self.pending_op is not None and self.pending_op not in OPS:
+            raise LayoutError(f"unknown reduction {self.pending_op!r}; known: {', '.join(OPS)}")
+        if self.pending_op is None and self.pending_axes:
+            raise LayoutError("cannot make a type: pending axes without a reduction")
+        check_chain(self.mesh, [*(part for dim in self.dims for part in dim), *self.pending_axes])
+        object.__setattr__(self, "dims", tuple(merged(dim) for dim in self.dims))
+        object.__setattr__(self, "pending_axes", merged(sorted(pending)))
+        object.__setattr__(self, "pending_op", self.pending_op if pending else None)
+
+    @staticmethod
+    def of(
+        mesh: Mesh,
+        dtype: str | DType,
+        shape: Sequence[int],
+        dims: Sequence[Iterable[str | SubAxis]] = (),
+        pending: Mapping[str, Iterable[str | SubAxis]] | None = None,
+    ) -> ArrayType:
+        """A type from plain data.
+
+        >>> print(ArrayType.of(Mesh(x=2, y=4), "f32", (8, 8), [["x"], []], {"sum": ["y"]}))
+        f32[8{x}, 8] sum{y}
+        """
+        if len(pending or {}) > 1:
+            raise LayoutError("cannot make a type: one reduction can be pending, not several")
+
+        def part(axis: str | SubAxis) -> SubAxis:
+            return axis if isinstance(axis, SubAxis) else SubAxis(axis, 1, mesh.size(axis))
+
+        op, axes = next(iter((pending or {}).items()), (None, ()))
+        return ArrayType(
+            mesh,
+            dtype if isinstance(dtype, DType) else DType.named(dtype),
+            tuple(shape),
+            tuple(tuple(part(axis) for axis in dim) for dim in dims) or ((),) * len(shape),
+            op,
+            tuple(part(axis) for axis in axes),
+        )
+
+    @staticmethod
+    def parse(text: str, mesh: Mesh) -> ArrayType:
+        """A type from text: ``f32[1024{x}, 512{y}] sum{z}``; see the README for the notation."""
+        from redist.layout.notation import parse_type
+
+        return parse_type(text, mesh)
+
+    @property
+    def rank(self) -> int:
+        """Number of dims of the array."""
+        return len(self.shape)
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Into how many tiles each dim is cut."""
+        return tuple(math.prod(part.size for part in dim) for dim in self.dims)
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Shape of a full tile; no device holds more."""
+        return tuple(ceil_div(n, k) for n, k in zip(self.shape, self.cuts, strict=True))
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of a full tile: what the fullest device holds."""
+        return math.prod(self.tile_shape) * self.dtype.itemsize
+
+    @property
+    def global_elems(self) -> int:
+        """Elements of the whole array."""
+        return math.prod(self.shape)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every tile is full."""
+        return all(n % k == 0 for n, k in zip(self.shape, self.cuts, strict=True))
+
+    @property
+    def used(self) -> tuple[SubAxis, ...]:
+        """All parts that cut a dim or are pending."""
+        return (*(part for dim in self.dims for part in dim), *self.pending_axes)
+
+    def with_dims(self, dims: Iterable[Iterable[SubAxis]]) -> ArrayType:
+        """The same array and pending reduction, other cuts."""
+        return ArrayType(
+            self.mesh,
+            self.dtype,
+            self.shape,
+            tuple(tuple(dim) for dim in dims),
+            self.pending_op,
+            self.pending_axes,
+        )
+
+    def with_pending(self, op: str | None, axes: Iterable[SubAxis]) -> ArrayType:
+        """The same cuts, another pending reduction (none where ``axes`` is empty)."""
+        parts = tuple(axes)
+        return ArrayType(
+            self.mesh, self.dtype, self.shape, self.dims, op if parts else None, parts
+        )
+
+    def __str__(self) -> str:
+        from redist.layout.notation import format_type
+
+        return format_type(self)
+
+    def __repr__(self) -> str:
+        return f"ArrayType.parse({str(self)!r}, {self.mesh!r})"

@@ -1,0 +1,121 @@
+"""Parts of mesh axes: an axis of size 12 may be cut as 2 x 6 and its parts used separately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redist.errors import LayoutError
+from redist.layout.mesh import Mesh
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubAxis:
+    """The middle of an axis split into [pre, size, rest], major to minor.
+
+    A whole axis has ``pre == 1`` and ``size`` equal to the axis.
+
+    >>> SubAxis("x", 2, 3).end          # everything major to the rest
+    6
+    """
+
+    name: str
+    pre: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Product of the sizes down to and including this part."""
+        return self.pre * self.size
+
+    def text(self, mesh: Mesh) -> str:
+        """``x`` for a whole axis, ``x:(2)3`` for a part of one."""
+        if self.pre == 1 and self.size == mesh.size(self.name):
+            return self.name
+        return f"{self.name}:({self.pre}){self.size}"
+
+
+def whole(mesh: Mesh, name: str) -> SubAxis:
+    """The axis ``name`` as one part.
+
+    >>> whole(Mesh(x=4), "x")
+    SubAxis(name='x', pre=1, size=4)
+    """
+    return SubAxis(name, 1, mesh.size(name))
+
+
+def merged(parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
+    """Size-1 parts dropped, neighbours that continue each other joined.
+
+    >>> merged([SubAxis("x", 1, 2), SubAxis("x", 2, 3), SubAxis("y", 1, 1)])
+    (SubAxis(name='x', pre=1, size=6),)
+    """
+    out: list[SubAxis] = []
+    for part in parts:
+        if part.size == 1:
+            continue
+        if out and out[-1].name == part.name and out[-1].end == part.pre:
+            out[-1] = SubAxis(part.name, out[-1].pre, out[-1].size * part.size)
+        else:
+            out.append(part)
+    return tuple(out)
+
+
+def check_chain(mesh: Mesh, parts: Iterable[SubAxis]) -> None:
+    """Raise unless the parts exist in the mesh, do not overlap and come from one chain of cuts."""
+    last: SubAxis | None = None
+    for part in sorted(parts):
+        total = mesh.size(part.name)
+        if part.pre < 1 or part.size < 1 or total % part.end != 0:
+            raise LayoutError(
+                f"cannot use {part.name}:({part.pre}){part.size}: "
+                f"{part.pre} x {part.size} does not divide axis {part.name}={total}"
+            )
+        if last is not None and last.name == part.name and part.size > 1:
+            if part.pre < last.end:
+                raise LayoutError(
+                    f"cannot use axis {part.name} twice: {last.text(mesh)} and {part.text(mesh)} overlap"
+                )
+            if part.pre % last.end != 0:
+                raise LayoutError(
+                    f"cannot use {last.text(mesh)} and {part.text(mesh)} in one type: "
+                    "they come from different cuts of the axis"
+                )
+        if part.size > 1:
+            last = part
+
+
+def refined_parts(mesh: Mesh, used: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
+    """Every axis split wherever a part of it in ``used`` begins or ends, major to minor.
+
+    >>> [part.text(Mesh(x=12)) for part in refined_parts(Mesh(x=12), [SubAxis("x", 2, 3)])]
+    ['x:(1)2', 'x:(2)3', 'x:(6)2']
+    """
+    edges: dict[str, set[int]] = {name: {1, size} for name, size in mesh.axes}
+    for part in used:
+        edges[part.name] |= {part.pre, part.end}
+    return tuple(
+        SubAxis(name, lo, hi // lo)
+        for name, _ in mesh.axes
+        for cuts in [sorted(edges[name])]
+        for lo, hi in zip(cuts, cuts[1:], strict=False)
+    )
+
+
+def prime_parts(mesh: Mesh, used: Iterable[SubAxis] = ()) -> tuple[SubAxis, ...]:
+    """The same, and each piece split into primes, the smallest first.
+
+    >>> [part.text(Mesh(x=6)) for part in prime_parts(Mesh(x=6))]
+    ['x:(1)2', 'x:(2)3']
+    """
+    parts = []
+    for piece in refined_parts(mesh, used):
+        pre, rest, prime = piece.pre, piece.size, 2
+        while rest > 1:
+            prime = prime if prime * prime <= rest or rest % prime == 0 else rest
+            if rest % prime:
+                prime += 1
+                continue
+            parts.append(SubAxis(piece.name, pre, prime))
+            pre, rest = pre * prime, rest // prime
+    return tuple(parts)

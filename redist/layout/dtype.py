@@ -1,0 +1,94 @@
+"""Element types by name; only the name and the size in bytes matter for moving data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redist.errors import LayoutError
+
+_NUMPY = {
+    "bool": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+# Names that NumPy alone does not know; the package ml_dtypes gives them arithmetic.
+_EXTENDED = {
+    "bf16": ("bfloat16", 2),
+    "f8e3m4": ("float8_e3m4", 1),
+    "f8e4m3": ("float8_e4m3", 1),
+    "f8e4m3fn": ("float8_e4m3fn", 1),
+    "f8e4m3fnuz": ("float8_e4m3fnuz", 1),
+    "f8e4m3b11fnuz": ("float8_e4m3b11fnuz", 1),
+    "f8e5m2": ("float8_e5m2", 1),
+    "f8e5m2fnuz": ("float8_e5m2fnuz", 1),
+    "f8e8m0fnu": ("float8_e8m0fnu", 1),
+}
+_SHORT = {long: short for short, long in _NUMPY.items()} | {
+    long: short for short, (long, _) in _EXTENDED.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type of fixed size.
+
+    >>> DType.named("float32"), DType.named("bf16").itemsize
+    (DType(name='f32', itemsize=4), 2)
+    """
+
+    name: str
+    itemsize: int
+
+    @staticmethod
+    def named(name: str) -> DType:
+        """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name of fixed size."""
+        short = _SHORT.get(name, name)
+        if short in _NUMPY:
+            return DType(short, np.dtype(_NUMPY[short]).itemsize)
+        if short in _EXTENDED:
+            return DType(short, _EXTENDED[short][1])
+        if name == "f8":
+            raise LayoutError(
+                "cannot use dtype 'f8': it is ambiguous; write f64, or f8e4m3fn, f8e5m2, ..."
+            )
+        try:
+            dtype = np.dtype(name)
+        except (TypeError, ValueError, SyntaxError):
+            dtype = None
+        if dtype is None or dtype.hasobject or dtype.itemsize == 0 or dtype.names is not None:
+            known = ", ".join([*_NUMPY, *_EXTENDED])
+            raise LayoutError(f"unknown dtype {name!r}; known: {known}, or a NumPy name of fixed size")
+        if dtype.name in _SHORT:
+            return DType.named(_SHORT[dtype.name])
+        return DType(dtype.str.lstrip("|<=>") if dtype.kind in "SUV" else dtype.name, dtype.itemsize)
+
+    def to_numpy(self) -> np.dtype[np.generic]:
+        """The NumPy dtype that carries these elements; raw bytes where NumPy has no such type.
+
+        >>> DType.named("f64").to_numpy(), DType.named("bf16").to_numpy()
+        (dtype('float64'), dtype('uint16'))
+        """
+        if self.name in _EXTENDED:
+            return np.dtype(f"u{self.itemsize}")
+        return np.dtype(_NUMPY.get(self.name, self.name))
+
+    @property
+    def extended_name(self) -> str | None:
+        """The name in ``ml_dtypes`` where NumPy has no such type, else None."""
+        return _EXTENDED[self.name][0] if self.name in _EXTENDED else None
+
+    def __str__(self) -> str:
+        return self.name

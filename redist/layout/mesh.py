@@ -1,0 +1,134 @@
+"""Meshes: ordered named axes over a set of ranks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import LayoutError, ParseError
+
+AXIS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Mesh:
+    """Devices on a grid with named axes, numbered row-major; each is played by one rank.
+
+    >>> Mesh(x=2, y=4).n_devices
+    8
+    >>> str(Mesh({"z": 3}, ranks=[8, 9, 10]))
+    'z=3@8'
+    >>> Mesh({"z": 3}, ranks=[5, 0, 9]).ranks
+    (5, 0, 9)
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    ranks: range | tuple[int, ...]
+
+    def __init__(
+        self,
+        axes: Mapping[str, int] | Iterable[tuple[str, int]] | None = None,
+        /,
+        *,
+        ranks: Iterable[int] | None = None,
+        **sizes: int,
+    ) -> None:
+        pairs = list(axes.items() if isinstance(axes, Mapping) else axes or ())
+        items = tuple((name, size) for name, size in [*pairs, *sizes.items()])
+        seen: set[str] = set()
+        for name, size in items:
+            if not isinstance(name, str) or AXIS_NAME.fullmatch(name) is None:
+                raise LayoutError(f"cannot make a mesh: {name!r} is no axis name; use letters, digits, _")
+            if name in seen:
+                raise LayoutError(f"cannot make a mesh: axis {name!r} appears twice; rename one")
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise LayoutError(f"cannot make a mesh: axis {name!r} has size {size!r}; need an int >= 1")
+            seen.add(name)
+        n_devices = math.prod(size for _, size in items)
+        object.__setattr__(self, "axes", items)
+        object.__setattr__(self, "ranks", _canonical_ranks(ranks, n_devices))
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices: the product of the axis sizes."""
+        return len(self.ranks)
+
+    def size(self, name: str) -> int:
+        """Size of the axis called ``name``."""
+        for axis, size in self.axes:
+            if axis == name:
+                return size
+        raise LayoutError(f"the mesh {self} has no axis {name!r}")
+
+    def rank_array(self) -> NDArray[np.int64]:
+        """The rank of every device, in device order."""
+        if isinstance(self.ranks, range):
+            return np.arange(self.ranks.start, self.ranks.stop, dtype=np.int64)
+        return np.array(self.ranks, dtype=np.int64)
+
+    @staticmethod
+    def parse(text: str) -> Mesh:
+        """A mesh from text: ``x=2,y=4``, with ``@8`` the first rank, with ``@5;0;9`` every rank.
+
+        >>> Mesh.parse("z=3@8").ranks
+        range(8, 11)
+        """
+        body, at, tail = text.partition("@")
+        axes: list[tuple[str, int]] = []
+        position = 0
+        for item in body.split(",") if body.strip() else []:
+            name, equals, size = item.partition("=")
+            if AXIS_NAME.fullmatch(name.strip()) is None:
+                raise ParseError(text, position, "expected an axis such as x=2")
+            if not equals or not size.strip().isdecimal():
+                raise ParseError(
+                    text, position + len(name) + len(equals), "expected '=' and a size, as in x=2"
+                )
+            axes.append((name.strip(), int(size)))
+            position += len(item) + 1
+        if not at:
+            return Mesh(axes)
+        numbers = tail.split(";")
+        for number in numbers:
+            if not number.strip().isdecimal():
+                raise ParseError(text, len(body) + 1, "expected the first rank, as in x=2@8")
+        if len(numbers) > 1:
+            return Mesh(axes, ranks=[int(number) for number in numbers])
+        first = int(numbers[0])
+        return Mesh(axes, ranks=range(first, first + math.prod(size for _, size in axes)))
+
+    def __str__(self) -> str:
+        body = ",".join(f"{name}={size}" for name, size in self.axes)
+        if not isinstance(self.ranks, range):
+            return f"{body}@{';'.join(map(str, self.ranks))}"
+        return body if self.ranks.start == 0 else f"{body}@{self.ranks.start}"
+
+    def __repr__(self) -> str:
+        return f"Mesh.parse({str(self)!r})"
+
+
+def _canonical_ranks(ranks: Iterable[int] | None, n_devices: int) -> range | tuple[int, ...]:
+    if ranks is None:
+        return range(n_devices)
+    given = ranks if isinstance(ranks, range) else tuple(ranks)
+    if len(given) != n_devices:
+        raise LayoutError(f"cannot make a mesh: {n_devices} devices but {len(given)} ranks")
+    if isinstance(given, tuple):
+        for rank in given:
+            if not isinstance(rank, (int, np.integer)) or isinstance(rank, bool):
+                raise LayoutError(f"cannot make a mesh: rank {rank!r} is no int")
+        given = tuple(int(rank) for rank in given)
+        if len(set(given)) != n_devices:
+            raise LayoutError("cannot make a mesh: a rank appears twice; each device needs its own")
+        if given == tuple(range(given[0], given[0] + n_devices)):
+            given = range(given[0], given[0] + n_devices)
+    elif given.step != 1:
+        given = tuple(given)
+    if min(given) < 0:
+        raise LayoutError(f"cannot make a mesh: rank {min(given)} is negative")
+    return given

@@ -1,0 +1,134 @@
+"""Plans: a sequence of steps with everything that is known about it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from redist.layout.array_type import ArrayType
+from redist.plan.certificate import Certificate
+from redist.plan.memory import holder_classes, live_bytes, source_events
+from redist.plan.steps import Event, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A plan that was considered, with its figures."""
+
+    name: str
+    steps: str
+    time_ps: int
+    received_bytes: int
+    messages: int
+    peak_bytes: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to turn one layout into another.
+
+    >>> import redist
+    >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
+    >>> [step.op for step in plan.steps], plan.received_bytes, plan.certificate.verdict
+    (['all_gather'], 32, 'proved')
+    """
+
+    source: ArrayType
+    target: ArrayType
+    steps: tuple[Step, ...]
+    lower_bound_bytes: int
+    naive_received_bytes: int
+    naive_peak_bytes: int
+    limit_bytes: int | None = None
+    objective: str = "time"
+    strategy: str = "auto"
+    donate: bool = False
+    search: str = "exact"
+    considered: tuple[Alternative, ...] = ()
+    certificate: Certificate | None = None
+
+    @property
+    def types(self) -> tuple[ArrayType, ...]:
+        """The type before the first step and after every step: one more than steps."""
+        return (self.source, *(step.after for step in self.steps))
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes received, summed over ranks and steps."""
+        return sum(step.received_bytes for step in self.steps)
+
+    @property
+    def time_ps(self) -> int:
+        """Modelled time."""
+        return sum(step.time_ps for step in self.steps)
+
+    @property
+    def messages(self) -> int:
+        """Messages of the busiest receiver, summed over steps."""
+        return sum(step.messages_range[1] for step in self.steps)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Every allocation of the plan, the source first."""
+        return self.events_if(self.donate)
+
+    def events_if(self, donate: bool) -> tuple[Event, ...]:
+        """Every allocation if the source is donated, or kept."""
+        own = (event for step in self.steps for event in step.events)
+        return (*source_events(self.types, donate), *own)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Live bytes of the worst rank at the worst moment."""
+        return self.peak_bytes_if_donated if self.donate else self.peak_bytes_if_kept
+
+    @property
+    def peak_bytes_if_donated(self) -> int:
+        """The peak if the source is freed after the first step."""
+        return self._peak_bytes(True)
+
+    @property
+    def peak_bytes_if_kept(self) -> int:
+        """The peak if the source lives to the end."""
+        return self._peak_bytes(False)
+
+    def _peak_bytes(self, donate: bool) -> int:
+        classes = holder_classes(self.source.mesh, self.target.mesh)
+        events = self.events_if(donate)
+        return max(live_bytes(events, k, classes) for k in range(max(1, len(self.steps))))
+
+    def with_certificate(self, certificate: Certificate) -> Plan:
+        """The same plan, certified."""
+        return replace(self, certificate=certificate)
+
+    def digest(self) -> str:
+        """A short hash of the plan; ranks compare it before they start."""
+        from redist.plan.serial import plan_to_dict
+
+        data = plan_to_dict(replace(self, certificate=None, considered=()))
+        return hashlib.sha256(repr(data).encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """The plan as JSON text; :meth:`from_json` reads it back."""
+        from redist.plan.serial import plan_to_json
+
+        return plan_to_json(self)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """A plan from JSON text. Figures are taken as written: ``redist check`` judges them."""
+        from redist.plan.serial import plan_from_json
+
+        return plan_from_json(text)
+
+    def explain(self) -> str:
+        """Which alternatives were considered, with their cost."""
+        from redist.plan.table import format_alternatives
+
+        return format_alternatives(self)
+
+    def __str__(self) -> str:
+        from redist.plan.table import format_plan
+
+        return format_plan(self)

@@ -1,0 +1,270 @@
+"""Typing rules: the type after a step, or a precise error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from redist.errors import LayoutError, StepError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, merged
+from redist.layout.tiles import bounds
+from redist.plan.steps import (
+    OP_NAMES,
+    Action,
+    AllGather,
+    AllPermute,
+    AllReduce,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Slice,
+)
+
+
+def type_after(action: Action, before: ArrayType) -> ArrayType:
+    """The type after ``action`` on an array of type ``before``.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t = ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=2))
+    >>> print(type_after(AllToAll(((SubAxis("x", 1, 2), 0, 1),)), t))
+    f32[8, 8{x}]
+    >>> type_after(AllGather(((SubAxis("y", 1, 2), 0),)), t)
+    Traceback (most recent call last):
+    ...
+    redist.errors.StepError: cannot all_gather f32[8{x}, 8]: y is not at the minor end of dim 0 (x)
+    """
+    try:
+        match action:
+            case Slice():
+                return _slice(action, before)
+            case AllGather(moves):
+                coarse = _taken(action, before, moves)
+                _check_nested(action, before, coarse, before)
+                return coarse
+            case AllToAll():
+                return _all_to_all(action, before)
+            case AllPermute(to):
+                return _all_permute(action, before, to)
+            case Exchange(to):
+                _check_same_array(action, before, to)
+                if before.mesh != to.mesh and before.pending_op is not None:
+                    _refuse(action, before, "a pending reduction cannot change meshes; resolve it")
+                if resolved_axes(before, to):
+                    _refuse(action, before, f"{to} resolves pending axes; use reduce_scatter")
+                return to
+            case ReduceScatter(to):
+                _check_same_array(action, before, to)
+                if before.pending_op is None or not resolved_axes(before, to):
+                    _refuse(action, before, f"nothing pending is resolved by {to}; use exchange")
+                return to
+            case AllReduce(axes):
+                return _all_reduce(action, before, axes)
+    except LayoutError as error:
+        raise StepError(f"cannot {OP_NAMES[type(action)]} {before}: {error}") from None
+
+
+def nested(n: int, coarse_cuts: int, fine_cuts: int) -> bool:
+    """Whether every tile of the fine cut lies inside one tile of the coarse cut, in order.
+
+    >>> nested(10, 2, 4), nested(12, 2, 4), nested(7, 1, 4)
+    (False, True, True)
+    """
+    if fine_cuts % coarse_cuts != 0:
+        return False
+    if coarse_cuts == 1 or n % fine_cuts == 0:
+        return True
+    edges = np.arange(coarse_cuts, dtype=np.int64)
+    coarse, _ = bounds(n, coarse_cuts, edges)
+    fine, _ = bounds(n, fine_cuts, edges * (fine_cuts // coarse_cuts))
+    return bool(np.all(coarse == fine))
+
+
+def without(parts: Sequence[SubAxis], removed: SubAxis) -> tuple[SubAxis, ...] | None:
+    """``parts`` less ``removed`` at the minor end, splitting the last part where needed.
+
+    >>> without([SubAxis("x", 1, 6)], SubAxis("x", 2, 3))
+    (SubAxis(name='x', pre=1, size=2),)
+    """
+    if not parts:
+        return None
+    last = parts[-1]
+    if last.name != removed.name or last.end != removed.end or last.size % removed.size != 0:
+        return None
+    left = SubAxis(last.name, last.pre, last.size // removed.size)
+    return (*parts[:-1], left) if left.size > 1 else tuple(parts[:-1])
+
+
+def difference(parts: Iterable[SubAxis], removed: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
+    """What is left of a set of parts when others are taken out, wherever they stand.
+
+    >>> difference([SubAxis("x", 1, 12)], [SubAxis("x", 2, 3)])
+    (SubAxis(name='x', pre=1, size=2), SubAxis(name='x', pre=6, size=2))
+    """
+    left = list(parts)
+    for gone in removed:
+        pieces: list[SubAxis] = []
+        for part in left:
+            lo, hi = max(part.pre, gone.pre), min(part.end, gone.end)
+            if part.name != gone.name or lo >= hi:
+                pieces.append(part)
+                continue
+            pieces.append(SubAxis(part.name, part.pre, lo // part.pre))
+            pieces.append(SubAxis(part.name, hi, part.end // hi))
+        left = [piece for piece in pieces if piece.size > 1]
+    return merged(sorted(left))
+
+
+def resolved_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
+    """Axes whose pending reduction happens between the two types."""
+    if not _share_pending(before, after):
+        return before.pending_axes
+    return difference(before.pending_axes, after.pending_axes)
+
+
+def added_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
+    """Axes that are pending after, not before."""
+    if not _share_pending(before, after):
+        return after.pending_axes
+    return difference(after.pending_axes, before.pending_axes)
+
+
+def kept_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
+    """Axes that are pending before and after: their partial values never mix."""
+    if not _share_pending(before, after):
+        return ()
+    return difference(before.pending_axes, resolved_axes(before, after))
+
+
+def _size(parts: Iterable[SubAxis]) -> int:
+    return math.prod(part.size for part in parts)
+
+
+def _share_pending(before: ArrayType, after: ArrayType) -> bool:
+    """Whether a pending axis can stay pending: same mesh, same reduction, same cuts of the axes."""
+    if before.mesh != after.mesh or before.pending_op != after.pending_op:
+        return False
+    pairs = [(p, q) for p in before.pending_axes for q in after.pending_axes if p.name == q.name]
+    return all(
+        hi <= lo or (hi % lo == 0 and lo % p.pre == lo % q.pre == 0 == p.end % hi == q.end % hi)
+        for p, q in pairs
+        for lo, hi in [(max(p.pre, q.pre), min(p.end, q.end))]
+    )
+
+
+def _refuse(action: Action, before: ArrayType, reason: str) -> NoReturn:
+    raise StepError(f"cannot {OP_NAMES[type(action)]} {before}: {reason}")
+
+
+def _check_dims(action: Action, before: ArrayType, dims: Iterable[int]) -> None:
+    for dim in dims:
+        if not 0 <= dim < before.rank:
+            _refuse(action, before, f"there is no dim {dim}; dims are 0 to {before.rank - 1}")
+
+
+def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> None:
+    if (before.dtype, before.shape) != (after.dtype, after.shape):
+        _refuse(action, before, f"{after} is another array; shape and dtype must agree")
+
+
+def _check_nested(
+    action: Action, before: ArrayType, coarse: ArrayType, fine: ArrayType
+) -> None:
+    for i, n in enumerate(before.shape):
+        if not nested(n, coarse.cuts[i], fine.cuts[i]):
+            _refuse(
+                action,
+                before,
+                f"dim {i} of size {n}: tiles of {fine.tile_shape[i]} do not nest in tiles of "
+                f"{coarse.tile_shape[i]}; use exchange",
+            )
+
+
+def _taken(
+    action: Action, before: ArrayType, moves: Iterable[tuple[SubAxis, int]]
+) -> ArrayType:
+    """``before`` with the moved axes taken off the minor ends of their dims, in any order."""
+    items = list(moves)
+    _check_dims(action, before, (dim for _, dim in items))
+    if not items:
+        _refuse(action, before, "no axis is named")
+    dims = [tuple(dim) for dim in before.dims]
+    while items:
+        for part, dim in items:
+            left = without(dims[dim], part)
+            if left is not None:
+                dims[dim] = left
+                items.remove((part, dim))
+                break
+        else:
+            part, dim = items[0]
+            there = ",".join(p.text(before.mesh) for p in dims[dim]) or "not cut"
+            _refuse(
+                action,
+                before,
+                f"{part.text(before.mesh)} is not at the minor end of dim {dim} ({there})",
+            )
+    return before.with_dims(dims)
+
+
+def _slice(action: Slice, before: ArrayType) -> ArrayType:
+    _check_dims(action, before, (dim for _, dim in action.moves))
+    if not action.moves and not action.pending:
+        _refuse(action, before, "no axis is named")
+    dims: list[tuple[SubAxis, ...]] = [tuple(dim) for dim in before.dims]
+    for part, dim in action.moves:
+        dims[dim] = (*dims[dim], part)
+    fine = before.with_dims(dims)
+    _check_nested(action, before, before, fine)
+    if not action.pending:
+        return fine
+    if before.pending_op not in (None, action.pending_op):
+        _refuse(action, before, f"a {before.pending_op} is pending already; resolve it first")
+    dims = [tuple(dim) for dim in fine.dims]
+    for part in action.pending:
+        for i, dim in enumerate(dims):
+            left = without(dim, part)
+            if left is not None:
+                dims[i] = left
+    coarse = fine.with_dims(dims)
+    _check_nested(action, before, coarse, fine)
+    return coarse.with_pending(action.pending_op, (*before.pending_axes, *action.pending))
+
+
+def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
+    _check_dims(action, before, (to for _, _, to in action.moves))
+    here = before
+    for part, old, new in action.moves:
+        if old == new:
+            _refuse(action, before, f"{part.text(before.mesh)} moves from dim {old} to itself")
+        coarse = _taken(action, here, [(part, old)])
+        _check_nested(action, before, coarse, here)
+        dims = [(*dim, part) if i == new else dim for i, dim in enumerate(coarse.dims)]
+        here = before.with_dims(dims)
+        _check_nested(action, before, coarse, here)
+    if not action.moves:
+        _refuse(action, before, "no axis is named")
+    return here
+
+
+def _all_permute(action: AllPermute, before: ArrayType, after: ArrayType) -> ArrayType:
+    _check_same_array(action, before, after)
+    if before.tile_shape != after.tile_shape:
+        _refuse(action, before, f"{after} has tiles {after.tile_shape}, not {before.tile_shape}")
+    if before.pending_op is not None and before.mesh != after.mesh:
+        _refuse(action, before, "a pending reduction cannot change meshes; resolve it")
+    if (before.pending_op, before.pending_axes) != (after.pending_op, after.pending_axes):
+        _refuse(action, before, f"{after} has other pending axes")
+    return after
+
+
+def _all_reduce(action: AllReduce, before: ArrayType, axes: Sequence[SubAxis]) -> ArrayType:
+    if before.pending_op is None or not axes:
+        _refuse(action, before, "nothing is pending")
+    left = difference(before.pending_axes, axes)
+    if _size(left) * _size(axes) != _size(before.pending_axes):
+        _refuse(action, before, f"{','.join(p.text(before.mesh) for p in axes)} is not pending")
+    return before.with_pending(before.pending_op, left)

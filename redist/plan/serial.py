@@ -1,0 +1,246 @@
+"""Plans as JSON, both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from redist.errors import PlanFormatError, RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.layout.mesh import Mesh
+from redist.plan.certificate import Certificate
+from redist.plan.plan import Alternative, Plan
+from redist.plan.steps import (
+    OP_NAMES,
+    Action,
+    AllGather,
+    AllPermute,
+    AllReduce,
+    AllToAll,
+    Event,
+    Exchange,
+    ReduceScatter,
+    Slice,
+    Step,
+)
+
+VERSION = 1
+
+
+
+def plan_to_json(plan: Plan) -> str:
+    """JSON text of a plan."""
+    return json.dumps(plan_to_dict(plan), indent=1)
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data; see the README for the fields."""
+    meshes = list(dict.fromkeys(t.mesh for t in plan.types))
+    certificate = None
+    if plan.certificate is not None:
+        certificate = asdict(plan.certificate)
+        certificate["counterexample"] = dict(plan.certificate.counterexample)
+    return {
+        "version": VERSION,
+        "meshes": [_mesh_to_dict(mesh) for mesh in meshes],
+        "dtype": plan.source.dtype.name,
+        "shape": list(plan.source.shape),
+        "source": _type_to_dict(plan.source, meshes),
+        "target": _type_to_dict(plan.target, meshes),
+        "steps": [_step_to_dict(step, meshes) for step in plan.steps],
+        "received_bytes": plan.received_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "naive_received_bytes": plan.naive_received_bytes,
+        "naive_peak_bytes": plan.naive_peak_bytes,
+        "peak_bytes": plan.peak_bytes,
+        "peak_bytes_if_kept": plan.peak_bytes_if_kept,
+        "peak_bytes_if_donated": plan.peak_bytes_if_donated,
+        "time_ps": plan.time_ps,
+        "limit_bytes": plan.limit_bytes,
+        "objective": plan.objective,
+        "strategy": plan.strategy,
+        "donate": plan.donate,
+        "search": plan.search,
+        "considered": [asdict(alternative) for alternative in plan.considered],
+        "certificate": certificate,
+    }
+
+
+def _mesh_to_dict(mesh: Mesh) -> dict[str, Any]:
+    plain = mesh.ranks == range(mesh.n_devices)
+    return {
+        "axes": [[name, size] for name, size in mesh.axes],
+        "ranks": None if plain else list(mesh.ranks),
+    }
+
+
+def _type_to_dict(t: ArrayType, meshes: list[Mesh]) -> dict[str, Any]:
+    pending = {t.pending_op: [p.text(t.mesh) for p in t.pending_axes]} if t.pending_op else {}
+    return {
+        "mesh": meshes.index(t.mesh),
+        "dims": [[part.text(t.mesh) for part in dim] for dim in t.dims],
+        "pending": pending,
+    }
+
+
+def _step_to_dict(step: Step, meshes: list[Mesh]) -> dict[str, Any]:
+    mesh = step.after.mesh
+    details: dict[str, Any]
+    match step.action:
+        case Slice(moves, pending_op, pending):
+            details = {"moves": [[part.text(mesh), dim] for part, dim in moves]}
+            if pending_op is not None:
+                details["pending"] = {pending_op: [part.text(mesh) for part in pending]}
+        case AllGather(moves):
+            details = {"moves": [[part.text(mesh), dim] for part, dim in moves]}
+        case AllToAll(triples):
+            details = {"moves": [[part.text(mesh), old, new] for part, old, new in triples]}
+        case AllPermute() | Exchange() | ReduceScatter():
+            details = {}
+        case AllReduce(axes):
+            details = {"axes": [part.text(mesh) for part in axes]}
+    return {
+        "op": OP_NAMES[type(step.action)],
+        **details,
+        "after": _type_to_dict(step.after, meshes),
+        "over": [part.text(mesh) for part in step.over],
+        "group": step.group,
+        "messages": list(step.messages_range),
+        "received_bytes": step.received_bytes,
+        "received_range_bytes": list(step.received_range_bytes),
+        "sent_worst_bytes": step.sent_worst_bytes,
+        "rounds": step.rounds,
+        "time_ps": step.time_ps,
+        "peak_bytes": step.peak_bytes,
+        "events": [asdict(event) for event in step.events],
+    }
+
+
+def plan_from_json(text: str) -> Plan:
+    """The plan that ``text`` describes; one clear error for anything that is not a plan."""
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise PlanFormatError(f"cannot read the plan: it is not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise PlanFormatError("cannot read the plan: expected a JSON object")
+    if data.get("version") != VERSION:
+        raise PlanFormatError(
+            f"cannot read the plan: version {data.get('version')!r}; this redist reads {VERSION}"
+        )
+    try:
+        return _plan(data)
+    except RedistError as error:
+        raise PlanFormatError(f"cannot read the plan: {error}") from None
+    except KeyError as error:
+        raise PlanFormatError(f"cannot read the plan: field {error} is missing") from None
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PlanFormatError(f"cannot read the plan: {error}") from None
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    meshes = [
+        Mesh([(str(name), size) for name, size in item["axes"]], ranks=item["ranks"])
+        for item in data["meshes"]
+    ]
+
+    def read_type(item: Mapping[str, Any]) -> ArrayType:
+        mesh = meshes[_int(item["mesh"])]
+        pending = item["pending"]
+        return ArrayType.of(
+            mesh,
+            str(data["dtype"]),
+            [_int(n) for n in data["shape"]],
+            [[_part(axis, mesh) for axis in dim] for dim in item["dims"]],
+            {op: [_part(axis, mesh) for axis in axes] for op, axes in pending.items()},
+        )
+
+    return Plan(
+        source=read_type(data["source"]),
+        target=read_type(data["target"]),
+        steps=tuple(_step(item, read_type) for item in data["steps"]),
+        lower_bound_bytes=_int(data["lower_bound_bytes"]),
+        naive_received_bytes=_int(data["naive_received_bytes"]),
+        naive_peak_bytes=_int(data["naive_peak_bytes"]),
+        limit_bytes=None if data["limit_bytes"] is None else _int(data["limit_bytes"]),
+        objective=str(data["objective"]),
+        strategy=str(data["strategy"]),
+        donate=bool(data["donate"]),
+        search=str(data["search"]),
+        considered=tuple(Alternative(**item) for item in data["considered"]),
+        certificate=_certificate(data["certificate"]),
+    )
+
+
+def _certificate(item: Mapping[str, Any] | None) -> Certificate | None:
+    if item is None:
+        return None
+    sizes = tuple((str(name), _int(value)) for name, value in item["counterexample"].items())
+    return Certificate(**{**item, "counterexample": sizes})
+
+
+def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], ArrayType]) -> Step:
+    after = read_type(item["after"])
+    least, most = item["received_range_bytes"]
+    few, many = item["messages"]
+    return Step(
+        action=_action(item, after),
+        after=after,
+        events=tuple(
+            Event(str(e["what"]), _int(e["n_bytes"]), _int(e["born"]), _int(e["freed"]), str(e["at"]))
+            for e in item["events"]
+        ),
+        rounds=_int(item["rounds"]),
+        over=tuple(_part(axis, after.mesh) for axis in item["over"]),
+        group=_int(item["group"]),
+        received_bytes=_int(item["received_bytes"]),
+        received_range_bytes=(_int(least), _int(most)),
+        sent_worst_bytes=_int(item["sent_worst_bytes"]),
+        messages_range=(_int(few), _int(many)),
+        time_ps=_int(item["time_ps"]),
+        peak_bytes=_int(item["peak_bytes"]),
+    )
+
+
+def _action(item: Mapping[str, Any], after: ArrayType) -> Action:
+    mesh = after.mesh
+    match item["op"]:
+        case "slice":
+            op, axes = next(iter(item.get("pending", {}).items()), (None, []))
+            moves = tuple((_part(axis, mesh), _int(dim)) for axis, dim in item["moves"])
+            return Slice(moves, op, tuple(_part(axis, mesh) for axis in axes))
+        case "all_gather":
+            return AllGather(tuple((_part(axis, mesh), _int(dim)) for axis, dim in item["moves"]))
+        case "all_to_all":
+            return AllToAll(
+                tuple((_part(axis, mesh), _int(i), _int(j)) for axis, i, j in item["moves"])
+            )
+        case "all_permute":
+            return AllPermute(after)
+        case "exchange":
+            return Exchange(after)
+        case "reduce_scatter":
+            return ReduceScatter(after)
+        case "all_reduce":
+            return AllReduce(tuple(_part(axis, mesh) for axis in item["axes"]))
+        case other:
+            known = ", ".join(OP_NAMES.values())
+            raise PlanFormatError(f"unknown op {other!r}; known: {known}")
+
+
+def _part(text: Any, mesh: Mesh) -> SubAxis:
+    """``x`` or ``x:(2)3``."""
+    name, colon, tail = str(text).partition(":")
+    if not colon:
+        return SubAxis(name, 1, mesh.size(name))
+    pre, _, size = tail.removeprefix("(").partition(")")
+    return SubAxis(name, int(pre), int(size))
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise PlanFormatError(f"expected a whole number, found {value!r}")
+    return value

@@ -1,0 +1,146 @@
+"""Plans as text: the table that `redist plan` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redist.layout.notation import format_axes
+from redist.plan.plan import Plan
+from redist.plan.steps import Step
+from redist.units import format_bytes, format_time
+
+
+def format_plan(plan: Plan) -> str:
+    """The steps as a table, then totals against the lower bound and naive all-gather."""
+    lines = [_headline(plan)]
+    if plan.steps:
+        head = ("step", "over", "type after", "group", "messages", "received/device", "live")
+        rows = [_row(number, step, plan) for number, step in enumerate(plan.steps)]
+        lines += _table([head, *rows])
+    else:
+        lines.append("  nothing to do: source and target are the same type")
+    lines += [_received(plan), _memory(plan), _time(plan)]
+    if plan.certificate is not None:
+        lines.append(f"bound      {plan.certificate.bound}: {plan.certificate.summary()}")
+    return "\n".join(lines)
+
+
+def format_alternatives(plan: Plan) -> str:
+    """The alternatives that were considered, the cheapest under the objective first."""
+    if not plan.considered:
+        return "nothing else was considered: source and target are the same type"
+    by_time = plan.objective == "time"
+    ranked = sorted(
+        plan.considered,
+        key=lambda a: (a.note != "", a.time_ps if by_time else a.received_bytes, a.messages),
+    )
+    head = ("alternative", "steps", "time", "received", "messages", "live", "")
+    rows = [
+        (
+            a.name,
+            a.steps,
+            format_time(a.time_ps),
+            format_bytes(a.received_bytes),
+            str(a.messages),
+            format_bytes(a.peak_bytes),
+            a.note or ("<- chosen" if a is ranked[0] else ""),
+        )
+        for a in ranked
+    ]
+    title = f"considered for objective {plan.objective!r}, strategy {plan.strategy!r} ({plan.search} search)"
+    return "\n".join([title, *_table([head, *rows])])
+
+
+def _headline(plan: Plan) -> str:
+    mesh, other = plan.source.mesh, plan.target.mesh
+    where = f"mesh {_mesh_text(str(mesh))}: {mesh.n_devices} devices"
+    if other != mesh:
+        where += f" -> mesh {_mesh_text(str(other))}: {other.n_devices} devices"
+    sizes = sorted({plan.source.tile_bytes, plan.target.tile_bytes})
+    tiles = " to ".join(format_bytes(size) for size in sizes)
+    return f"{plan.source} -> {plan.target}      {where}, {tiles} each"
+
+
+def _mesh_text(text: str) -> str:
+    shown = text.replace(",", ", ")
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+
+
+def _row(number: int, step: Step, plan: Plan) -> tuple[str, ...]:
+    across = plan.types[number].mesh != step.after.mesh
+    over = "two meshes" if across else format_axes(step.after.mesh, step.over).replace(",", ", ")
+    least, most = step.received_range_bytes
+    return (
+        f"{number + 1} {step.op}",
+        over or "-",
+        str(step.after),
+        str(step.group),
+        _range(*step.messages_range),
+        format_bytes(most) if least == most else _byte_range(least, most),
+        format_bytes(step.peak_bytes),
+    )
+
+
+def _range(least: int, most: int) -> str:
+    return str(most) if least == most else f"{least}-{most}"
+
+
+def _byte_range(least: int, most: int) -> str:
+    a, b = format_bytes(least), format_bytes(most)
+    if a.split()[-1] == b.split()[-1]:
+        return f"{a.split()[0]}-{b}"
+    return f"{a} - {b}" if least else f"0-{b}"
+
+
+def _ratio(a: int, b: int) -> str:
+    if b == 0:
+        return "1.00" if a == 0 else "inf"
+    return f"{a / b:.2f}"
+
+
+def _received(plan: Plan) -> str:
+    got, bound, naive = plan.received_bytes, plan.lower_bound_bytes, plan.naive_received_bytes
+    against = f" ({naive / got:.1f}x)" if got else ""
+    return (
+        f"received   {format_bytes(got)} = {_ratio(got, bound)} x lower bound"
+        f"        naive all-gather {format_bytes(naive)}{against}, "
+        f"{format_bytes(plan.naive_peak_bytes)} live"
+    )
+
+
+def _memory(plan: Plan) -> str:
+    other = plan.peak_bytes_if_kept if plan.donate else plan.peak_bytes_if_donated
+    label = "kept" if plan.donate else "donated"
+    peak = max(range(len(plan.steps)), key=lambda k: plan.steps[k].peak_bytes, default=0)
+    alive = [e for e in plan.events if e.born <= peak <= e.freed and e.n_bytes]
+    parts = " + ".join(f"{_name(e.what)} {format_bytes(e.n_bytes)}" for e in alive)
+    rounds = max((step.rounds for step in plan.steps), default=1)
+    text = f"memory     {format_bytes(plan.peak_bytes)} = {parts or '0'}"
+    if rounds > 1:
+        text += f" ({rounds} rounds)"
+    if plan.limit_bytes is not None:
+        text += f", limit {format_bytes(plan.limit_bytes)}"
+    return f"{text}        {format_bytes(other)} if the source is {label}"
+
+
+def _name(what: str) -> str:
+    return "middle" if what == "out" else what
+
+
+def _time(plan: Plan) -> str:
+    return (
+        f"modelled   {format_time(plan.time_ps)}, {plan.messages} messages at most per device, "
+        f"{plan.search} search"
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i < 3 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "   ".join(cells)).rstrip())
+    return lines

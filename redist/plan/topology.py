@@ -1,0 +1,123 @@
+"""Topologies: how fast ranks reach each other, level by level."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redist.errors import TopologyError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Ranks in blocks of ``size`` reach each other with this latency and time per byte."""
+
+    name: str
+    size: int | None
+    latency_ps: int
+    byte_fs: int
+
+    def time_ps(self, messages: int, n_bytes: int) -> int:
+        """Time for the busiest rank: so many messages, so many bytes.
+
+        >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
+        2100000
+        """
+        return messages * self.latency_ps + -(-n_bytes * self.byte_fs // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels from the nearest to the farthest; ranks r and s meet at the first whose block has both.
+
+    >>> t = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**7, 10**6)))
+    >>> t.level_of(0, 7), t.level_of(0, 8)
+    (0, 1)
+    """
+
+    levels: tuple[Level, ...]
+
+    def __post_init__(self) -> None:
+        if not self.levels or self.levels[-1].size is not None:
+            raise TopologyError("a topology needs a last level without a size: it spans all ranks")
+        last = 1
+        for level in self.levels:
+            if level.latency_ps < 0 or level.byte_fs < 0:
+                raise TopologyError(f"level {level.name!r}: latency and bandwidth must be positive")
+            if level.size is None:
+                if level is not self.levels[-1]:
+                    raise TopologyError(f"level {level.name!r} needs a size: only the last spans all")
+            elif level.size < 1 or level.size % last != 0:
+                raise TopologyError(
+                    f"level {level.name!r} has size {level.size}; need a multiple of {last}"
+                )
+            else:
+                last = level.size
+
+    def level_of(self, a: int, b: int) -> int:
+        """Number of the level at which two ranks meet."""
+        for number, level in enumerate(self.levels):
+            if level.size is None or a // level.size == b // level.size:
+                return number
+        raise AssertionError("the last level spans all ranks")
+
+    @staticmethod
+    def load(path: str | Path) -> Topology:
+        """A topology from a TOML file with one ``[[level]]`` table per level, nearest first.
+
+        Keys: ``name``, ``size`` (ranks in a block; not in the last), ``latency_us``,
+        ``bandwidth_gb_s`` (10^9 bytes per second).
+        """
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TopologyError(f"cannot read topology {path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise TopologyError(f"cannot read topology {path}: {error}") from None
+        return Topology.from_tables(data, str(path))
+
+    @staticmethod
+    def from_tables(data: Mapping[str, Any], name: str = "topology") -> Topology:
+        """A topology from the tables of such a file."""
+        tables = data.get("level")
+        if not isinstance(tables, list) or not tables:
+            raise TopologyError(f"cannot read {name}: need one [[level]] table per level")
+        levels = []
+        for number, table in enumerate(tables):
+            where = f"cannot read {name}: level {number + 1}"
+            unknown = set(table) - {"name", "size", "latency_us", "bandwidth_gb_s"}
+            if unknown:
+                raise TopologyError(
+                    f"{where}: unknown key {sorted(unknown)[0]!r}; "
+                    "known: name, size, latency_us, bandwidth_gb_s"
+                )
+            size = table.get("size")
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+                raise TopologyError(f"{where}: size must be a whole number")
+            rates = []
+            for key in ("latency_us", "bandwidth_gb_s"):
+                value = table.get(key)
+                if not isinstance(value, (int, float)) or isinstance(value, bool) or value <= 0:
+                    raise TopologyError(f"{where}: {key} must be a positive number")
+                rates.append(value)
+            levels.append(
+                Level(
+                    str(table.get("name", f"level{number}")),
+                    size,
+                    round(rates[0] * 10**6),
+                    max(1, round(10**6 / rates[1])),
+                )
+            )
+        return Topology(tuple(levels))
+
+
+FLAT = Topology((Level("all", None, 1_000_000, 100_000),))
+"""The default: every pair of ranks at 1 us and 10 GB/s."""

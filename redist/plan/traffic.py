@@ -1,0 +1,277 @@
+"""What a step moves: elements and messages of the busiest rank, level by level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, merged, prime_parts, whole
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
+from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes
+from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
+from redist.plan.steps import (
+    Action,
+    AllGather,
+    AllPermute,
+    AllReduce,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Slice,
+)
+from redist.plan.topology import Topology
+from redist.units import ceil_div
+
+LISTED_REQUESTS = 300_000
+"""Up to so many pieces are listed one by one; beyond, senders are taken as evenly loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Elements and messages of a step; ranges are (least, most) over ranks that hold the result.
+
+    ``levels`` has for each level of the topology the messages and elements of its busiest rank,
+    sending or receiving, whichever is more.
+    """
+
+    received_elems: int
+    received_range: tuple[int, int]
+    sent_worst: int
+    messages_range: tuple[int, int]
+    levels: tuple[tuple[int, int], ...]
+    over: tuple[SubAxis, ...]
+    group: int
+
+    def time_ps(self, topology: Topology, itemsize: int, rounds: int) -> int:
+        """Modelled time: every level's busiest rank, and one more latency for each extra round."""
+        time = 0
+        slowest = 0
+        for level, (messages, elems) in zip(topology.levels, self.levels, strict=True):
+            time += level.time_ps(messages, elems * itemsize)
+            slowest = level.latency_ps if messages else slowest
+        return time + (rounds - 1) * slowest
+
+
+def named_group(action: Action, before: ArrayType) -> tuple[SubAxis, ...] | None:
+    """Axes of the groups of a named collective, None where ranks pair up freely."""
+    match action:
+        case AllGather(moves):
+            return tuple(part for part, _ in moves)
+        case AllToAll(triples):
+            return tuple(part for part, _, _ in triples)
+        case AllReduce(axes):
+            return axes
+        case ReduceScatter(to) if is_plain_reduce_scatter(before, to):
+            return resolved_axes(before, to)
+        case _:
+            return None
+
+
+def is_plain_reduce_scatter(before: ArrayType, after: ArrayType) -> bool:
+    """Whether the resolved axes are exactly what the dims gain at their minor ends."""
+    if before.mesh != after.mesh or added_axes(before, after):
+        return False
+    gained: list[SubAxis] = []
+    for old, new in zip(before.dims, after.dims, strict=True):
+        rest = list(new)
+        for part in old:
+            if not rest or rest[0].name != part.name or rest[0].pre != part.pre:
+                return False
+            if rest[0].size % part.size != 0:
+                return False
+            left = SubAxis(part.name, part.end, rest[0].size // part.size)
+            rest = [left, *rest[1:]] if left.size > 1 else rest[1:]
+        gained += rest
+    return merged(sorted(gained)) == resolved_axes(before, after)
+
+
+def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Grid]:
+    """The step as two grids: what ranks have, and what they need.
+
+    Partial values are extra dims: resolved axes cut one that every receiver needs whole, kept axes
+    and the axes outside a named collective's group cut one that no piece may cross.
+    """
+    resolved = resolved_axes(before, after)
+    g = math.prod(part.size for part in resolved)
+    group = named_group(action, before)
+    fixed = kept_axes(before, after)
+    if group is not None:
+        fixed = difference((whole(before.mesh, name) for name, _ in before.mesh.axes), group)
+    f = math.prod(part.size for part in fixed)
+    have = grid(before, [(g, resolved), (f, fixed)])
+    need = grid(after, [(g, ()), (f, fixed)], at_zero=added_axes(before, after))
+    return have, need
+
+
+def traffic_of(
+    action: Action, before: ArrayType, after: ArrayType, topology: Topology
+) -> Traffic:
+    """The traffic of ``action`` between two types.
+
+    >>> from redist.plan.topology import FLAT
+    >>> m = Mesh(x=2, y=4)
+    >>> a = ArrayType.parse("f32[4096{x}, 4096{y}]", m)
+    >>> b = ArrayType.parse("f32[4096{y}, 4096{x}]", m)
+    >>> t = traffic_of(Exchange(b), a, b, FLAT)
+    >>> t.messages_range, [e * 4 // 2**20 for e in t.received_range]
+    ((1, 2), [4, 8])
+    """
+    match action:
+        case Slice():
+            zeros = ((0, 0),) * len(topology.levels)
+            return Traffic(0, (0, 0), 0, (0, 0), zeros, (), 1)
+        case AllReduce(axes):
+            return _all_reduce(before, axes, topology)
+        case AllGather() | AllToAll() | AllPermute() | Exchange() | ReduceScatter():
+            have, need = flow(action, before, after)
+            group = named_group(action, before)
+            _, count = source_ranges(have, need)
+            pieces = np.prod(count, axis=1, dtype=np.float64)
+            if float(np.sum(pieces)) <= LISTED_REQUESTS:
+                schedule = make_schedule(have, need, topology)
+                return _listed(schedule, have, need, before, after, topology, group)
+            return _estimated(have, need, count, before, after, topology, group)
+
+
+def _listed(
+    schedule: Schedule,
+    have: Grid,
+    need: Grid,
+    before: ArrayType,
+    after: ArrayType,
+    topology: Topology,
+    group: tuple[SubAxis, ...] | None,
+) -> Traffic:
+    elems = schedule.elems()
+    n_in, n_out = len(need.ranks), len(have.ranks)
+    levels = []
+    for number in range(len(topology.levels)):
+        here = schedule.level == number
+        worst_messages = worst_elems = 0
+        for rows, n in ((schedule.receiver[here], n_in), (schedule.sender[here], n_out)):
+            worst_messages = max(worst_messages, int(np.bincount(rows, minlength=n).max()))
+            worst_elems = max(worst_elems, int(_sums(rows, elems[here], n).max()))
+        levels.append((worst_messages, worst_elems))
+    received = _sums(schedule.receiver, elems, n_in)
+    messages = np.bincount(schedule.receiver, minlength=n_in)
+    over = group
+    if over is None and before.mesh == after.mesh:
+        over = tuple(
+            part
+            for part in prime_parts(before.mesh)
+            for digit in [coordinates(before.mesh, [part])]
+            if bool(np.any(digit[schedule.sender] != digit[schedule.receiver]))
+        )
+    return Traffic(
+        total(elems),
+        _range(received),
+        int(_sums(schedule.sender, elems, n_out).max()),
+        _range(messages),
+        tuple(levels),
+        merged(over) if over is not None else (),
+        _group_size(over, before, after),
+    )
+
+
+def _estimated(
+    have: Grid,
+    need: Grid,
+    count: Ints,
+    before: ArrayType,
+    after: ArrayType,
+    topology: Topology,
+    group: tuple[SubAxis, ...] | None,
+) -> Traffic:
+    """Receivers exactly, senders as evenly loaded, all at the level that spans the groups."""
+    own = own_rows(have, need)
+    rows = np.flatnonzero(own >= 0)
+    both = np.zeros(len(need.ranks), dtype=np.int64)
+    both[rows] = overlaps(have, own[rows], need, rows)
+    received = need.volumes() - both
+    messages = np.prod(count, axis=1, dtype=np.int64) * need.holds - (both > 0)
+    moved = total(received)
+    sent = ceil_div(moved, max(1, int(np.sum(have.holds))))
+    over = group
+    if over is None and before.mesh == after.mesh:
+        over = _unshared(before, after)
+    level = len(topology.levels) - 1
+    if over is not None:
+        level = _group_level(before.mesh, over, topology)
+    levels = [(0, 0)] * len(topology.levels)
+    levels[level] = (int(messages.max()), max(int(received.max()), sent))
+    return Traffic(
+        moved,
+        _range(received),
+        sent,
+        _range(messages),
+        tuple(levels),
+        merged(over) if over is not None else (),
+        _group_size(over, before, after),
+    )
+
+
+def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) -> Traffic:
+    """A ring: scatter the sums, then gather them."""
+    parts = tuple(axes)
+    g = math.prod(part.size for part in parts)
+    tile = grid(before).volumes()
+    shares = [ceil_div(2 * int(v) * (g - 1), g) for v in (tile.min(), tile.max())]
+    levels = [(0, 0)] * len(topology.levels)
+    levels[_group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
+    moved = 2 * (g - 1) * total(tile) // g
+    messages = 2 * (g - 1)
+    return Traffic(
+        moved, (shares[0], shares[1]), shares[1], (messages, messages), tuple(levels), parts, g
+    )
+
+
+def _sums(rows: Ints, values: Ints, n: int) -> Ints:
+    out = np.zeros(n, dtype=np.int64)
+    np.add.at(out, rows, values)
+    return out
+
+
+def _range(values: Ints) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
+
+
+def _group_size(
+    over: tuple[SubAxis, ...] | None, before: ArrayType, after: ArrayType
+) -> int:
+    if over is not None:
+        return math.prod(part.size for part in over)
+    return len(set(before.mesh.ranks) | set(after.mesh.ranks))
+
+
+def _unshared(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
+    """Axes of the source that do not stand at the same place in the target."""
+    shared: list[SubAxis] = []
+    for old, new in zip(before.dims, after.dims, strict=True):
+        for p, q in zip(old, new, strict=False):
+            if p != q:
+                break
+            shared.append(p)
+    return difference((part for dim in before.dims for part in dim), shared)
+
+
+def _group_level(mesh: Mesh, over: Iterable[SubAxis], topology: Topology) -> int:
+    """The nearest level whose blocks contain every group over these axes."""
+    rest = difference((whole(mesh, name) for name, _ in mesh.axes), over)
+    group = coordinates(mesh, rest)
+    ranks = mesh.rank_array()
+    for number, level in enumerate(topology.levels):
+        if level.size is None:
+            return number
+        block = ranks // level.size
+        low = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+        high = np.zeros(len(low), dtype=np.int64)
+        np.minimum.at(low, group, block)
+        np.maximum.at(high, group, block)
+        if bool(np.all(low == high)):
+            return number
+    raise AssertionError("the last level spans all ranks")

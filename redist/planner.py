@@ -1,0 +1,86 @@
+"""One call from two types to a certified plan: find it, certify it, remember it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.plan.plan import Plan
+from redist.plan.request import Request
+from redist.plan.topology import FLAT, Topology
+
+
+def synthesize(
+    source: ArrayType | str,
+    target: ArrayType | str,
+    *,
+    mesh: Mesh | None = None,
+    target_mesh: Mesh | None = None,
+    limit_bytes: int | None = None,
+    objective: str = "time",
+    strategy: str = "auto",
+    donate: bool = False,
+    topology: Topology | None = None,
+) -> Plan:
+    """The best plan that turns ``source`` into ``target``, with a proof of its memory bound.
+
+    >>> plan = synthesize("f32[4096{x}, 4096{y}]", "f32[4096{y}, 4096{x}]", mesh=Mesh(x=2, y=4))
+    >>> [step.op for step in plan.steps], plan.received_bytes == plan.lower_bound_bytes
+    (['exchange'], True)
+    >>> plan.certificate.verdict
+    'proved'
+
+    ``source`` and ``target`` may be text, with ``mesh`` (and ``target_mesh`` where the target lives
+    on other ranks or axes). ``limit_bytes`` bounds ``plan.peak_bytes``; :class:`NoPlanError` says
+    the least limit that would do. ``objective`` is ``time`` (modelled on ``topology``) or ``bytes``
+    (total received); ``strategy`` is ``auto``, ``collectives`` (no exchange), ``no_permute``
+    (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed
+    after the first step. Equal requests are answered from a cache.
+    """
+    return _cached(
+        source, target, mesh, target_mesh, limit_bytes, objective, strategy, donate, topology
+    )
+
+
+@lru_cache(maxsize=4096)
+def _cached(
+    source: ArrayType | str,
+    target: ArrayType | str,
+    mesh: Mesh | None,
+    target_mesh: Mesh | None,
+    limit_bytes: int | None,
+    objective: str,
+    strategy: str,
+    donate: bool,
+    topology: Topology | None,
+) -> Plan:
+    a = _resolve(source, mesh, "source", "mesh")
+    b = _resolve(target, target_mesh or mesh, "target", "mesh (or target_mesh)")
+    return _planned(
+        Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _planned(request: Request) -> Plan:
+    from redist.check.prove import certify
+    from redist.synth.find import find_plan
+
+    plan = find_plan(request)
+    return plan.with_certificate(certify(plan))
+
+
+def _resolve(t: ArrayType | str, mesh: Mesh | None, what: str, option: str) -> ArrayType:
+    if isinstance(t, ArrayType):
+        if mesh is not None and t.mesh != mesh:
+            raise RequestError(
+                f"cannot plan: the {what} {t} has mesh {t.mesh}, but {option}={mesh} was given"
+            )
+        return t
+    if not isinstance(t, str):
+        raise RequestError(f"cannot plan: the {what} must be an ArrayType or text, not {t!r}")
+    if mesh is None:
+        raise RequestError(f"cannot plan: the {what} {t!r} is text; give {option}=")
+    return ArrayType.parse(t, mesh)

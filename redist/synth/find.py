@@ -1,0 +1,309 @@
+"""Find a plan for a request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from redist.errors import NoPlanError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, prime_parts, refined_parts
+from redist.layout.bounds import lower_bound_bytes
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import common, grid, overlaps, total
+from redist.plan.plan import Alternative, Plan
+from redist.plan.request import Request
+from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes
+from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Slice
+from redist.plan.topology import Topology
+from redist.plan.traffic import is_plain_reduce_scatter
+from redist.synth.assemble import Pricer, Route
+from redist.synth.naming import common_pieces
+from redist.synth.routes import direct, normal_form, via
+from redist.synth.search import MESSAGE_BITS, Search
+from redist.synth.space import Space, n_types
+
+EXACT_FACTORS = 5
+MAX_CELLS = 1_000_000
+"""Types times ranks that the search will look at."""
+
+
+def find_plan(request: Request) -> Plan:
+    """The best plan for a request, without a certificate.
+
+    **The space.** Nodes are the ordered layouts of the prime factors of the mesh axes (each axis
+    split where source or target split it, then into primes, smallest first), on the source's mesh
+    and on the target's; tiles no larger than the larger end's (strategy ``auto``), and full where
+    those of both ends are. From any node one step leads to any other: slice, all_gather, all_to_all,
+    all_permute or exchange, whichever it is. A source with pending axes first goes by one
+    reduce_scatter to any node, or by all_reduce. A target with added pending axes is entered by one
+    local step from the cheapest type that allows it. ``collectives`` has only the steps that a
+    named collective does alone, ``no_permute`` not even all_permute; there a reduction may be
+    preceded by one slice, and tiles are bounded only where all are even and permutes allowed.
+
+    The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
+    mesh while types times ranks stay below a million (rank 4 and 5 factors: 12,341 types), and
+    always where one exchange meets the lower bound under objective ``bytes``. Beyond, factors are
+    only as fine as source, target and topology need, or a few standard routes are compared
+    (``bounded``); the plan is never worse than direct exchange, normal form, or naive all-gather.
+    """
+    source, target = request.source, request.target
+    pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
+    if source == target:
+        return _plan(request, pricer, (), [], "exact")
+    routes = _standard_routes(request)
+    best = min(
+        (name for name in routes if pricer.fits(routes[name])),
+        key=lambda name: (_cost(request, pricer, routes[name]), len(routes[name])),
+        default=None,
+    )
+    exactness = "exact"
+    if request.strategy != "direct" and not _settled(request, pricer, routes, best):
+        below = 2**62 if best is None else _cost(request, pricer, routes[best])
+        found, exactness = _searched(request, pricer, below)
+        if found is not None:
+            routes["search"] = found
+            best = "search"
+    if best is None:
+        least = min(pricer.least_limit_bytes(route) for route in routes.values())
+        raise NoPlanError(
+            f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
+            f"{request.strategy!r}; the least that would do is {least} bytes",
+            least,
+        )
+    return _plan(request, pricer, routes[best], _alternatives(request, pricer, routes), exactness)
+
+
+def _standard_routes(request: Request) -> dict[str, Route]:
+    source, target = request.source, request.target
+    one = direct(source, target)
+    if request.strategy == "direct":
+        return {"direct": one}
+    if request.strategy == "auto":
+        routes = {"direct": one, "normal form": normal_form(source, target)}
+        general: Route = ((ReduceScatter(target), target),)
+        if resolved_axes(source, target) and one != general:
+            routes["reduce_scatter"] = general
+        for name, stops in _scattered_first(request):
+            routes[name] = via(source, stops)
+        return routes
+    routes = {"normal form": normal_form(source, target)}
+    if _allowed(one, request, source):
+        routes["direct"] = one
+    return {name: r for name, r in routes.items() if _allowed(r, request, source)}
+
+
+def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
+    """Whether a route keeps to named collectives."""
+    before = source
+    for action, after in route:
+        match action:
+            case Exchange():
+                return False
+            case ReduceScatter(to) if not is_plain_reduce_scatter(before, to):
+                return False
+            case AllPermute() if request.strategy == "no_permute" and before.mesh == after.mesh:
+                return False
+            case _:
+                before = after
+    return True
+
+
+def _settled(
+    request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None
+) -> bool:
+    """Whether nothing can beat the best standard route: it meets the lower bound in one step."""
+    if best is None or request.objective != "bytes" or request.strategy != "auto":
+        return False
+    steps = pricer.steps(routes[best])
+    bound = lower_bound_bytes(request.source, request.target)
+    return sum(step.received_bytes for step in steps) == bound
+
+
+def _scattered_first(request: Request) -> Iterable[tuple[str, tuple[ArrayType, ...]]]:
+    """Routes through a target whose replicas each hold a share first, gathered near at the end."""
+    source, target = request.source, request.target
+    if source.pending_op is not None or target.pending_op is not None:
+        return
+    pieces = _factors(target.mesh, target.used, (), request.topology, primes=False)
+    used = [p for part in target.used for p in refined_parts(target.mesh, target.used) if p == part]
+    idle = difference(
+        (SubAxis(name, 1, size) for name, size in target.mesh.axes),
+        used or target.used,
+    )
+    spare = [
+        p for p in pieces for q in idle if p.name == q.name and q.pre <= p.pre and p.end <= q.end
+    ]
+    for first in range(len(spare)):
+        chosen = spare[first:]
+        for dim, n in enumerate(target.shape):
+            dims = [list(axes) for axes in target.dims]
+            dims[dim] += chosen
+            scattered = target.with_dims(dims)
+            if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
+                yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
+                break
+
+
+def _factors(
+    mesh: Mesh,
+    used: Iterable[SubAxis],
+    kept: Iterable[SubAxis],
+    topology: Topology,
+    primes: bool,
+) -> tuple[SubAxis, ...]:
+    """Pieces of the axes that the search moves about: primes, or as coarse as the request allows."""
+    fixed = tuple(kept)
+    edges = [*used, *fixed]
+    pieces = prime_parts(mesh, edges)
+    if not primes:
+        pieces = refined_parts(mesh, [*edges, *_level_cuts(mesh, edges, topology)])
+    return tuple(p for p in pieces if not any(_inside(p, q) for q in fixed))
+
+
+def _inside(part: SubAxis, whole: SubAxis) -> bool:
+    return part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
+
+
+def _level_cuts(mesh: Mesh, edges: list[SubAxis], topology: Topology) -> list[SubAxis]:
+    """Where a block of the topology ends inside an axis, if that fits its other cuts."""
+    cuts = []
+    stride = 1
+    for name, size in reversed(mesh.axes):
+        for level in topology.levels:
+            if level.size is None or not stride < level.size < stride * size:
+                continue
+            if level.size % stride or size % (level.size // stride):
+                continue
+            pre = size // (level.size // stride)
+            points = [p for e in edges if e.name == name for p in (e.pre, e.end)]
+            if all(p % pre == 0 or pre % p == 0 for p in points):
+                cuts.append(SubAxis(name, 1, pre))
+        stride *= size
+    return cuts
+
+
+def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | None, str]:
+    """The best route of the space if it beats ``below``, and whether the space was the whole one."""
+    source, target = request.source, request.target
+    resolved, kept = resolved_axes(source, target), kept_axes(source, target)
+    start = source.with_pending(source.pending_op, kept)
+    goal, last = _goal(start, target)
+    one_chain = common_pieces(source, target) is not None
+    ends = (start,) if one_chain else (start, goal)
+    used = {0: (*source.used, *target.used)} if one_chain else {0: source.used, 1: target.used}
+    exactness = "exact"
+    for primes in (True, False):
+        factors = tuple(
+            _factors(end.mesh, used[i], kept, request.topology, primes)
+            for i, end in enumerate(ends)
+        )
+        ranks = len(set(source.mesh.ranks) | set(target.mesh.ranks))
+        size = sum(n_types(len(f), source.rank) for f in factors)
+        if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS:
+            break
+        exactness = "bounded"
+    else:
+        return None, exactness
+    even = start.is_even and goal.is_even
+    larger = max(math.prod(t.tile_shape) for t in (start, goal))
+    capped = request.strategy == "auto" or (even and request.strategy == "collectives")
+    space = Space.over(ends, factors, larger if capped else None, even, (start, goal))
+    found = Search(request, space, pricer, resolved, start, space.find(goal)).run(below)
+    return (None if found is None else (*found, *last)), exactness
+
+
+def _goal(start: ArrayType, target: ArrayType) -> tuple[ArrayType, Route]:
+    """The type to reach, and the local step from there to a target with added pending axes."""
+    added = added_axes(start, target)
+    if not added:
+        return target, ()
+    same = start.mesh == target.mesh and start.pending_op is not None
+    plain = target.with_pending(target.pending_op, start.pending_axes if same else ())
+    options = [plain]
+    for dim, n in enumerate(target.shape):
+        dims = [list(axes) for axes in target.dims]
+        dims[dim] += added
+        fine = plain.with_dims(dims)
+        if nested(n, target.cuts[dim], fine.cuts[dim]):
+            options.append(fine)
+    best = min(options, key=lambda option: lower_bound_bytes(start, option))
+    return best, ((Slice((), target.pending_op, added), target),)
+
+
+def _cost(request: Request, pricer: Pricer, route: Route) -> int:
+    """What the objective minimises, as one number."""
+    cost = 0
+    before = request.source
+    for action, after in route:
+        if request.objective == "bytes":
+            traffic = pricer.traffic(action, before, after)
+            cost += (traffic.received_elems << MESSAGE_BITS) + traffic.messages_range[1] + 1
+        else:
+            cost += pricer.hop_time_ps(action, before, after) + 1
+        before = after
+    return cost
+
+
+def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
+    """Bytes received and peak of gathering everything everywhere, then slicing."""
+    itemsize = source.dtype.itemsize
+    g = math.prod(part.size for part in source.pending_axes)
+    whole = target.with_pending(None, ()).with_dims(((),) * target.rank)
+    a, b = grid(source), grid(whole)
+    ia, ib = common(a, b)
+    lacking = total(b.volumes()) - total(overlaps(a, ia, b, ib))
+    reducing = 2 * (g - 1) * total(a.volumes()) // g if g > 1 else 0
+    peak = source.tile_bytes + whole.tile_bytes + target.tile_bytes
+    return (lacking + reducing) * itemsize, peak
+
+
+def _alternatives(
+    request: Request, pricer: Pricer, routes: dict[str, Route]
+) -> list[Alternative]:
+    out = []
+    for name, route in routes.items():
+        steps = pricer.steps(route)
+        out.append(
+            Alternative(
+                name,
+                "; ".join(step.op for step in steps),
+                sum(step.time_ps for step in steps),
+                sum(step.received_bytes for step in steps),
+                sum(step.messages_range[1] for step in steps),
+                max(step.peak_bytes for step in steps),
+                "" if pricer.fits(route) else "over the limit",
+            )
+        )
+    return out
+
+
+def _plan(
+    request: Request,
+    pricer: Pricer,
+    route: Route,
+    considered: list[Alternative],
+    exactness: str,
+) -> Plan:
+    naive_bytes, naive_peak = _naive(request.source, request.target)
+    plan = Plan(
+        source=request.source,
+        target=request.target,
+        steps=pricer.steps(route),
+        lower_bound_bytes=lower_bound_bytes(request.source, request.target),
+        naive_received_bytes=naive_bytes,
+        naive_peak_bytes=naive_peak,
+        limit_bytes=request.limit_bytes,
+        objective=request.objective,
+        strategy=request.strategy,
+        donate=request.donate,
+        search=exactness,
+        considered=tuple(considered),
+    )
+    if request.limit_bytes is not None and plan.peak_bytes > request.limit_bytes:
+        raise NoPlanError(
+            f"no plan fits the limit of {request.limit_bytes} bytes: source and target alone need "
+            f"{plan.peak_bytes} bytes",
+            plan.peak_bytes,
+        )
+    return plan

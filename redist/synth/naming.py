@@ -1,0 +1,143 @@
+"""The named collective that turns one type into another, if there is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from redist.errors import StepError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.plan.rules import kept_axes, nested, resolved_axes, type_after
+from redist.plan.steps import Action, AllGather, AllPermute, AllToAll, Exchange, ReduceScatter, Slice
+
+Dims = list[list[SubAxis]]
+
+
+def split_dims(t: ArrayType, pieces: tuple[SubAxis, ...]) -> Dims:
+    """The dims of a type in terms of finer pieces of its axes."""
+    return [
+        [
+            piece
+            for part in dim
+            for piece in pieces
+            if piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end
+        ]
+        for dim in t.dims
+    ]
+
+
+def common_pieces(a: ArrayType, b: ArrayType) -> tuple[SubAxis, ...] | None:
+    """The coarsest pieces of the axes that both types are made of; None if their cuts disagree."""
+    if a.mesh != b.mesh:
+        return None
+    edges: dict[str, list[int]] = {}
+    for part in (*a.used, *b.used):
+        edges.setdefault(part.name, []).extend((part.pre, part.end))
+    for points in edges.values():
+        points.sort()
+        if any(hi % lo for lo, hi in zip(points, points[1:], strict=False)):
+            return None
+    return refined_parts(a.mesh, (*a.used, *b.used))
+
+
+def shared_prefix(old: list[SubAxis], new: list[SubAxis]) -> int:
+    """How many pieces two dims have in common at the major end."""
+    n = 0
+    while n < min(len(old), len(new)) and old[n] == new[n]:
+        n += 1
+    return n
+
+
+def name_step(
+    before: ArrayType, after: ArrayType, most_moves: int = 4, permute: bool = True
+) -> Action | None:
+    """slice, all_gather, all_permute or all_to_all, whichever does it alone; else None.
+
+    An all_to_all of more than ``most_moves`` moves is not found.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> m = Mesh(x=2, y=2)
+    >>> a, b = ArrayType.parse("f32[8{x}, 8{y}]", m), ArrayType.parse("f32[8{x}, 8]", m)
+    >>> name_step(a, b)
+    AllGather(moves=((SubAxis(name='y', pre=1, size=2), 1),))
+    """
+    action = _propose(before, after, most_moves, permute)
+    if action is None:
+        return None
+    try:
+        return action if type_after(action, before) == after else None
+    except StepError:
+        return None
+
+
+def _propose(
+    before: ArrayType, after: ArrayType, most_moves: int, permute: bool
+) -> Action | None:
+    if resolved_axes(before, after) or kept_axes(before, after) != after.pending_axes:
+        return None
+    pieces = common_pieces(before, after)
+    if pieces is not None:
+        old, new = split_dims(before, pieces), split_dims(after, pieces)
+        shared = [shared_prefix(o, n) for o, n in zip(old, new, strict=True)]
+        gone = [(p, i) for i, o in enumerate(old) for p in o[shared[i] :]]
+        come = [(p, i) for i, n in enumerate(new) for p in n[shared[i] :]]
+        if not gone and come:
+            return Slice(tuple(come))
+        if not come and gone:
+            return AllGather(tuple(gone))
+        same_shape = permute and before.tile_shape == after.tile_shape
+        if not same_shape and {p for p, _ in gone} == {p for p, _ in come}:
+            moves = _moves(before, old, new, most_moves)
+            return None if moves is None else AllToAll(moves)
+    return AllPermute(after) if permute and before.tile_shape == after.tile_shape else None
+
+
+State = tuple[tuple[SubAxis, ...], ...]
+Move = tuple[SubAxis, int, int]
+
+
+def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | None:
+    """A shortest sequence of minor-end moves between two arrangements, searched from both ends."""
+    start, goal = tuple(map(tuple, old)), tuple(map(tuple, new))
+    reached: list[dict[State, tuple[Move, ...]]] = [{start: ()}, {goal: ()}]
+    edge: list[list[State]] = [[start], [goal]]
+    for depth in range(most):
+        end = depth % 2
+        fringe: list[State] = []
+        for state in edge[end]:
+            done = reached[end][state]
+            for move, following in _neighbours(t, state):
+                if following in reached[end]:
+                    continue
+                part, i, j = move
+                path = (*done, move) if end == 0 else ((part, j, i), *done)
+                reached[end][following] = path
+                if following in reached[1 - end]:
+                    return reached[0][following] + reached[1][following]
+                fringe.append(following)
+        edge[end] = fringe
+    return None
+
+
+def _neighbours(t: ArrayType, state: State) -> Iterator[tuple[Move, State]]:
+    for i, dim in enumerate(state):
+        if not dim:
+            continue
+        part = dim[-1]
+        if not nested(t.shape[i], _cuts(dim[:-1]), _cuts(dim)):
+            continue
+        for j, other in enumerate(state):
+            if j != i and nested(t.shape[j], _cuts(other), _cuts(other) * part.size):
+                dims = list(state)
+                dims[i], dims[j] = dim[:-1], (*other, part)
+                yield (part, i, j), tuple(dims)
+
+
+def _cuts(dim: Iterable[SubAxis]) -> int:
+    return math.prod(part.size for part in dim)
+
+
+def general_step(before: ArrayType, after: ArrayType) -> Action:
+    """The action that reaches any type: reduce_scatter where something pending ends, else exchange."""
+    return ReduceScatter(after) if resolved_axes(before, after) else Exchange(after)

@@ -1,0 +1,71 @@
+"""Bytes and times as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from redist.errors import RequestError
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from text such as ``4096``, ``64MiB`` or ``1.5 GB``.
+
+    >>> parse_bytes("64MiB")
+    67108864
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise RequestError(
+            f"cannot read {text!r} as a number of bytes; write for example 4096, 64MiB or 1.5GB"
+        )
+    whole, _, fraction = match[1].partition(".")
+    unit = _UNITS[match[2].lower()]
+    return int(whole) * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+
+
+def format_bytes(n_bytes: int) -> str:
+    """Short text for a number of bytes.
+
+    >>> format_bytes(8 * 2**20), format_bytes(1536), format_bytes(17)
+    ('8 MiB', '1.5 KiB', '17 B')
+    """
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if n_bytes >= size:
+            tenths = (n_bytes * 10 + size // 2) // size
+            whole, tenth = divmod(tenths, 10)
+            return f"{whole} {unit}" if tenth == 0 or whole >= 100 else f"{whole}.{tenth} {unit}"
+    return f"{n_bytes} B"
+
+
+def format_time(time_ps: int) -> str:
+    """Short text for picoseconds.
+
+    >>> format_time(1_500_000), format_time(0)
+    ('1.5 us', '0 s')
+    """
+    for unit, size in (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3)):
+        if time_ps >= size:
+            return f"{time_ps / size:.4g} {unit}"
+    return f"{time_ps} ps" if time_ps else "0 s"
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up.
+
+    >>> ceil_div(7, 2)
+    4
+    """
+    return -(-a // b)
