@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts, whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
-from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes
+from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes
 from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
 from redist.plan.steps import (
     Action,
@@ -73,8 +73,10 @@ def named_group(action: Action, before: ArrayType) -> tuple[SubAxis, ...] | None
 
 
 def is_plain_reduce_scatter(before: ArrayType, after: ArrayType) -> bool:
-    """Whether the resolved axes are exactly what the dims gain at their minor ends."""
+    """Whether the resolved axes are exactly what the dims gain at their minor ends, tiles nesting."""
     if before.mesh != after.mesh or added_axes(before, after):
+        return False
+    if not all(map(nested, before.shape, before.cuts, after.cuts)):
         return False
     gained: list[SubAxis] = []
     for old, new in zip(before.dims, after.dims, strict=True):
@@ -220,7 +222,7 @@ def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) 
     parts = tuple(axes)
     g = math.prod(part.size for part in parts)
     tile = grid(before).volumes()
-    shares = [ceil_div(2 * int(v) * (g - 1), g) for v in (tile.min(), tile.max())]
+    shares = [2 * (int(v) - int(v) // g) for v in (tile.min(), tile.max())]
     levels = [(0, 0)] * len(topology.levels)
     levels[_group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
     moved = 2 * (g - 1) * total(tile) // g

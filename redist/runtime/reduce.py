@@ -1,0 +1,63 @@
+"""Reductions on NumPy arrays, also for element types that NumPy alone does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import RedistError
+from redist.layout.dtype import DType
+
+Array = NDArray[Any]
+_UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
+    """``a op b``, element by element.
+
+    >>> combine("max", DType.named("i32"), np.array([1, 5]), np.array([3, 2]))
+    array([3, 5])
+    """
+    real = _arithmetic(dtype)
+    out = _UFUNC[op](a.view(real), b.view(real))
+    return np.asarray(out, dtype=real).view(a.dtype)
+
+
+def identity(op: str, dtype: DType) -> Any:
+    """The value that changes nothing: 0 for sum, 1 for prod, the extremes for max and min.
+
+    >>> identity("max", DType.named("u8")), identity("min", DType.named("f32"))
+    (np.uint8(0), np.float32(inf))
+    """
+    real = _arithmetic(dtype)
+    if op in ("sum", "prod"):
+        value = np.array(0 if op == "sum" else 1, dtype=real)
+    elif real.kind == "b":
+        value = np.array(op == "min", dtype=real)
+    elif real.kind in "iu":
+        info = np.iinfo(real)
+        value = np.array(info.min if op == "max" else info.max, dtype=real)
+    elif real.kind in "fV":
+        value = np.array(-np.inf if op == "max" else np.inf).astype(real)
+    else:
+        raise RedistError(f"cannot take the {op} of {dtype}: its values have no order")
+    return value.view(dtype.to_numpy())[()]
+
+
+def _arithmetic(dtype: DType) -> np.dtype[Any]:
+    """The dtype that computes; ``ml_dtypes`` for bf16 and f8."""
+    name = dtype.extended_name
+    if name is None:
+        real = dtype.to_numpy()
+        if real.kind in "SUVMm":
+            raise RedistError(f"cannot reduce {dtype}: it has no arithmetic")
+        return real
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise RedistError(
+            f"cannot reduce {dtype} without the package ml_dtypes; install redist[test] or ml_dtypes"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, name))

@@ -1,0 +1,268 @@
+"""Run a plan on all ranks in one process with NumPy: the reference for every other run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
+from redist.layout.tiles import Ints, coordinates, grid
+from redist.plan.plan import Plan
+from redist.plan.rules import difference
+from redist.plan.schedule import make_schedule, own_rows
+from redist.plan.steps import (
+    AllGather,
+    AllPermute,
+    AllReduce,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Slice,
+    Step,
+)
+from redist.plan.topology import FLAT, Topology
+from redist.plan.traffic import flow
+from redist.runtime.reduce import combine, identity
+
+Array = NDArray[Any]
+Tiles = Mapping[int, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What every rank holds in the end, received on the way, and held at most."""
+
+    tiles: dict[int, Array]
+    received_bytes: dict[int, int]
+    held_bytes: dict[int, int]
+
+
+def simulate(plan: Plan, tiles: Tiles, topology: Topology = FLAT) -> Simulation:
+    """Run ``plan`` on the tiles of its source, given by rank.
+
+    >>> import redist
+    >>> plan = redist.synthesize("i32[4{x}]", "i32[4]", mesh=redist.Mesh(x=2))
+    >>> done = simulate(plan, {0: np.array([1, 2], "i4"), 1: np.array([3, 4], "i4")})
+    >>> done.tiles[0], done.received_bytes
+    (array([1, 2, 3, 4], dtype=int32), {0: 8, 1: 8})
+    """
+    _check_tiles(plan.source, tiles)
+    ranks = sorted({*plan.source.mesh.ranks, *plan.target.mesh.ranks})
+    received = dict.fromkeys(ranks, 0)
+    held = {rank: _nbytes(tiles, rank) for rank in ranks}
+    source = here = dict(tiles)
+    before = plan.source
+    for number, step in enumerate(plan.steps):
+        after, moved = _run_step(step, before, here, topology)
+        for rank in ranks:
+            received[rank] += moved.get(rank, 0)
+            kept = not plan.donate and number > 0
+            live = _nbytes(here, rank) + _nbytes(after, rank) + step.staging_bytes
+            held[rank] = max(held[rank], live + (_nbytes(source, rank) if kept else 0))
+        before, here = step.after, after
+    if not plan.steps and not plan.donate:
+        here = {rank: tile.copy() for rank, tile in here.items()}
+        held = {rank: 2 * n for rank, n in held.items()}
+    return Simulation(here, received, held)
+
+
+def random_tiles(t: ArrayType, seed: int = 0) -> dict[int, Array]:
+    """Tiles of a random array, replicas alike; small whole numbers, so that any sum is exact."""
+    rng = np.random.default_rng(seed)
+    dtype = t.dtype.to_numpy()
+    classes = coordinates(t.mesh, t.pending_axes)
+    parts = [_random(rng, t, dtype) for _ in range(int(classes.max()) + 1)]
+    lo, hi = grid(t).boxes()
+    return {
+        int(rank): parts[classes[row]][_box(lo[row], hi[row])].copy()
+        for row, rank in enumerate(t.mesh.rank_array())
+    }
+
+
+def global_value(t: ArrayType, tiles: Tiles) -> Array:
+    """The global array that tiles of type t stand for; an error where replicas disagree."""
+    classes = coordinates(t.mesh, t.pending_axes)
+    lo, hi = grid(t).boxes()
+    parts = [np.zeros(t.shape, t.dtype.to_numpy()) for _ in range(int(classes.max()) + 1)]
+    seen = [np.zeros(t.shape, np.bool_) for _ in parts]
+    for row, rank in enumerate(t.mesh.rank_array()):
+        box = _box(lo[row], hi[row])
+        part, known = parts[classes[row]], seen[classes[row]]
+        tile = tiles[int(rank)]
+        overlap = known[box]
+        if _bytes_of(part[box][overlap]) != _bytes_of(tile[overlap]):
+            raise RedistError(f"rank {rank} holds other values than its replicas under {t}")
+        part[box] = tile
+        known[box] = True
+    if not all(bool(np.all(known)) for known in seen):
+        raise RedistError(f"tiles of {t} leave indices without a holder")
+    out = parts[0]
+    for part in parts[1:]:
+        assert t.pending_op is not None
+        out = combine(t.pending_op, t.dtype, out, part)
+    return out
+
+
+def is_correct(plan: Plan, before: Tiles, after: Tiles) -> bool:
+    """Whether tiles after stand for the same global array as tiles before, bit for bit."""
+    a = global_value(plan.source, before)
+    return _bytes_of(a) == _bytes_of(global_value(plan.target, after))
+
+
+def _run_step(
+    step: Step, before: ArrayType, tiles: Tiles, topology: Topology
+) -> tuple[dict[int, Array], dict[int, int]]:
+    match step.action:
+        case Slice():
+            return _slice(step.action, before, step.after, tiles), {}
+        case AllReduce(axes):
+            return _all_reduce(axes, before, tiles)
+        case AllGather() | AllToAll() | AllPermute() | Exchange() | ReduceScatter():
+            return _fetch(step, before, tiles, topology)
+
+
+def _slice(
+    action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles
+) -> dict[int, Array]:
+    idle = difference(action.pending, (p for dim in before.dims for p in dim))
+    idle = difference(idle, (part for part, _ in action.moves))
+    keeps = coordinates(before.mesh, idle) == 0
+    old_lo, old_hi = grid(before).boxes()
+    new_lo, new_hi = grid(after).boxes()
+    out = {}
+    for row, rank in enumerate(int(r) for r in before.mesh.rank_array()):
+        tile = _blank(after, new_lo[row], new_hi[row])
+        lo, hi = np.maximum(old_lo[row], new_lo[row]), np.minimum(old_hi[row], new_hi[row])
+        if keeps[row] and bool(np.all(hi > lo)):
+            part = tiles[rank][_box(lo - old_lo[row], hi - old_lo[row])]
+            tile[_box(lo - new_lo[row], hi - new_lo[row])] = part
+        out[rank] = tile
+    return out
+
+
+def _all_reduce(
+    axes: Any, before: ArrayType, tiles: Tiles
+) -> tuple[dict[int, Array], dict[int, int]]:
+    mesh = before.mesh
+    assert before.pending_op is not None
+    group = coordinates(mesh, difference((whole(mesh, name) for name, _ in mesh.axes), axes))
+    place = coordinates(mesh, axes)
+    ranks = mesh.rank_array()
+    out: dict[int, Array] = {}
+    received: dict[int, int] = {}
+    for number in np.unique(group):
+        rows = np.flatnonzero(group == number)
+        rows = rows[np.argsort(place[rows])]
+        total = tiles[int(ranks[rows[0]])]
+        for row in rows[1:]:
+            total = combine(before.pending_op, before.dtype, total, tiles[int(ranks[row])])
+        chunks = [len(chunk) for chunk in np.array_split(np.arange(total.size), len(rows))]
+        for i, row in enumerate(rows):
+            out[int(ranks[row])] = total.copy()
+            lacking = 2 * total.size - chunks[i] - chunks[(i + 1) % len(chunks)]
+            received[int(ranks[row])] = lacking * before.dtype.itemsize
+    return out, received
+
+
+def _fetch(
+    step: Step, before: ArrayType, tiles: Tiles, topology: Topology
+) -> tuple[dict[int, Array], dict[int, int]]:
+    """Every rank's new tile from its own part and the pieces that the schedule sends it."""
+    have, need = flow(step.action, before, step.after)
+    schedule = make_schedule(have, need, topology)
+    n_dims = before.rank
+    have_lo, have_hi = have.boxes()
+    need_lo, need_hi = need.boxes()
+    pieces: list[list[tuple[int, int, Ints, Ints]]] = [[] for _ in need.ranks]
+    for row, own in enumerate(own_rows(have, need)):
+        lo = np.maximum(have_lo[own], need_lo[row])
+        hi = np.minimum(have_hi[own], need_hi[row])
+        if own >= 0 and need.holds[row] and bool(np.all(hi > lo)):
+            pieces[row].append((int(lo[n_dims]), int(own), lo, hi))
+    received: dict[int, int] = {}
+    for sender, row, lo, hi in zip(
+        schedule.sender, schedule.receiver, schedule.lo, schedule.hi, strict=True
+    ):
+        pieces[row].append((int(lo[n_dims]), int(sender), lo, hi))
+        rank = int(need.ranks[row])
+        n_bytes = int(np.prod(hi - lo)) * before.dtype.itemsize
+        received[rank] = received.get(rank, 0) + n_bytes
+    out = {}
+    for row, rank in enumerate(int(r) for r in need.ranks):
+        at = need_lo[row, :n_dims]
+        tile = _blank(step.after, at, need_hi[row, :n_dims], grid(step.after).boxes(), row)
+        for number, sender, lo, hi in sorted(pieces[row], key=lambda piece: piece[0]):
+            base = have_lo[sender, :n_dims]
+            data = tiles[int(have.ranks[sender])][_box(lo[:n_dims] - base, hi[:n_dims] - base)]
+            box = _box(lo[:n_dims] - at, hi[:n_dims] - at)
+            if number == 0:
+                tile[box] = data
+            else:
+                assert before.pending_op is not None
+                tile[box] = combine(before.pending_op, before.dtype, tile[box].copy(), data.copy())
+        out[rank] = tile
+    return out, received
+
+
+def _blank(
+    t: ArrayType,
+    lo: Ints,
+    hi: Ints,
+    boxes: tuple[Ints, Ints] | None = None,
+    row: int = 0,
+) -> Array:
+    """A tile of type t full of identities where t is pending, of zeros elsewhere."""
+    if boxes is not None:
+        lo, hi = boxes[0][row], boxes[1][row]
+    shape = tuple(int(n) for n in hi - lo)
+    tile = np.zeros(shape, t.dtype.to_numpy())
+    if t.pending_op is not None:
+        tile[...] = identity(t.pending_op, t.dtype)
+    return tile
+
+
+def _box(lo: Ints, hi: Ints) -> tuple[slice, ...]:
+    return tuple(slice(int(a), int(b)) for a, b in zip(lo, hi, strict=True))
+
+
+def _bytes_of(a: Array) -> bytes:
+    return np.ascontiguousarray(a).tobytes()
+
+
+def _nbytes(tiles: Tiles, rank: int) -> int:
+    return tiles[rank].nbytes if rank in tiles else 0
+
+
+def _check_tiles(t: ArrayType, tiles: Tiles) -> None:
+    lo, hi = grid(t).boxes()
+    for row, rank in enumerate(int(r) for r in t.mesh.rank_array()):
+        shape = tuple(int(n) for n in hi[row] - lo[row])
+        if rank not in tiles:
+            raise RedistError(f"cannot simulate: rank {rank} has no tile")
+        if tiles[rank].shape != shape or tiles[rank].dtype != t.dtype.to_numpy():
+            raise RedistError(
+                f"cannot simulate: rank {rank} has {tiles[rank].dtype}{list(tiles[rank].shape)}, "
+                f"but {t} puts {t.dtype.to_numpy()}{list(shape)} there"
+            )
+
+
+def _random(rng: np.random.Generator, t: ArrayType, dtype: np.dtype[Any]) -> Array:
+    if t.pending_op is not None and t.dtype.extended_name is not None:
+        small = rng.integers(0, 3, size=t.shape)
+        import ml_dtypes
+
+        return small.astype(np.dtype(getattr(ml_dtypes, t.dtype.extended_name))).view(dtype)
+    if dtype.kind in "fc" or dtype.kind == "b":
+        low, high = (0, 2) if dtype.kind == "b" else (-8, 9)
+        values = rng.integers(low, high, size=t.shape)
+        if t.pending_op == "prod":
+            values = np.where(values < 1, -1, 1)
+        return values.astype(dtype)
+    raw = rng.integers(0, 256, size=(*t.shape, dtype.itemsize), dtype=np.uint8)
+    return np.ascontiguousarray(raw).view(dtype).reshape(t.shape)
