@@ -1,0 +1,1 @@
+"""The command line: ``redist plan``, ``redist check`` and ``redist simulate``."""

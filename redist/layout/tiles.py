@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from redist.layout.mesh import Mesh
 from redist.units import ceil_div
 
 Ints = NDArray[np.int64]
+
+REMEMBERED_DEVICES = 4096
+"""Coordinates are kept for meshes up to this size."""
 
 
 def bounds(n: int, cuts: int, index: Ints) -> tuple[Ints, Ints]:
@@ -34,6 +38,23 @@ def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
     >>> coordinates(Mesh(x=2, y=3), [SubAxis("y", 1, 3)])
     array([0, 1, 2, 0, 1, 2])
     """
+    return _coordinates(mesh, tuple(parts))
+
+
+@lru_cache(maxsize=2048)
+def _small_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+    out = _make_coordinates(mesh, parts)
+    out.setflags(write=False)
+    return out
+
+
+def _coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+    if mesh.n_devices <= REMEMBERED_DEVICES:
+        return _small_coordinates(mesh, parts)
+    return _make_coordinates(mesh, parts)
+
+
+def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
     strides: dict[str, int] = {}
     stride = 1
     for name, size in reversed(mesh.axes):

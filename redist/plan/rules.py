@@ -10,7 +10,8 @@ import numpy as np
 
 from redist.errors import LayoutError, StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged
+from redist.layout.axes import SubAxis, merged, refined_parts
+from redist.layout.mesh import Mesh
 from redist.layout.tiles import bounds
 from redist.plan.steps import (
     OP_NAMES,
@@ -116,6 +117,21 @@ def difference(parts: Iterable[SubAxis], removed: Iterable[SubAxis]) -> tuple[Su
             pieces.append(SubAxis(part.name, hi, part.end // hi))
         left = [piece for piece in pieces if piece.size > 1]
     return merged(sorted(left))
+
+
+def union(mesh: Mesh, parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
+    """The parts as a set: overlaps counted once, in mesh order.
+
+    >>> union(Mesh(x=8), [SubAxis("x", 2, 4), SubAxis("x", 4, 2)])
+    (SubAxis(name='x', pre=2, size=4),)
+    """
+    given = tuple(parts)
+    pieces = refined_parts(mesh, given)
+    return merged(
+        p
+        for p in pieces
+        if any(p.name == q.name and q.pre <= p.pre and p.end <= q.end for q in given)
+    )
 
 
 def resolved_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:

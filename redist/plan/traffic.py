@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts, whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
-from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes
+from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes, union
 from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
 from redist.plan.steps import (
     Action,
@@ -61,9 +61,9 @@ def named_group(action: Action, before: ArrayType) -> tuple[SubAxis, ...] | None
     """Axes of the groups of a named collective, None where ranks pair up freely."""
     match action:
         case AllGather(moves):
-            return tuple(part for part, _ in moves)
+            return union(before.mesh, (part for part, _ in moves))
         case AllToAll(triples):
-            return tuple(part for part, _, _ in triples)
+            return union(before.mesh, (part for part, _, _ in triples))
         case AllReduce(axes):
             return axes
         case ReduceScatter(to) if is_plain_reduce_scatter(before, to):
@@ -233,6 +233,8 @@ def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) 
 
 
 def _sums(rows: Ints, values: Ints, n: int) -> Ints:
+    if values.max(initial=0) * max(1, len(values)) < 2**53:
+        return np.bincount(rows, weights=values, minlength=n).astype(np.int64)
     out = np.zeros(n, dtype=np.int64)
     np.add.at(out, rows, values)
     return out

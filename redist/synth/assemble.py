@@ -73,7 +73,8 @@ class Pricer:
         """Modelled time of one hop."""
         itemsize = self.source.dtype.itemsize
         traffic = self.traffic(action, before, after)
-        budget = self.budget_bytes(self.fixed_bytes(before, after))
+        fixed = 0 if self.limit_bytes is None else self.fixed_bytes(before, after)
+        budget = self.budget_bytes(fixed)
         staging = staging_for(traffic.received_range[1] * itemsize, budget, itemsize)
         return traffic.time_ps(self.topology, itemsize, self.rounds(traffic, staging))
 

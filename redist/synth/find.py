@@ -18,9 +18,11 @@ from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Slice
 from redist.plan.topology import Topology
 from redist.plan.traffic import is_plain_reduce_scatter
 from redist.synth.assemble import Pricer, Route
+from redist.synth.collective import CollectiveSearch
+from redist.synth.middle import MiddleSearch
 from redist.synth.naming import common_pieces
+from redist.synth.prices import Prices, route_cost
 from redist.synth.routes import direct, normal_form, via
-from redist.synth.search import MESSAGE_BITS, Search
 from redist.synth.space import Space, n_types
 
 EXACT_FACTORS = 5
@@ -34,12 +36,15 @@ def find_plan(request: Request) -> Plan:
     **The space.** Nodes are the ordered layouts of the prime factors of the mesh axes (each axis
     split where source or target split it, then into primes, smallest first), on the source's mesh
     and on the target's; tiles no larger than the larger end's (strategy ``auto``), and full where
-    those of both ends are. From any node one step leads to any other: slice, all_gather, all_to_all,
-    all_permute or exchange, whichever it is. A source with pending axes first goes by one
-    reduce_scatter to any node, or by all_reduce. A target with added pending axes is entered by one
-    local step from the cheapest type that allows it. ``collectives`` has only the steps that a
-    named collective does alone, ``no_permute`` not even all_permute; there a reduction may be
-    preceded by one slice, and tiles are bounded only where all are even and permutes allowed.
+    those of both ends are. Strategy ``auto`` takes every route of one step from the source to any
+    node, one step on to the target, or to the target with idle axes still cutting one dim (in mesh
+    order), which are then gathered at once or one factor at a time; legs may be left out. A step is
+    a slice, all_gather, all_to_all, all_permute or exchange, whichever it is; out of a source with
+    pending axes it is a reduce_scatter or all_reduce. A target with added pending axes is entered
+    by one local step from the cheapest type that allows it. ``collectives`` has every sequence of
+    the steps that a named collective does alone, ``no_permute`` not even all_permute; there a
+    reduction may be preceded by one slice, and tiles are bounded only where all are even and
+    permutes allowed.
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below a million (rank 4 and 5 factors: 12,341 types), and
@@ -208,8 +213,19 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
     capped = request.strategy == "auto" or (even and request.strategy == "collectives")
-    space = Space.over(ends, factors, larger if capped else None, even, (start, goal))
-    found = Search(request, space, pricer, resolved, start, space.find(goal)).run(below)
+    space = Space.over(
+        ends,
+        factors,
+        larger if capped else None,
+        even,
+        not even and request.strategy == "auto",
+        (start, goal),
+    )
+    prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
+    if request.strategy == "auto":
+        found = MiddleSearch(prices).run(below)
+    else:
+        found = CollectiveSearch(prices, request.strategy == "collectives").run(below)
     return (None if found is None else (*found, *last)), exactness
 
 
@@ -232,17 +248,7 @@ def _goal(start: ArrayType, target: ArrayType) -> tuple[ArrayType, Route]:
 
 
 def _cost(request: Request, pricer: Pricer, route: Route) -> int:
-    """What the objective minimises, as one number."""
-    cost = 0
-    before = request.source
-    for action, after in route:
-        if request.objective == "bytes":
-            traffic = pricer.traffic(action, before, after)
-            cost += (traffic.received_elems << MESSAGE_BITS) + traffic.messages_range[1] + 1
-        else:
-            cost += pricer.hop_time_ps(action, before, after) + 1
-        before = after
-    return cost
+    return route_cost(request, pricer, request.source, route)
 
 
 def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:

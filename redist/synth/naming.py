@@ -62,35 +62,37 @@ def name_step(
     >>> name_step(a, b)
     AllGather(moves=((SubAxis(name='y', pre=1, size=2), 1),))
     """
-    action = _propose(before, after, most_moves, permute)
-    if action is None:
-        return None
-    try:
-        return action if type_after(action, before) == after else None
-    except StepError:
-        return None
+    for action in _proposals(before, after, most_moves, permute):
+        try:
+            if type_after(action, before) == after:
+                return action
+        except StepError:
+            pass
+    return None
 
 
-def _propose(
+def _proposals(
     before: ArrayType, after: ArrayType, most_moves: int, permute: bool
-) -> Action | None:
+) -> Iterator[Action]:
     if resolved_axes(before, after) or kept_axes(before, after) != after.pending_axes:
-        return None
+        return
     pieces = common_pieces(before, after)
+    same_shape = permute and before.tile_shape == after.tile_shape
     if pieces is not None:
         old, new = split_dims(before, pieces), split_dims(after, pieces)
         shared = [shared_prefix(o, n) for o, n in zip(old, new, strict=True)]
         gone = [(p, i) for i, o in enumerate(old) for p in o[shared[i] :]]
         come = [(p, i) for i, n in enumerate(new) for p in n[shared[i] :]]
         if not gone and come:
-            return Slice(tuple(come))
+            yield Slice(tuple(come))
         if not come and gone:
-            return AllGather(tuple(gone))
-        same_shape = permute and before.tile_shape == after.tile_shape
+            yield AllGather(tuple(gone))
         if not same_shape and {p for p, _ in gone} == {p for p, _ in come}:
             moves = _moves(before, old, new, most_moves)
-            return None if moves is None else AllToAll(moves)
-    return AllPermute(after) if permute and before.tile_shape == after.tile_shape else None
+            if moves is not None:
+                yield AllToAll(moves)
+    if same_shape:
+        yield AllPermute(after)
 
 
 State = tuple[tuple[SubAxis, ...], ...]

@@ -82,9 +82,14 @@ class Space:
         factors: tuple[tuple[SubAxis, ...], ...],
         cap_elems: int | None,
         even: bool,
+        distinct: bool,
         also: tuple[ArrayType, ...],
     ) -> Space:
-        """All types like those given (one per mesh), of at most ``cap_elems`` a tile, and ``also``."""
+        """All types like those given (one per mesh), of at most ``cap_elems`` a tile, and ``also``.
+
+        ``even`` leaves out types with short tiles, ``distinct`` those that are another spelling of
+        the layout of an earlier type.
+        """
         shape = like[0].shape
         ranks = np.unique(np.concatenate([t.mesh.rank_array() for t in like]))
         chains: list[tuple[int, tuple[int, ...]]] = []
@@ -131,6 +136,8 @@ class Space:
             {chain: i for i, chain in enumerate(chains)},
         )
         keep = space._kept(cap_elems, even)
+        if distinct:
+            keep &= space._first_of_layout()
         for t in also:
             keep[space.find(t)] = True
         space.rows, space.mesh_of = space.rows[keep], space.mesh_of[keep]
@@ -153,6 +160,20 @@ class Space:
         if even:
             for i, n in enumerate(self.shape):
                 keep &= n % self.cuts[self.rows[:, i]] == 0
+        return keep
+
+    def _first_of_layout(self) -> Bools:
+        """Types whose ranks hold other intervals than under any type before them."""
+        key = np.zeros(len(self.rows), dtype=np.int64)
+        for i in range(len(self.shape)):
+            table = np.concatenate([self.lo[i], self.hi[i]], axis=1)
+            _, same = np.unique(table, axis=0, return_inverse=True)
+            key = key * len(self.chains) + same.reshape(-1)[self.rows[:, i]]
+        # Where a type has no dims, nothing tells its meshes apart but who is present.
+        key = key * len(self.like) + self.mesh_of
+        _, first = np.unique(key, return_index=True)
+        keep = np.zeros(len(self.rows), dtype=np.bool_)
+        keep[first] = True
         return keep
 
     def __len__(self) -> int:
@@ -185,6 +206,10 @@ class Space:
         exact = math.prod(parts[f].size for f in chain) == math.prod(part.size for part in dim)
         return chain if exact else None
 
+    def chain_number(self, mesh: int, chain: tuple[int, ...]) -> int:
+        """The number of a chain of factors of a mesh."""
+        return self._number[mesh, chain]
+
     def type(self, v: int) -> ArrayType:
         """Type number v."""
         if v not in self._types:
@@ -195,9 +220,12 @@ class Space:
             )
         return self._types[v]
 
-    def senders(self, v: int) -> int:
-        """How many ranks hold something under type v."""
-        return max(1, int(np.count_nonzero(self.volumes[v])))
+    def copies(self) -> Ints:
+        """How many ranks hold each element (the first one, say) under every type."""
+        out = self.present.sum(axis=1)[self.mesh_of]
+        for i in range(len(self.shape)):
+            out = out // self.cuts[self.rows[:, i]]
+        return out
 
     def overlap_row(self, dim: int, chain: int) -> Ints:
         """Elements that each rank has in common along a dim under this chain and under every other."""

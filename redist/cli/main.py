@@ -1,0 +1,97 @@
+"""The command ``redist``: every outcome is an exit status, every error one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from redist.cli.options import make_parser
+from redist.cli.status import (
+    BUG,
+    INTERRUPTED,
+    NO_PLAN,
+    OK,
+    PIPE_CLOSED,
+    WRONG_REQUEST,
+    one_line,
+)
+from redist.errors import NoPlanError, RedistError
+from redist.units import format_bytes
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; see :mod:`redist.cli.status`.
+
+    >>> main(["plan", "f32[8{x}]", "f32[8]"])       # prints one line on stderr
+    2
+    """
+    try:
+        status = _run(argv)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except NoPlanError as error:
+        return _say(
+            f"{error} (that is {format_bytes(error.least_bytes)}; try --limit {error.least_bytes})",
+            NO_PLAN,
+        )
+    except RedistError as error:
+        return _say(error, WRONG_REQUEST)
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        _leave_stdout()
+        return PIPE_CLOSED
+    except OSError as error:
+        _leave_stdout()
+        return _say(f"cannot write the output: {error.strerror or error}", WRONG_REQUEST)
+    except ModuleNotFoundError as error:
+        return _say(
+            f"this needs the Python package {error.name}, which is not installed; "
+            f"'pip install {error.name}'",
+            WRONG_REQUEST,
+        )
+    except (MemoryError, OverflowError) as error:
+        why = str(error) or "not enough memory"
+        return _say(f"the request is too large: {why}; use a smaller mesh or array", WRONG_REQUEST)
+    except Exception as error:
+        return _say(f"a bug in redist, please report it: {type(error).__name__}: {error}", BUG)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = make_parser()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit:
+        return OK
+    match args.command:
+        case "plan":
+            from redist.cli.plan_command import run_plan
+
+            return run_plan(args)
+        case "check":
+            from redist.cli.check_command import run_check
+
+            return run_check(args)
+        case "simulate":
+            from redist.cli.simulate_command import run_simulate
+
+            return run_simulate(args)
+        case _:
+            parser.print_help(sys.stderr)
+            return WRONG_REQUEST
+
+
+def _say(what: object, status: int) -> int:
+    print(f"redist: {one_line(what)}", file=sys.stderr)
+    return status
+
+
+def _leave_stdout() -> None:
+    """Nobody reads standard output any more: keep the interpreter from flushing into it at exit."""
+    try:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass

@@ -1,0 +1,27 @@
+"""Exit statuses, and the error that the command line raises itself."""
+
+from __future__ import annotations
+
+from redist.errors import RedistError
+
+OK = 0
+FAILED = 1
+"""The plan was judged or run, and found wrong."""
+WRONG_REQUEST = 2
+NO_PLAN = 3
+BUG = 70
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+class UsageError(RedistError):
+    """A command line that makes no sense, or a file that cannot be read or written."""
+
+
+def one_line(text: object) -> str:
+    """Text without line breaks, as every error is printed.
+
+    >>> one_line("a\\n  b")
+    'a b'
+    """
+    return " ".join(str(text).split())

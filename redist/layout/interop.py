@@ -1,0 +1,259 @@
+"""Array types as JAX-style partition specs and as PyTorch-style placements, without either library.
+
+>>> from redist.layout.array_type import ArrayType
+>>> t = ArrayType.parse("f32[8{x}, 6] sum{y}", Mesh(x=2, y=3))
+>>> to_placements(t)
+(Shard(dim=0), Partial(reduce_op='sum'))
+
+A conversion that would lose something is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from redist.errors import ConversionError
+from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import Ints, bounds
+
+SpecEntry: TypeAlias = str | tuple[str, ...] | None
+
+_OP_OF = {"sum": "sum", "product": "prod", "max": "max", "min": "min"}
+_REDUCE_OP_OF = {op: name for name, op in _OP_OF.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The mesh axis cuts ``dim``; a negative dim counts from the end.
+
+    >>> Shard(-1)
+    Shard(dim=-1)
+    """
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """The mesh axis replicates.
+
+    >>> Replicate()
+    Replicate()
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A reduction over the mesh axis is pending; operations have PyTorch's names.
+
+    >>> Partial("product")
+    Partial(reduce_op='product')
+    """
+
+    reduce_op: str = "sum"
+
+
+Placement: TypeAlias = Shard | Replicate | Partial
+
+
+def to_partition_spec(t: ArrayType) -> tuple[SpecEntry, ...]:
+    """One entry per dim: None, an axis, or a tuple of axes with the major one first.
+
+    >>> to_partition_spec(ArrayType.parse("f32[8{x,z}, 6, 5{y}]", Mesh(x=2, y=3, z=2)))
+    (('x', 'z'), None, 'y')
+
+    Uneven cuts mean the same as ours: one division by the product of the axes, rounded up.
+    """
+    if t.pending_op is not None:
+        raise ConversionError(
+            f"cannot convert {t} to a partition spec: it cannot say that a {t.pending_op} is "
+            "pending; resolve it first"
+        )
+    _check_whole(t, "a partition spec")
+    names = [tuple(part.name for part in dim) for dim in t.dims]
+    return tuple(dim if len(dim) > 1 else dim[0] if dim else None for dim in names)
+
+
+def from_partition_spec(
+    spec: Iterable[object], mesh: Mesh, dtype: str | DType, shape: Sequence[int]
+) -> ArrayType:
+    """The type that a partition spec means on a mesh; missing trailing entries mean not cut.
+
+    >>> print(from_partition_spec((("x", "z"), None, "y"), Mesh(x=2, y=3, z=2), "f32", (8, 6, 5)))
+    f32[8{x,z}, 6, 5{y}]
+    >>> from_partition_spec(("w",), Mesh(x=2), "f32", (8,))
+    Traceback (most recent call last):
+    ...
+    redist.errors.ConversionError: cannot read partition spec ('w',): unknown axis 'w'; \
+the mesh has x
+    """
+    entries = _listed("partition spec", spec, "write one entry per dim")
+
+    def refuse(reason: str) -> ConversionError:
+        return ConversionError(f"cannot read partition spec {entries!r}: {reason}")
+
+    if getattr(spec, "unreduced", None):
+        raise refuse("it has unreduced axes; reduce them first, or write the type as text")
+    if len(entries) > len(shape):
+        raise refuse(f"{len(entries)} entries for {len(shape)} dims; give at most one per dim")
+    known = dict(mesh.axes)
+    seen: set[str] = set()
+    dims: list[list[str]] = [[] for _ in shape]
+    for i, entry in enumerate(entries):
+        if entry is not None and not isinstance(entry, (str, tuple, list)):
+            raise refuse(f"entry {i} is {entry!r}; write None, an axis or a tuple of axes")
+        for name in (entry,) if isinstance(entry, str) else entry or ():
+            if not isinstance(name, str):
+                raise refuse(f"entry {i} has {name!r}; name an axis")
+            if name not in known:
+                raise refuse(f"unknown axis {name!r}; the mesh has {', '.join(known) or 'none'}")
+            if name in seen:
+                raise refuse(f"axis {name!r} is used twice; an axis can cut one dim, once")
+            seen.add(name)
+            dims[i].append(name)
+    return ArrayType.of(mesh, dtype, shape, dims)
+
+
+def to_placements(t: ArrayType) -> tuple[Placement, ...]:
+    """One placement per mesh axis, in the order of the mesh.
+
+    >>> to_placements(ArrayType.parse("f32[8{y}, 6] prod{x}", Mesh(x=2, y=4, z=2)))
+    (Partial(reduce_op='product'), Shard(dim=0), Replicate())
+
+    PyTorch cuts a dim by one axis of the mesh after another, each time what is left. Where that
+    gives other tiles than our one division, the conversion is refused:
+
+    >>> to_placements(ArrayType.parse("f32[10{x,y}]", Mesh(x=2, y=2)))
+    Traceback (most recent call last):
+    ...
+    redist.errors.ConversionError: cannot convert f32[10{x,y}] to placements: tile 1 of dim 0 is \
+3:5 when cut by x, then y, but 3:6 when cut into 4 at once; use a multiple of 4 or fewer axes
+    """
+    _check_whole(t, "placements")
+    order = {name: number for number, (name, _) in enumerate(t.mesh.axes)}
+    out: list[Placement] = [Replicate() for _ in order]
+    for i, dim in enumerate(t.dims):
+        names = [part.name for part in dim]
+        if names != sorted(names, key=order.__getitem__):
+            raise ConversionError(
+                f"cannot convert {t} to placements: dim {i} is cut by {', then '.join(names)}, but "
+                f"placements cut in the order of the mesh ({', '.join(order)}); order its axes so"
+            )
+        reason = _other_tiles(t, i)
+        if reason is not None:
+            raise ConversionError(f"cannot convert {t} to placements: {reason}")
+        for name in names:
+            out[order[name]] = Shard(i)
+    for part in t.pending_axes:
+        out[order[part.name]] = Partial(_REDUCE_OP_OF[str(t.pending_op)])
+    return tuple(out)
+
+
+def from_placements(
+    placements: Iterable[object], mesh: Mesh, dtype: str | DType, shape: Sequence[int]
+) -> ArrayType:
+    """The type that placements mean on a mesh; PyTorch's own objects are taken as well.
+
+    >>> m = Mesh(x=2, y=4, z=2)
+    >>> print(from_placements((Partial("sum"), Shard(-1), Replicate()), m, "f32", (6, 8)))
+    f32[6, 8{y}] sum{x}
+    >>> from_placements((Shard(0), Replicate()), m, "f32", (6, 8))
+    Traceback (most recent call last):
+    ...
+    redist.errors.ConversionError: cannot read placements (Shard(dim=0), Replicate()): \
+2 placements for 3 mesh axes (x, y, z); give one per axis
+    """
+    items = _listed("placements", placements, "give one per mesh axis")
+
+    def refuse(reason: str) -> ConversionError:
+        return ConversionError(f"cannot read placements {items!r}: {reason}")
+
+    if len(items) != len(mesh.axes):
+        axes = ", ".join(name for name, _ in mesh.axes) or "none"
+        raise refuse(
+            f"{len(items)} placements for {len(mesh.axes)} mesh axes ({axes}); give one per axis"
+        )
+    dims: list[list[str]] = [[] for _ in shape]
+    pending: dict[str, list[str]] = {}
+    for (name, size), item in zip(mesh.axes, items, strict=True):
+        kind = type(item).__name__
+        if kind == "Shard":
+            dim: object = getattr(item, "dim", None)
+            if not isinstance(dim, int) or isinstance(dim, bool):
+                raise refuse(f"axis {name}: dim {dim!r} is no int")
+            if not -len(shape) <= dim < len(shape):
+                raise refuse(f"axis {name}: there is no dim {dim}; the array has {len(shape)} dims")
+            dims[dim].append(name)
+        elif kind == "Partial":
+            reduce_op: object = getattr(item, "reduce_op", None)
+            if not isinstance(reduce_op, str) or reduce_op not in _OP_OF:
+                known = ", ".join(_OP_OF)
+                why = "take the sum, then divide" if reduce_op == "avg" else f"known: {known}"
+                raise refuse(f"axis {name}: {reduce_op!r} cannot be pending; {why}")
+            if size > 1:
+                pending.setdefault(_OP_OF[reduce_op], []).append(name)
+        elif kind != "Replicate":
+            raise refuse(f"axis {name}: {kind} is not known; use Shard, Replicate or Partial")
+    if len(pending) > 1:
+        raise refuse(f"{' and '.join(pending)} are both pending; resolve all but one first")
+    t = ArrayType.of(mesh, dtype, shape, dims, pending)
+    for i in range(t.rank):
+        reason = _other_tiles(t, i)
+        if reason is not None:
+            raise refuse(reason)
+    return t
+
+
+def nested_bounds(n: int, sizes: Iterable[int]) -> tuple[Ints, Ints]:
+    """Start and end of the tiles of a dim cut by one axis after another, each time what is left.
+
+    >>> nested_bounds(10, [2, 2])
+    (array([0, 3, 5, 8]), array([ 3,  5,  8, 10]))
+    """
+    lo, hi = np.zeros(1, dtype=np.int64), np.full(1, n, dtype=np.int64)
+    for k in sizes:
+        tile = -((lo - hi) // k)[:, None]
+        start = lo[:, None] + tile * np.arange(k, dtype=np.int64)
+        end = hi[:, None]
+        lo, hi = np.minimum(start, end).ravel(), np.minimum(start + tile, end).ravel()
+    return lo, hi
+
+
+def _listed(what: str, given: object, advice: str) -> tuple[object, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConversionError(f"cannot read {what} {given!r}: it is no sequence; {advice}")
+    return tuple(given)
+
+
+def _check_whole(t: ArrayType, what: str) -> None:
+    for part in t.used:
+        if part.size != t.mesh.size(part.name):
+            raise ConversionError(
+                f"cannot convert {t} to {what}: {part.text(t.mesh)} is a part of axis {part.name}; "
+                f"split {part.name} into axes of its own in the mesh"
+            )
+
+
+def _other_tiles(t: ArrayType, dim: int) -> str | None:
+    """Why the tiles of a dim differ when it is cut axis after axis, None where they do not."""
+    sizes = [part.size for part in t.dims[dim]]
+    cuts = math.prod(sizes)
+    lo, hi = bounds(t.shape[dim], cuts, np.arange(cuts, dtype=np.int64))
+    nested_lo, nested_hi = nested_bounds(t.shape[dim], sizes)
+    empty = (lo == hi) & (nested_lo == nested_hi)
+    differs = np.flatnonzero(~empty & ((lo != nested_lo) | (hi != nested_hi)))
+    if len(differs) == 0:
+        return None
+    at = int(differs[0])
+    return (
+        f"tile {at} of dim {dim} is {nested_lo[at]}:{nested_hi[at]} when cut by "
+        f"{', then '.join(part.name for part in t.dims[dim])}, but {lo[at]}:{hi[at]} when cut into "
+        f"{cuts} at once; use a multiple of {cuts} or fewer axes"
+    )
