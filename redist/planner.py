@@ -1,4 +1,4 @@
-"""One call from two types to a certified plan: find it, certify it, remember it."""
+"""One call from two types to a certified plan: find it, check it, certify it, remember it."""
 
 from __future__ import annotations
 
@@ -66,9 +66,11 @@ def _cached(
 @lru_cache(maxsize=4096)
 def _planned(request: Request) -> Plan:
     from redist.check.prove import certify
+    from redist.check.replay import check_plan
     from redist.synth.find import find_plan
 
     plan = find_plan(request)
+    check_plan(plan)
     return plan.with_certificate(certify(plan))
 
 

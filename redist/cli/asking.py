@@ -39,9 +39,16 @@ class Asked:
         target_mesh = mesh
         if args.target_mesh is not None:
             target_mesh = _mesh(args.target_mesh, "--target-mesh")
+        source = _type(args.source, mesh, "SOURCE")
+        target = _type(args.target, target_mesh, "TARGET")
+        if (source.dtype, source.shape) != (target.dtype, target.shape):
+            raise UsageError(
+                f"TARGET: {target} is not the array of SOURCE {source}; "
+                f"only the axes in braces may differ: expected {source.dtype} and {_sizes(source)}"
+            )
         return Asked(
-            _type(args.source, mesh, "SOURCE"),
-            _type(args.target, target_mesh, "TARGET"),
+            source,
+            target,
             None if args.limit is None else bytes_of(args.limit, "--limit"),
             args.objective or "time",
             args.strategy or "auto",
@@ -82,6 +89,10 @@ def _mesh(text: str, option: str) -> Mesh:
     raise UsageError(
         f"{option}: {text!r} is too large; redist plans for up to {MAX_DEVICES} devices"
     )
+
+
+def _sizes(t: ArrayType) -> str:
+    return f"dims of {' x '.join(map(str, t.shape))}" if t.shape else "no dims"
 
 
 def _type(text: str, mesh: Mesh, what: str) -> ArrayType:

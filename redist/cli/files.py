@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def write_text(name: str, text: str, option: str) -> None:
 
 def shown(name: str) -> str:
     """A file name as messages print it."""
-    return "standard input" if name == "-" else repr(name) if " " in name else name
+    if name == "-":
+        return "standard input"
+    return name if name and not re.search(r"[\s']", name) else repr(name)
 
 
 def _why(error: Exception) -> str:

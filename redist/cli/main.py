@@ -14,10 +14,14 @@ from redist.cli.status import (
     OK,
     PIPE_CLOSED,
     WRONG_REQUEST,
+    UsageError,
     one_line,
 )
 from redist.errors import NoPlanError, RedistError
 from redist.units import format_bytes
+
+MAX_LINE = 1200
+"""Longer errors lose their middle: somebody's text of thousands of characters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,9 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
-        args = parser.parse_args(argv)
+        args, unknown = parser.parse_known_args(argv)
     except SystemExit:
         return OK
+    if unknown:
+        see = f"redist {args.command or ''}".strip()
+        raise UsageError(f"cannot use {unknown[0]!r}: unknown here; see '{see} --help'")
     match args.command:
         case "plan":
             from redist.cli.plan_command import run_plan
@@ -84,7 +91,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _say(what: object, status: int) -> int:
-    print(f"redist: {one_line(what)}", file=sys.stderr)
+    text = one_line(what)
+    if len(text) > MAX_LINE:
+        text = f"{text[: MAX_LINE // 2]} ... {text[-MAX_LINE // 2 :]}"
+    print(f"redist: {text}", file=sys.stderr)
     return status
 
 

@@ -10,7 +10,7 @@ from redist.cli.moves import REST, Moves
 from redist.cli.svg import Figure, boxes, column, lines, rect, text
 from redist.layout.array_type import ArrayType
 from redist.layout.notation import format_axes
-from redist.plan.steps import Step
+from redist.plan.steps import Slice, Step
 from redist.units import format_bytes, format_time
 
 WIDTH = 210
@@ -35,7 +35,7 @@ def step_figure(
     parts = [
         lines([f"step {number + 1}: {step.op}"], 15, "ink", weight=700),
         _arrow(),
-        lines([_MEANING[step.op]], 11, "ink", 36),
+        lines([_meaning(step)], 11, "ink", 36),
         lines(_figures(step, before), 10.5, "soft", 38),
     ]
     if moves is not None and moves.pairs:
@@ -44,6 +44,14 @@ def step_figure(
         parts.append(lines(["(too many pieces to draw who sends what)"], 10.5, "soft", 38))
     figure = column(parts, 7)
     return Figure(WIDTH, figure.height, figure.body)
+
+
+def _meaning(step: Step) -> str:
+    match step.action:
+        case Slice(pending=pending) if pending:
+            return "every value stays once, neutral elements fill the rest; nothing moves"
+        case _:
+            return _MEANING[step.op]
 
 
 def _arrow() -> Figure:
@@ -112,7 +120,7 @@ def _cells(moves: Moves, size: float) -> str:
         shades[f"{shade:.2f}"].append((*place, size - 2 * seam, size - 2 * seam))
     out = "".join(boxes(places, "cell", fill_opacity=shade) for shade, places in shades.items())
     r = max(0.7, min(2.2, size / 5))
-    for rank in moves.keeps:
+    for rank in sorted(moves.keeps):
         if rank in rows and rank in columns and (rank, rank) not in moves.pairs:
             x, y = (columns[rank] + 0.5) * size, (rows[rank] + 0.5) * size
             out += f'<circle class="dot" cx="{x:.2f}" cy="{y:.2f}" r="{r:.2f}"/>'

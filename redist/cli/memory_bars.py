@@ -88,9 +88,7 @@ def _worst(plan: Plan, moment: int) -> tuple[str, list[Event]]:
     """The kind of device that holds most at a moment, and what it holds."""
     alive = [e for e in plan.events if e.born <= moment <= e.freed and e.n_bytes]
     kinds = holder_classes(plan.source.mesh, plan.target.mesh)
-    held = {
-        kind: [e for e in alive if kind == "both" or e.at in ("both", kind)] for kind in kinds
-    }
+    held = {kind: [e for e in alive if kind == "both" or e.at in ("both", kind)] for kind in kinds}
     worst = max(kinds, key=lambda kind: sum(e.n_bytes for e in held[kind]))
     order = list(_KINDS)
     events = sorted(held[worst], key=lambda e: order.index(e.what) if e.what in order else 9)

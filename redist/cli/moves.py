@@ -110,7 +110,7 @@ def _scheduled(
         dict(pairs),
         {} if adds else {rank: tuple(items) for rank, items in pieces.items()},
         frozenset(_keepers(have, need)),
-        f"darkest: {format_bytes(largest)}",
+        f"strongest: {format_bytes(largest)}",
     )
 
 

@@ -100,7 +100,8 @@ def _add_plan(commands: argparse._SubParsersAction[_Parser]) -> None:
     _add_request(parser, mesh_required=True)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     parser.add_argument(
-        "--explain", action="store_true",
+        "--explain",
+        action="store_true",
         help="also print the alternatives that were considered (in the JSON anyway)",
     )
     parser.add_argument("--svg", metavar="FILE", help="write a picture of the plan")
@@ -109,7 +110,9 @@ def _add_plan(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_check(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
-        commands, "check", "judge a stored plan: replay every step, prove its memory bound",
+        commands,
+        "check",
+        "judge a stored plan: replay every step, prove its memory bound",
         _CHECK_EPILOG,
     )
     parser.add_argument("file", metavar="FILE", help="a plan as JSON; - reads standard input")
@@ -118,7 +121,9 @@ def _add_check(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
-        commands, "simulate", "run a plan on random data and compare with the right answer",
+        commands,
+        "simulate",
+        "run a plan on random data and compare with the right answer",
         _SIMULATE_EPILOG,
     )
     parser.add_argument(
@@ -128,7 +133,9 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     _add_request(parser, mesh_required=False)
     parser.add_argument("--seed", metavar="N", default="0", help="seed of the data (default 0)")
     parser.add_argument(
-        "--max-memory", metavar="BYTES", default="2GiB",
+        "--max-memory",
+        metavar="BYTES",
+        default="2GiB",
         help="refuse to hold more than this, all devices together (default 2GiB)",
     )
 

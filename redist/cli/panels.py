@@ -33,9 +33,9 @@ def panel(
     w, h = view.size(most)
     lo, hi = grid(t).boxes()
     row_labels = seats.row_labels()
-    left = 8 + max(len(label) for label in row_labels) * 5.6 if any(row_labels) else 0.0
+    left = 8 + max(map(len, (*row_labels, seats.corner()))) * 5.6 if any(row_labels) else 0.0
     top = 16.0 if any(seats.column_labels()) else 0.0
-    parts = []
+    parts = [text(0, 9, seats.corner(), 9, "soft")] if seats.corner() else []
     for i, label in enumerate(seats.column_labels()):
         if len(label) * 5.2 <= w + _GAP:
             parts.append(text(left + i * (w + _GAP) + w / 2, 9, label, 9, "soft", "middle"))
@@ -61,7 +61,10 @@ def panel(
         ],
         2,
     )
-    foot = lines(_facts(t, seats), 10.5, "soft", int(max(_WIDTH, body.width) / 5.6))
+    facts = _facts(t, seats)
+    if pieces:
+        facts.insert(0, "the colour of a part says which device it came from")
+    foot = lines(facts, 10.5, "soft", int(max(_WIDTH, body.width) / 5.6))
     figure = column([head, body, foot], 9)
     return Figure(max(_WIDTH, figure.width), figure.height, figure.body)
 

@@ -46,13 +46,11 @@ def _step_row(
 ) -> Figure:
     before, step = plan.types[k], plan.steps[k]
     moves = moves_of(step, before, topology)
-    hidden = any(t.cuts[i] > 1 for t in (before, step.after) for i in view.hidden_cut)
+    hidden = any(before.cuts[i] != step.after.cuts[i] for i in view.hidden_cut)
     pieces = None if moves is None or hidden else moves.pieces
     head = "source: what every device holds" if k == 0 else f"before step {k + 1}"
     last = k == len(plan.steps) - 1
     tail = f"after step {k + 1}" + (": the target" if last else "")
-    if pieces:
-        tail += "; colours say where each part came from"
     return row(
         [
             panel(head, before, view, colours),

@@ -54,7 +54,7 @@ def _fault(plan: Plan, before: Tiles, after: Tiles) -> str | None:
 def _plan(args: argparse.Namespace) -> tuple[Plan, Topology]:
     if args.target is not None:
         if args.mesh is None:
-            raise UsageError("--mesh is missing: SOURCE and TARGET need one, such as --mesh x=2,y=4")
+            raise UsageError("--mesh is missing; SOURCE and TARGET need it, such as --mesh x=2,y=4")
         asked = Asked.read(args)
         return asked.plan(), asked.topology
     for name in REQUEST_OPTIONS:

@@ -81,8 +81,14 @@ def lines(
 
 
 def text(
-    x: float, y: float, content: str, size: float, cls: str = "ink", anchor: str = "start",
-    weight: int = 400, fill: str | None = None,
+    x: float,
+    y: float,
+    content: str,
+    size: float,
+    cls: str = "ink",
+    anchor: str = "start",
+    weight: int = 400,
+    fill: str | None = None,
 ) -> str:
     """One line of text; ``anchor`` says which point of it is at (x, y)."""
     more = f' font-weight="{weight}"' if weight != 400 else ""

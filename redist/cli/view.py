@@ -43,7 +43,10 @@ class View:
         if self.down is None or self.across is None:
             return most, most if self.across is None else most * 0.4
         ratio = max(self.shape[self.down], 1) / max(self.shape[self.across], 1)
-        return (most, most * max(ratio, 0.4)) if ratio <= 1 else (most / min(ratio, 2.5), most)
+        if ratio <= 1:
+            return most, most * max(ratio, 0.4)
+        root = math.sqrt(min(ratio, 2.5))
+        return most / root, most * root
 
     def place(
         self, lo: Sequence[int], hi: Sequence[int], width: float, height: float
@@ -122,7 +125,16 @@ class Seats:
         """Coordinates on the axes that run across; none where a row does not hold them all."""
         if self._wraps or not self.mesh.axes:
             return [""] * self.columns
-        return [" ".join(self._coordinates(i)[-self.n_across :]) for i in range(self.columns)]
+        across = [self._coordinates(i)[-self.n_across :] for i in range(self.columns)]
+        if self.n_across == 1:
+            return [items[0] for items in across]
+        return [",".join(item.partition("=")[2] for item in items) for items in across]
+
+    def corner(self) -> str:
+        """Names of the axes that run across where the columns show their coordinates only."""
+        if self.n_across == 1 or self._wraps:
+            return ""
+        return ",".join(name for name, _ in self.mesh.axes[-self.n_across :])
 
     @property
     def _wraps(self) -> bool:

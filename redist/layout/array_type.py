@@ -13,6 +13,7 @@ from redist.layout.mesh import Mesh
 from redist.units import ceil_div
 
 OPS = ("sum", "prod", "max", "min")
+MAX_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class ArrayType:
         for n in self.shape:
             if not isinstance(n, int) or isinstance(n, bool) or n < 0:
                 raise LayoutError(f"cannot make a type: dim of size {n!r}; need an int >= 0")
+        if math.prod(max(1, n) for n in self.shape) * self.dtype.itemsize > MAX_BYTES:
+            raise LayoutError(
+                f"cannot make a type: {self.dtype} of shape {self.shape} exceeds 2**63 bytes"
+            )
         pending = tuple(part for part in self.pending_axes if part.size > 1)
         if self.pending_op is not None and self.pending_op not in OPS:
             raise LayoutError(f"unknown reduction {self.pending_op!r}; known: {', '.join(OPS)}")

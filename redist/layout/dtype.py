@@ -71,6 +71,8 @@ class DType:
         if dtype is None or dtype.hasobject or dtype.itemsize == 0 or dtype.names is not None:
             known = ", ".join([*_NUMPY, *_EXTENDED])
             raise LayoutError(f"unknown dtype {name!r}; known: {known}, or a NumPy name of fixed size")
+        if not dtype.isnative or dtype.subdtype is not None:
+            raise LayoutError(f"cannot use dtype {name!r}: need one element in native byte order")
         if dtype.name in _SHORT:
             return DType.named(_SHORT[dtype.name])
         return DType(dtype.str.lstrip("|<=>") if dtype.kind in "SUV" else dtype.name, dtype.itemsize)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from redist.errors import LayoutError, ParseError
 
 AXIS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MAX_DEVICES = 2**31 - 1
+# Read as far as the text goes; what is missing shows in the groups and in where the match ends.
+_AXIS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*(?:=\s*([0-9]{1,18}(?![0-9]))?\s*)?")
+_RANK = re.compile(r"([0-9]{1,18})(?![0-9])\s*")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -50,6 +54,8 @@ class Mesh:
                 raise LayoutError(f"cannot make a mesh: axis {name!r} has size {size!r}; need an int >= 1")
             seen.add(name)
         n_devices = math.prod(size for _, size in items)
+        if n_devices > MAX_DEVICES:
+            raise LayoutError(f"cannot make a mesh: {n_devices} devices; at most {MAX_DEVICES}")
         object.__setattr__(self, "axes", items)
         object.__setattr__(self, "ranks", _canonical_ranks(ranks, n_devices))
 
@@ -80,27 +86,24 @@ class Mesh:
         """
         body, at, tail = text.partition("@")
         axes: list[tuple[str, int]] = []
-        position = 0
-        for item in body.split(",") if body.strip() else []:
-            name, equals, size = item.partition("=")
-            if AXIS_NAME.fullmatch(name.strip()) is None:
-                raise ParseError(text, position, "expected an axis such as x=2")
-            if not equals or not size.strip().isdecimal():
-                raise ParseError(
-                    text, position + len(name) + len(equals), "expected '=' and a size, as in x=2"
-                )
-            axes.append((name.strip(), int(size)))
-            position += len(item) + 1
+        for start, item in _items(body, ",", 0) if body.strip() else ():
+            found = _AXIS.match(item)
+            if found is None or found.end() < len(item) or found[2] is None:
+                stop = start + (found.end() if found else 0)
+                raise ParseError(text, stop, "expected an axis and its size, as in x=2")
+            axes.append((found[1], int(found[2])))
         if not at:
             return Mesh(axes)
-        numbers = tail.split(";")
-        for number in numbers:
-            if not number.strip().isdecimal():
-                raise ParseError(text, len(body) + 1, "expected the first rank, as in x=2@8")
-        if len(numbers) > 1:
-            return Mesh(axes, ranks=[int(number) for number in numbers])
-        first = int(numbers[0])
-        return Mesh(axes, ranks=range(first, first + math.prod(size for _, size in axes)))
+        ranks: list[int] = []
+        for start, item in _items(tail, ";", len(body) + 1):
+            found = _RANK.match(item)
+            if found is None or found.end() < len(item):
+                stop = start + (found.end() if found else 0)
+                raise ParseError(text, stop, "expected a rank, as in x=2@8 or x=2@5;0")
+            ranks.append(int(found[1]))
+        if len(ranks) > 1:
+            return Mesh(axes, ranks=ranks)
+        return Mesh(axes, ranks=range(ranks[0], ranks[0] + math.prod(size for _, size in axes)))
 
     def __str__(self) -> str:
         body = ",".join(f"{name}={size}" for name, size in self.axes)
@@ -112,10 +115,18 @@ class Mesh:
         return f"Mesh.parse({str(self)!r})"
 
 
+def _items(text: str, separator: str, start: int) -> Iterator[tuple[int, str]]:
+    """The items of a list, each with the place of its first character in a text from ``start``."""
+    for item in text.split(separator):
+        body = item.lstrip()
+        yield start + len(item) - len(body), body
+        start += len(item) + len(separator)
+
+
 def _canonical_ranks(ranks: Iterable[int] | None, n_devices: int) -> range | tuple[int, ...]:
     if ranks is None:
         return range(n_devices)
-    given = ranks if isinstance(ranks, range) else tuple(ranks)
+    given = ranks if isinstance(ranks, range) and ranks.step == 1 else tuple(ranks)
     if len(given) != n_devices:
         raise LayoutError(f"cannot make a mesh: {n_devices} devices but {len(given)} ranks")
     if isinstance(given, tuple):
@@ -127,8 +138,6 @@ def _canonical_ranks(ranks: Iterable[int] | None, n_devices: int) -> range | tup
             raise LayoutError("cannot make a mesh: a rank appears twice; each device needs its own")
         if given == tuple(range(given[0], given[0] + n_devices)):
             given = range(given[0], given[0] + n_devices)
-    elif given.step != 1:
-        given = tuple(given)
     if min(given) < 0:
         raise LayoutError(f"cannot make a mesh: rank {min(given)} is negative")
     return given

@@ -13,7 +13,7 @@ from redist.layout.mesh import AXIS_NAME, Mesh
 from redist.units import ceil_div
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[0-9]+")
 _WORD = re.compile(r"[A-Za-z_]+")
 
 
@@ -53,7 +53,10 @@ class _Reader:
         return found[0]
 
     def number(self, reason: str) -> int:
-        return int(self.match(_NUMBER, reason))
+        digits = self.match(_NUMBER, reason)
+        if len(digits) > 18:
+            raise self.fail("expected a number of at most 18 digits", self.at - len(digits))
+        return int(digits)
 
 
 def parse_type(text: str, mesh: Mesh) -> ArrayType:
@@ -112,7 +115,7 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[int, tuple[S
     size = reader.number("expected the size of a dim")
     axes = _axes(reader, mesh, seen) if reader.peek("{") else ()
     reader.skip_space()
-    if reader.at < len(reader.text) and reader.text[reader.at].isdecimal():
+    if reader.at < len(reader.text) and _NUMBER.match(reader.text, reader.at):
         if not axes and reader.text[reader.at - 1] != "}":
             raise reader.fail("expected ',' or ']'")
         tile, size = size, reader.number("expected the size of the dim")

@@ -176,6 +176,6 @@ def same_layout(a: ArrayType, b: ArrayType) -> bool:
     if a.pending_op is None:
         return True
     pa, pb = coordinates(a.mesh, a.pending_axes)[ia], coordinates(b.mesh, b.pending_axes)[ib]
-    held = both > 0
-    pairs = np.unique(np.stack([pa[held], pb[held]]), axis=1)
-    return all(len(np.unique(row)) == pairs.shape[1] for row in pairs)
+    held = np.stack([ga.shards()[ia], pa, pb])[:, both > 0]
+    pairs = np.unique(held, axis=1).shape[1]  # in every tile, partial values must map one to one
+    return all(np.unique(held[[0, k]], axis=1).shape[1] == pairs for k in (1, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
@@ -155,10 +154,6 @@ def kept_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
     return difference(before.pending_axes, resolved_axes(before, after))
 
 
-def _size(parts: Iterable[SubAxis]) -> int:
-    return math.prod(part.size for part in parts)
-
-
 def _share_pending(before: ArrayType, after: ArrayType) -> bool:
     """Whether a pending axis can stay pending: same mesh, same reduction, same cuts of the axes."""
     if before.mesh != after.mesh or before.pending_op != after.pending_op:
@@ -178,7 +173,7 @@ def _refuse(action: Action, before: ArrayType, reason: str) -> NoReturn:
 def _check_dims(action: Action, before: ArrayType, dims: Iterable[int]) -> None:
     for dim in dims:
         if not 0 <= dim < before.rank:
-            _refuse(action, before, f"there is no dim {dim}; dims are 0 to {before.rank - 1}")
+            _refuse(action, before, f"there is no dim {dim}; the array has {before.rank} dims")
 
 
 def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> None:
@@ -241,8 +236,8 @@ def _slice(action: Slice, before: ArrayType) -> ArrayType:
         _refuse(action, before, f"a {before.pending_op} is pending already; resolve it first")
     dims = [tuple(dim) for dim in fine.dims]
     for part in action.pending:
-        for i, dim in enumerate(dims):
-            left = without(dim, part)
+        for i, parts in enumerate(dims):
+            left = without(parts, part)
             if left is not None:
                 dims[i] = left
     coarse = fine.with_dims(dims)
@@ -281,6 +276,6 @@ def _all_reduce(action: AllReduce, before: ArrayType, axes: Sequence[SubAxis]) -
     if before.pending_op is None or not axes:
         _refuse(action, before, "nothing is pending")
     left = difference(before.pending_axes, axes)
-    if _size(left) * _size(axes) != _size(before.pending_axes):
+    if merged(sorted((*left, *axes))) != before.pending_axes:
         _refuse(action, before, f"{','.join(p.text(before.mesh) for p in axes)} is not pending")
     return before.with_pending(before.pending_op, left)

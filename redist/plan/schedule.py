@@ -22,7 +22,8 @@ class Schedule:
 
     def elems(self) -> Ints:
         """Elements of every piece."""
-        return np.prod(self.hi - self.lo, axis=1, dtype=np.int64)
+        out: Ints = np.prod(self.hi - self.lo, axis=1, dtype=np.int64)
+        return out
 
 
 def source_ranges(a: Grid, b: Grid) -> tuple[Ints, Ints]:

@@ -93,6 +93,8 @@ class Topology:
         levels = []
         for number, table in enumerate(tables):
             where = f"cannot read {name}: level {number + 1}"
+            if not isinstance(table, Mapping):
+                raise TopologyError(f"{where}: need a table with latency_us and bandwidth_gb_s")
             unknown = set(table) - {"name", "size", "latency_us", "bandwidth_gb_s"}
             if unknown:
                 raise TopologyError(
@@ -105,8 +107,10 @@ class Topology:
             rates = []
             for key in ("latency_us", "bandwidth_gb_s"):
                 value = table.get(key)
-                if not isinstance(value, (int, float)) or isinstance(value, bool) or value <= 0:
+                if not isinstance(value, (int, float)) or isinstance(value, bool):
                     raise TopologyError(f"{where}: {key} must be a positive number")
+                if not 1e-9 <= value <= 1e9:
+                    raise TopologyError(f"{where}: {key} is {value}; need 1e-9 to 1e9")
                 rates.append(value)
             levels.append(
                 Level(
@@ -116,7 +120,10 @@ class Topology:
                     max(1, round(10**6 / rates[1])),
                 )
             )
-        return Topology(tuple(levels))
+        try:
+            return Topology(tuple(levels))
+        except TopologyError as error:
+            raise TopologyError(f"cannot read {name}: {error}") from None
 
 
 FLAT = Topology((Level("all", None, 1_000_000, 100_000),))

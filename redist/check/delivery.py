@@ -1,0 +1,247 @@
+"""Can this action deliver what the next type needs? Ownership replayed, box by box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import permutations
+
+import numpy as np
+
+from redist.check.holdings import (
+    Holding,
+    PendingChange,
+    group_numbers,
+    is_complete,
+    size,
+)
+from redist.layout.axes import SubAxis
+from redist.layout.tiles import Ints, coordinates
+from redist.plan.steps import (
+    Action,
+    AllGather,
+    AllPermute,
+    AllReduce,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Slice,
+)
+
+
+def fault(action: Action, before: Holding, after: Holding, pending: PendingChange) -> str | None:
+    """Why the action does not lead from one holding to the other; None if it does."""
+    one_mesh = isinstance(action, (Slice, AllGather, AllToAll, AllReduce))
+    if one_mesh and before.type.mesh != after.type.mesh:
+        return "it changes meshes"
+    match action:
+        case Slice():
+            return _slice_fault(action, before, after, pending)
+        case AllGather(moves):
+            return _pending_fault(pending) or _gather_fault(moves, before, after)
+        case AllToAll(moves):
+            return _pending_fault(pending) or _all_to_all_fault(moves, before, after)
+        case AllPermute():
+            return _pending_fault(pending) or _permute_fault(before, after)
+        case Exchange():
+            if pending.resolved:
+                return "it cannot resolve pending axes"
+            return _supply_fault(before)
+        case ReduceScatter():
+            if not pending.resolved:
+                return "it resolves no pending axis"
+            return _supply_fault(before)
+        case AllReduce(axes):
+            return _all_reduce_fault(axes, before, after, pending)
+
+
+def _pending_fault(pending: PendingChange) -> str | None:
+    return "it changes pending axes" if pending.resolved or pending.added else None
+
+
+def _supply_fault(before: Holding) -> str | None:
+    """Every index of every partial value must be somewhere."""
+    classes = coordinates(before.type.mesh, before.type.pending_axes)
+    if is_complete(before, classes, size(before.type.pending_axes)):
+        return None
+    return f"some index is held by no rank under {before.type}"
+
+
+def _placed(before: Holding, moves: Iterable[tuple[SubAxis, int]]) -> tuple[Ints, list[int]]:
+    """Tile numbers and cuts when axes are appended to dims."""
+    index, cuts = before.index.copy(), list(before.cuts)
+    for part, dim in moves:
+        index[:, dim] = index[:, dim] * part.size + coordinates(before.type.mesh, [part])
+        cuts[dim] *= part.size
+    return index, cuts
+
+
+def _slice_fault(
+    action: Slice, before: Holding, after: Holding, pending: PendingChange
+) -> str | None:
+    mesh, n_dims = before.type.mesh, before.type.rank
+    if any(not 0 <= dim < n_dims for _, dim in action.moves):
+        return "it names a dim that is not there"
+    if pending.resolved:
+        return "it cannot resolve pending axes"
+    if size(pending.added) != size(action.pending) or (
+        group_numbers(before.type, pending.added).tolist()
+        != group_numbers(before.type, action.pending).tolist()
+    ):
+        return "the axes that it makes pending are not those of the type after it"
+    if pending.added and action.pending_op != after.type.pending_op:
+        return f"it leaves a {action.pending_op} pending, the type says {after.type.pending_op}"
+    index, cuts = _placed(before, action.moves)
+    cut_by = [part for dim in before.type.dims for part in dim] + [p for p, _ in action.moves]
+    for part in action.pending:
+        homes = [i for i in range(n_dims) if _ends_with(index[:, i], cuts[i], mesh, part)]
+        if any(part.name == p.name and p.pre < part.end and part.pre < p.end for p in cut_by):
+            if not homes:
+                return f"{part.text(mesh)} cuts a dim, but not at its minor end"
+            index[:, homes[0]] //= part.size
+            cuts[homes[0]] //= part.size
+    if tuple(cuts) != after.cuts or not bool(np.all(index == after.index)):
+        return "the axes that it names do not give the type after it"
+    if not action.pending and not _inside(after, before):
+        return "a device would need elements that it does not hold"
+    if action.pending:
+        fine_index, fine_cuts = _placed(before, action.moves)
+        inner = _boxes(before, fine_index, fine_cuts)
+        if not _box_inside(inner, (before.lo, before.hi)):
+            return "a device would need elements that it does not hold"
+        if not _box_inside(inner, (after.lo, after.hi)):
+            return "a device would drop elements that nobody else brings"
+    return None
+
+
+def _ends_with(index: Ints, cuts: int, mesh: object, part: SubAxis) -> bool:
+    from redist.layout.mesh import Mesh
+
+    assert isinstance(mesh, Mesh)
+    return cuts % part.size == 0 and bool(np.all(index % part.size == coordinates(mesh, [part])))
+
+
+def _boxes(like: Holding, index: Ints, cuts: list[int]) -> tuple[Ints, Ints]:
+    from redist.layout.tiles import bounds
+
+    lo, hi = np.zeros_like(index), np.zeros_like(index)
+    for i, n in enumerate(like.type.shape):
+        lo[:, i], hi[:, i] = bounds(n, cuts[i], index[:, i])
+    return lo, hi
+
+
+def _box_inside(inner: tuple[Ints, Ints], outer: tuple[Ints, Ints]) -> bool:
+    empty = np.any(inner[0] >= inner[1], axis=1)
+    return bool(np.all(empty | np.all((inner[0] >= outer[0]) & (inner[1] <= outer[1]), axis=1)))
+
+
+def _inside(inner: Holding, outer: Holding) -> bool:
+    return _box_inside((inner.lo, inner.hi), (outer.lo, outer.hi))
+
+
+def _gather_fault(
+    moves: tuple[tuple[SubAxis, int], ...], before: Holding, after: Holding
+) -> str | None:
+    n_dims = before.type.rank
+    if not moves or any(not 0 <= dim < n_dims for _, dim in moves):
+        return "it names no axis, or a dim that is not there"
+    for dim in range(n_dims):
+        parts = [part for part, at in moves if at == dim]
+        if not any(
+            _undone(before, after, dim, list(order)) for order in permutations(parts)
+        ):
+            return f"taking its axes off dim {dim} does not give the type after it"
+    members = group_numbers(before.type, [part for part, _ in moves])
+    return _group_cover_fault(before, members) or _hull_fault(before, after, members, exact=True)
+
+
+def _undone(before: Holding, after: Holding, dim: int, parts: list[SubAxis]) -> bool:
+    """Whether appending the parts to the coarser dim gives the finer one."""
+    index, cuts = _placed(after, [(part, dim) for part in parts])
+    return cuts[dim] == before.cuts[dim] and bool(np.all(index[:, dim] == before.index[:, dim]))
+
+
+def _all_to_all_fault(
+    moves: tuple[tuple[SubAxis, int, int], ...], before: Holding, after: Holding
+) -> str | None:
+    mesh, n_dims = before.type.mesh, before.type.rank
+    index, cuts = before.index.copy(), list(before.cuts)
+    if not moves:
+        return "it names no axis"
+    for part, old, new in moves:
+        if not (0 <= old < n_dims and 0 <= new < n_dims) or old == new:
+            return f"it moves {part.text(mesh)} from dim {old} to dim {new}"
+        digit = coordinates(mesh, [part])
+        if cuts[old] % part.size or not bool(np.all(index[:, old] % part.size == digit)):
+            return f"{part.text(mesh)} is not at the minor end of dim {old}"
+        index[:, old] //= part.size
+        cuts[old] //= part.size
+        index[:, new] = index[:, new] * part.size + digit
+        cuts[new] *= part.size
+    if tuple(cuts) != after.cuts or not bool(np.all(index == after.index)):
+        return "the moves that it names do not give the type after it"
+    members = group_numbers(before.type, [part for part, _, _ in moves])
+    return _group_cover_fault(before, members) or _hull_fault(before, after, members, exact=False)
+
+
+def _hulls(holding: Holding, members: Ints) -> tuple[Ints, Ints]:
+    """The smallest box around the boxes of every group, one row per group."""
+    n_groups = int(members.max()) + 1
+    big = np.iinfo(np.int64).max
+    lo = np.full((n_groups, holding.type.rank), big, dtype=np.int64)
+    hi = np.full((n_groups, holding.type.rank), -1, dtype=np.int64)
+    filled = holding.volumes > 0
+    np.minimum.at(lo, members[filled], holding.lo[filled])
+    np.maximum.at(hi, members[filled], holding.hi[filled])
+    return lo, hi
+
+
+def _group_cover_fault(before: Holding, members: Ints) -> str | None:
+    """The boxes of a group must fill its hull without gaps or overlaps."""
+    lo, hi = _hulls(before, members)
+    filled = np.zeros(len(lo), dtype=np.int64)
+    np.add.at(filled, members, before.volumes)
+    hull = np.where(filled > 0, np.prod(np.maximum(hi - lo, 0), axis=1, dtype=np.int64), 0)
+    # Boxes of one grid are disjoint unless equal, so equal volumes mean an exact cover.
+    if bool(np.all(filled == hull)):
+        return None
+    return "the tiles of a group do not fill one box"
+
+
+def _hull_fault(before: Holding, after: Holding, members: Ints, exact: bool) -> str | None:
+    lo, hi = _hulls(before, members)
+    need = after.volumes > 0
+    outer = lo[members], hi[members]
+    inside = np.all((after.lo >= outer[0]) & (after.hi <= outer[1]), axis=1)
+    if not bool(np.all(inside | ~need)):
+        return "a device needs elements that its group does not hold"
+    if exact:
+        same = np.all((after.lo == outer[0]) & (after.hi == outer[1]), axis=1)
+        if not bool(np.all(same | ~need)):
+            return "a device would drop elements that its group gathered"
+    return None
+
+
+def _permute_fault(before: Holding, after: Holding) -> str | None:
+    """Every tile that is needed must be some rank's whole tile, of the same partial value."""
+    if before.type.tile_shape != after.type.tile_shape:
+        return "tile shapes differ"
+    rows = []
+    for holding in (before, after):
+        classes = coordinates(holding.type.mesh, holding.type.pending_axes)[:, None]
+        table = np.concatenate([holding.lo, holding.hi, classes], axis=1)
+        rows.append(np.unique(table[holding.volumes > 0], axis=0))
+    joined = np.unique(np.concatenate(rows), axis=0)
+    return None if len(joined) == len(rows[0]) else "a device needs a tile that no rank holds whole"
+
+
+def _all_reduce_fault(
+    axes: tuple[SubAxis, ...], before: Holding, after: Holding, pending: PendingChange
+) -> str | None:
+    if pending.added or not axes:
+        return "it adds pending axes, or names none"
+    if group_numbers(before.type, axes).tolist() != (
+        group_numbers(before.type, pending.resolved).tolist()
+    ):
+        return "the axes that it names are not those that stop pending"
+    same = before.cuts == after.cuts and bool(np.all(before.index == after.index))
+    return None if same else "it must leave every tile where it is"

@@ -1,0 +1,102 @@
+"""Bytes, messages and memory of a step, worked out again from the boxes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redist.check.holdings import Holding, PendingChange, rows_by_rank, size
+from redist.layout.tiles import Ints, coordinates, total
+from redist.plan.plan import Plan
+from redist.plan.steps import AllReduce, Event, Slice, Step
+
+MIB = 2**20
+
+
+def received_elems(
+    step: Step, before: Holding, after: Holding, pending: PendingChange
+) -> tuple[int, int, int]:
+    """Elements received in all, by the least and by the busiest rank."""
+    if isinstance(step.action, Slice):
+        return 0, 0, 0
+    if isinstance(step.action, AllReduce):
+        g = size(pending.resolved)
+        worst, least = int(before.volumes.max()), int(before.volumes.min())
+        all_ = 2 * (g - 1) * total(before.volumes) // g
+        return all_, 2 * (least - least // g), 2 * (worst - worst // g)
+    lack = lacking(before, after, pending)
+    return total(lack), int(lack.min()), int(lack.max())
+
+
+def lacking(before: Holding, after: Holding, pending: PendingChange) -> Ints:
+    """Elements that each rank of the type after lacks, partial values counted one by one."""
+    brings = coordinates(after.type.mesh, pending.added) == 0
+    need = np.where(brings, after.volumes * size(pending.resolved), 0)
+    own = rows_by_rank(before.type, after.type)
+    inner = np.minimum(before.hi[own], after.hi) - np.maximum(before.lo[own], after.lo)
+    have = np.prod(np.maximum(inner, 0), axis=1, dtype=np.int64)
+    return need - np.where((own >= 0) & brings, have, 0)
+
+
+def messages(before: Holding, after: Holding, pending: PendingChange) -> Ints:
+    """How many other tiles each rank's new box meets."""
+    count = np.full(len(after.lo), size(pending.resolved), dtype=np.int64)
+    for i, (n, k) in enumerate(zip(before.type.shape, before.cuts, strict=True)):
+        tile = max(1, -(-n // k))
+        count *= (np.maximum(after.hi[:, i], 1) - 1) // tile - after.lo[:, i] // tile + 1
+    lack = lacking(before, after, pending)
+    brings = coordinates(after.type.mesh, pending.added) == 0
+    own = np.where(brings, after.volumes * size(pending.resolved), 0) - lack > 0
+    return np.where(lack > 0, count - own, 0)
+
+
+def memory_fault(plan: Plan, number: int, worst_received_bytes: int) -> str | None:
+    """What is wrong with the allocations of a step; None if nothing is."""
+    step = plan.steps[number]
+    last = number == len(plan.steps) - 1
+    split = plan.source.mesh.ranks != plan.target.mesh.ranks
+    at = "both"
+    if split:
+        at = "source" if step.after.mesh == plan.source.mesh else "target"
+    out = Event(
+        "target" if last else "out",
+        step.after.tile_bytes,
+        number,
+        number if last else number + 1,
+        at,
+    )
+    staging = [event for event in step.events if event.what == "staging"]
+    rest = [event for event in step.events if event.what != "staging"]
+    if rest != [out]:
+        return f"it must allocate exactly {out}, the plan says {rest}"
+    if len(staging) != 1 or (staging[0].born, staging[0].freed) != (number, number):
+        return "it must have one staging buffer that lives during the step"
+    if staging[0].at != "both" or staging[0].n_bytes < 0:
+        return "its staging buffer must be on every rank and not negative"
+    room = staging[0].n_bytes
+    if step.rounds < 1 or (room and step.rounds * room < 2 * worst_received_bytes):
+        return f"{step.rounds} rounds of {room} bytes cannot move {worst_received_bytes} bytes"
+    larger = max(plan.source.tile_bytes, plan.target.tile_bytes)
+    allowed = max(larger // 8, min(MIB, larger // 2))
+    if room > allowed:
+        return f"staging of {room} bytes is above the {allowed} bytes allowed"
+    live = live_at(plan, number)
+    if live != step.peak_bytes:
+        return f"{live} bytes are live, the plan says {step.peak_bytes}"
+    if plan.limit_bytes is not None and live > plan.limit_bytes:
+        return f"{live} bytes are live, over the limit of {plan.limit_bytes}"
+    return None
+
+
+def live_at(plan: Plan, moment: int) -> int:
+    """Bytes alive on the worst rank during a step, from the events of the plan."""
+    sources, targets = set(plan.source.mesh.ranks), set(plan.target.mesh.ranks)
+    alive = [event for event in plan.events if event.born <= moment <= event.freed]
+    worst = 0
+    for here, kinds in (
+        (sources & targets, {"source", "target", "both"}),
+        (sources - targets, {"source", "both"}),
+        (targets - sources, {"target", "both"}),
+    ):
+        if here:
+            worst = max(worst, sum(event.n_bytes for event in alive if event.at in kinds))
+    return worst

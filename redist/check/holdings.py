@@ -1,0 +1,115 @@
+"""What every rank holds at one moment of a plan: a box, and which partial value of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.tiles import Ints, bounds, coordinates
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """Boxes of all ranks of a mesh under a type, one row per device, one column per dim."""
+
+    type: ArrayType
+    cuts: tuple[int, ...]
+    index: Ints
+    lo: Ints
+    hi: Ints
+
+    @property
+    def volumes(self) -> Ints:
+        """Elements of every rank's box."""
+        return np.prod(self.hi - self.lo, axis=1, dtype=np.int64)
+
+
+def holding(t: ArrayType) -> Holding:
+    """What ranks hold under a type."""
+    n = t.mesh.n_devices
+    index = np.zeros((n, t.rank), dtype=np.int64)
+    lo, hi = np.zeros_like(index), np.zeros_like(index)
+    for i, (size, axes) in enumerate(zip(t.shape, t.dims, strict=True)):
+        index[:, i] = coordinates(t.mesh, axes)
+        lo[:, i], hi[:, i] = bounds(size, t.cuts[i], index[:, i])
+    return Holding(t, t.cuts, index, lo, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChange:
+    """How the pending axes differ between two types: resolved, kept, added."""
+
+    resolved: tuple[SubAxis, ...]
+    kept: tuple[SubAxis, ...]
+    added: tuple[SubAxis, ...]
+
+
+def pending_change(before: ArrayType, after: ArrayType) -> PendingChange:
+    """The change, in the smallest pieces that both types are made of."""
+    if before.mesh != after.mesh or before.pending_op != after.pending_op:
+        return PendingChange(before.pending_axes, (), after.pending_axes)
+    try:
+        pieces = refined_parts(before.mesh, (*before.pending_axes, *after.pending_axes))
+    except ZeroDivisionError:  # pragma: no cover
+        pieces = ()
+    old = tuple(p for p in pieces if _covered(p, before.pending_axes))
+    new = tuple(p for p in pieces if _covered(p, after.pending_axes))
+    if size(old) != size(before.pending_axes) or size(new) != size(after.pending_axes):
+        return PendingChange(before.pending_axes, (), after.pending_axes)
+    return PendingChange(
+        tuple(p for p in old if p not in new),
+        tuple(p for p in old if p in new),
+        tuple(p for p in new if p not in old),
+    )
+
+
+def size(parts: Iterable[SubAxis]) -> int:
+    """Product of the sizes of some axes."""
+    return math.prod(part.size for part in parts)
+
+
+def _covered(piece: SubAxis, parts: Iterable[SubAxis]) -> bool:
+    return any(
+        piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end
+        for part in parts
+    )
+
+
+def group_numbers(t: ArrayType, moved: Iterable[SubAxis]) -> Ints:
+    """A number for every rank; equal for ranks that differ on the moved axes only."""
+    own = tuple(moved)
+    pieces = refined_parts(t.mesh, own)
+    return coordinates(t.mesh, [piece for piece in pieces if not _covered(piece, own)])
+
+
+def rows_by_rank(a: ArrayType, b: ArrayType) -> Ints:
+    """For every device of b the device of a that the same rank plays, or -1."""
+    if a.mesh.ranks == b.mesh.ranks:
+        return np.arange(b.mesh.n_devices, dtype=np.int64)
+    ranks = a.mesh.rank_array()
+    order = np.argsort(ranks)
+    wanted = b.mesh.rank_array()
+    at = np.minimum(np.searchsorted(ranks, wanted, sorter=order), len(ranks) - 1)
+    found = order[at]
+    return np.where(ranks[found] == wanted, found, -1)
+
+
+def is_complete(holding: Holding, classes: Ints, n_classes: int) -> bool:
+    """Whether, for every class of partial values, the boxes held together are the whole array."""
+    keys = classes.copy()
+    for i, k in enumerate(holding.cuts):
+        keys = keys * k + holding.index[:, i]
+    filled = holding.volumes > 0
+    wanted = n_classes
+    for n, k in zip(holding.type.shape, holding.cuts, strict=True):
+        tile = -(-n // k)
+        wanted *= -(-n // tile) if n else 0
+    return len(np.unique(keys[filled])) == wanted
