@@ -15,7 +15,8 @@ from redist.check.holdings import (
     size,
 )
 from redist.layout.axes import SubAxis
-from redist.layout.tiles import Ints, coordinates
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import Ints, bounds, coordinates
 from redist.plan.steps import (
     Action,
     AllGather,
@@ -92,13 +93,20 @@ def _slice_fault(
         return f"it leaves a {action.pending_op} pending, the type says {after.type.pending_op}"
     index, cuts = _placed(before, action.moves)
     cut_by = [part for dim in before.type.dims for part in dim] + [p for p, _ in action.moves]
-    for part in action.pending:
-        homes = [i for i in range(n_dims) if _ends_with(index[:, i], cuts[i], mesh, part)]
-        if any(part.name == p.name and p.pre < part.end and part.pre < p.end for p in cut_by):
-            if not homes:
-                return f"{part.text(mesh)} cuts a dim, but not at its minor end"
-            index[:, homes[0]] //= part.size
-            cuts[homes[0]] //= part.size
+    waiting = [part for part in action.pending if _overlaps_any(part, cut_by)]
+    while waiting:
+        found = [
+            (part, dim)
+            for part in waiting
+            for dim in range(n_dims)
+            if _ends_with(index[:, dim], cuts[dim], mesh, part)
+        ]
+        if not found:
+            return f"{waiting[0].text(mesh)} cuts a dim, but not at its minor end"
+        part, dim = found[0]
+        index[:, dim] //= part.size
+        cuts[dim] //= part.size
+        waiting.remove(part)
     if tuple(cuts) != after.cuts or not bool(np.all(index == after.index)):
         return "the axes that it names do not give the type after it"
     if not action.pending and not _inside(after, before):
@@ -113,16 +121,15 @@ def _slice_fault(
     return None
 
 
-def _ends_with(index: Ints, cuts: int, mesh: object, part: SubAxis) -> bool:
-    from redist.layout.mesh import Mesh
+def _overlaps_any(part: SubAxis, others: Iterable[SubAxis]) -> bool:
+    return any(part.name == p.name and p.pre < part.end and part.pre < p.end for p in others)
 
-    assert isinstance(mesh, Mesh)
+
+def _ends_with(index: Ints, cuts: int, mesh: Mesh, part: SubAxis) -> bool:
     return cuts % part.size == 0 and bool(np.all(index % part.size == coordinates(mesh, [part])))
 
 
 def _boxes(like: Holding, index: Ints, cuts: list[int]) -> tuple[Ints, Ints]:
-    from redist.layout.tiles import bounds
-
     lo, hi = np.zeros_like(index), np.zeros_like(index)
     for i, n in enumerate(like.type.shape):
         lo[:, i], hi[:, i] = bounds(n, cuts[i], index[:, i])

@@ -89,8 +89,10 @@ def memory_fault(plan: Plan, number: int, worst_received_bytes: int) -> str | No
 
 def live_at(plan: Plan, moment: int) -> int:
     """Bytes alive on the worst rank during a step, from the events of the plan."""
-    sources, targets = set(plan.source.mesh.ranks), set(plan.target.mesh.ranks)
     alive = [event for event in plan.events if event.born <= moment <= event.freed]
+    if plan.source.mesh.ranks == plan.target.mesh.ranks:
+        return sum(event.n_bytes for event in alive)
+    sources, targets = set(plan.source.mesh.ranks), set(plan.target.mesh.ranks)
     worst = 0
     for here, kinds in (
         (sources & targets, {"source", "target", "both"}),

@@ -56,10 +56,7 @@ def pending_change(before: ArrayType, after: ArrayType) -> PendingChange:
     """The change, in the smallest pieces that both types are made of."""
     if before.mesh != after.mesh or before.pending_op != after.pending_op:
         return PendingChange(before.pending_axes, (), after.pending_axes)
-    try:
-        pieces = refined_parts(before.mesh, (*before.pending_axes, *after.pending_axes))
-    except ZeroDivisionError:  # pragma: no cover
-        pieces = ()
+    pieces = refined_parts(before.mesh, (*before.pending_axes, *after.pending_axes))
     old = tuple(p for p in pieces if _covered(p, before.pending_axes))
     new = tuple(p for p in pieces if _covered(p, after.pending_axes))
     if size(old) != size(before.pending_axes) or size(new) != size(after.pending_axes):
@@ -112,4 +109,8 @@ def is_complete(holding: Holding, classes: Ints, n_classes: int) -> bool:
     for n, k in zip(holding.type.shape, holding.cuts, strict=True):
         tile = -(-n // k)
         wanted *= -(-n // tile) if n else 0
+    if n_classes * math.prod(holding.cuts) <= 4 * len(keys):
+        seen = np.zeros(n_classes * math.prod(holding.cuts), dtype=np.bool_)
+        seen[keys[filled]] = True
+        return int(np.count_nonzero(seen)) == wanted
     return len(np.unique(keys[filled])) == wanted

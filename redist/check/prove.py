@@ -312,9 +312,9 @@ def _alive(plan: Plan) -> Iterator[list[Event]]:
 
 def _kinds(plan: Plan) -> tuple[str, ...]:
     """Kinds of ranks by the mesh they are in; one kind where both meshes are the same ranks."""
-    a, b = set(plan.source.mesh.ranks), set(plan.target.mesh.ranks)
-    if a == b:
+    if plan.source.mesh.ranks == plan.target.mesh.ranks:
         return ("all",)
+    a, b = set(plan.source.mesh.ranks), set(plan.target.mesh.ranks)
     kinds = (("all", a & b), ("source", a - b), ("target", b - a))
     return tuple(kind for kind, ranks in kinds if ranks)
 

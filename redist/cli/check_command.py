@@ -10,6 +10,7 @@ from redist.cli.status import FAILED, OK
 from redist.errors import CheckError, RedistError
 from redist.plan.plan import Plan
 from redist.plan.serial import plan_to_dict
+from redist.units import format_bytes
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -53,7 +54,11 @@ def _prove(plan: Plan, smt2_file: str | None) -> int:
     if smt2_file is not None:
         write_text(smt2_file, smt2(plan), "--smt2")
     certificate = certify(plan)
-    label = certificate.verdict.ljust(10)
-    summary = certificate.summary()
-    print(f"{label} memory: {certificate.bound}: {summary}")
-    return OK if certificate.verdict == "proved" else FAILED
+    most = f"{certificate.bound} = {format_bytes(certificate.bound_bytes)}"
+    if certificate.verdict == "proved":
+        print(
+            f"proved     memory is at most {most}, {certificate.summary().removeprefix('proved ')}"
+        )
+        return OK
+    print(f"{certificate.verdict.ljust(10)} memory is at most {most}: {certificate.summary()}")
+    return FAILED

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+from redist.cli.asking import MAX_DEVICES
 from redist.cli.status import UsageError
 from redist.errors import PlanFormatError
 from redist.plan.plan import Plan
@@ -30,7 +31,11 @@ def read_plan(name: str) -> tuple[Plan, str]:
     """The plan that a file holds, and the text it was read from."""
     text = read_text(name)
     try:
-        return Plan.from_json(text), text
+        plan = Plan.from_json(text)
+        most = max(t.mesh.n_devices for t in (*plan.types, plan.target))
+        if most > MAX_DEVICES:
+            raise PlanFormatError(f"it is for {most} devices, more than {MAX_DEVICES}")
+        return plan, text
     except PlanFormatError as error:
         raise UsageError(
             f"{shown(name)}: {error}; expected a plan as 'redist plan ... --json' prints it"

@@ -17,7 +17,7 @@ from redist.cli.status import (
     UsageError,
     one_line,
 )
-from redist.errors import NoPlanError, RedistError
+from redist.errors import CheckError, NoPlanError, RedistError
 from redist.units import format_bytes
 
 MAX_LINE = 1200
@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{error} (that is {format_bytes(error.least_bytes)}; try --limit {error.least_bytes})",
             NO_PLAN,
         )
+    except CheckError as error:
+        return _say(f"a bug in redist, please report it: in the plan that was found {error}", BUG)
     except RedistError as error:
         return _say(error, WRONG_REQUEST)
     except KeyboardInterrupt:

@@ -78,7 +78,7 @@ def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Moves:
         (a, b): share
         for i, a in enumerate(ranks)
         for j, b in enumerate(ranks)
-        if i != j and group[i] == group[j]
+        if share and i != j and group[i] == group[j]
     }
     note = "each pair combines its values"
     return Moves(ranks, ranks, pairs, {}, frozenset(ranks), note)
@@ -110,7 +110,7 @@ def _scheduled(
         dict(pairs),
         {} if adds else {rank: tuple(items) for rank, items in pieces.items()},
         frozenset(_keepers(have, need)),
-        f"strongest: {format_bytes(largest)}",
+        f"strongest cell: {format_bytes(largest)}",
     )
 
 

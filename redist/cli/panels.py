@@ -95,7 +95,7 @@ def _thumbnail(
             inside += boxes(places, "", fill=sender_colour)
         if t.pending_op is not None:
             inside += rect(*held, fill="url(#hatch)")
-        if min(held[2:]) > 4:
+        if min(held[2:]) > 6:
             inside += rect(*held, "line", fill="none", stroke_width="0.7")
     return titled(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, box, pieces))
 

@@ -42,7 +42,7 @@ def type_after(action: Action, before: ArrayType) -> ArrayType:
             case Slice():
                 return _slice(action, before)
             case AllGather(moves):
-                coarse = _taken(action, before, moves)
+                coarse = _taken(action, before, before, moves)
                 _check_nested(action, before, coarse, before)
                 return coarse
             case AllToAll():
@@ -195,14 +195,14 @@ def _check_nested(
 
 
 def _taken(
-    action: Action, before: ArrayType, moves: Iterable[tuple[SubAxis, int]]
+    action: Action, before: ArrayType, here: ArrayType, moves: Iterable[tuple[SubAxis, int]]
 ) -> ArrayType:
-    """``before`` with the moved axes taken off the minor ends of their dims, in any order."""
+    """``here`` with the moved axes taken off the minor ends of their dims, in any order."""
     items = list(moves)
     _check_dims(action, before, (dim for _, dim in items))
     if not items:
         _refuse(action, before, "no axis is named")
-    dims = [tuple(dim) for dim in before.dims]
+    dims = [tuple(dim) for dim in here.dims]
     while items:
         for part, dim in items:
             left = without(dims[dim], part)
@@ -235,14 +235,26 @@ def _slice(action: Slice, before: ArrayType) -> ArrayType:
     if before.pending_op not in (None, action.pending_op):
         _refuse(action, before, f"a {before.pending_op} is pending already; resolve it first")
     dims = [tuple(dim) for dim in fine.dims]
-    for part in action.pending:
-        for i, parts in enumerate(dims):
-            left = without(parts, part)
-            if left is not None:
-                dims[i] = left
+    waiting = [part for part in action.pending if _cuts_a_dim(part, dims)]
+    while waiting:
+        for part in waiting:
+            left = [without(dim, part) for dim in dims]
+            if any(rest is not None for rest in left):
+                dims = [dim if rest is None else rest for dim, rest in zip(dims, left, strict=True)]
+                waiting.remove(part)
+                break
+        else:
+            part = waiting[0]
+            _refuse(action, before, f"{part.text(before.mesh)} is not at the minor end of its dim")
     coarse = fine.with_dims(dims)
     _check_nested(action, before, coarse, fine)
     return coarse.with_pending(action.pending_op, (*before.pending_axes, *action.pending))
+
+
+def _cuts_a_dim(part: SubAxis, dims: Iterable[tuple[SubAxis, ...]]) -> bool:
+    return any(
+        part.name == p.name and p.pre < part.end and part.pre < p.end for dim in dims for p in dim
+    )
 
 
 def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
@@ -251,7 +263,7 @@ def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
     for part, old, new in action.moves:
         if old == new:
             _refuse(action, before, f"{part.text(before.mesh)} moves from dim {old} to itself")
-        coarse = _taken(action, here, [(part, old)])
+        coarse = _taken(action, before, here, [(part, old)])
         _check_nested(action, before, coarse, here)
         dims = [(*dim, part) if i == new else dim for i, dim in enumerate(coarse.dims)]
         here = before.with_dims(dims)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from redist.errors import PlanFormatError, RedistError
 from redist.layout.array_type import ArrayType
@@ -13,6 +13,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
 from redist.plan.certificate import Certificate
 from redist.plan.plan import Alternative, Plan
+from redist.plan.request import OBJECTIVES, STRATEGIES
 from redist.plan.steps import (
     OP_NAMES,
     Action,
@@ -28,6 +29,7 @@ from redist.plan.steps import (
 )
 
 VERSION = 1
+T = TypeVar("T")
 
 
 
@@ -148,7 +150,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     ]
 
     def read_type(item: Mapping[str, Any]) -> ArrayType:
-        mesh = meshes[_int(item["mesh"])]
+        mesh = meshes[_one_of(item["mesh"], range(len(meshes)))]
         pending = item["pending"]
         return ArrayType.of(
             mesh,
@@ -166,11 +168,11 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         naive_received_bytes=_int(data["naive_received_bytes"]),
         naive_peak_bytes=_int(data["naive_peak_bytes"]),
         limit_bytes=None if data["limit_bytes"] is None else _int(data["limit_bytes"]),
-        objective=str(data["objective"]),
-        strategy=str(data["strategy"]),
-        donate=bool(data["donate"]),
-        search=str(data["search"]),
-        considered=tuple(Alternative(**item) for item in data["considered"]),
+        objective=_one_of(data["objective"], OBJECTIVES),
+        strategy=_one_of(data["strategy"], STRATEGIES),
+        donate=bool(_one_of(data["donate"], (True, False))),
+        search=_one_of(data["search"], ("exact", "bounded")),
+        considered=tuple(_alternative(item) for item in data["considered"]),
         certificate=_certificate(data["certificate"]),
     )
 
@@ -179,7 +181,24 @@ def _certificate(item: Mapping[str, Any] | None) -> Certificate | None:
     if item is None:
         return None
     sizes = tuple((str(name), _int(value)) for name, value in item["counterexample"].items())
-    return Certificate(**{**item, "counterexample": sizes})
+    verdict = _one_of(item["verdict"], ("proved", "refuted", "unknown"))
+    texts = {name: str(item[name]) for name in ("bound", "scope", "method", "reason")}
+    seconds = item["seconds"]
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise PlanFormatError(f"expected a number of seconds, found {seconds!r}")
+    return Certificate(
+        verdict=verdict,
+        bound_bytes=_int(item["bound_bytes"]),
+        counterexample=sizes,
+        seconds=float(seconds),
+        **texts,
+    )
+
+
+def _alternative(item: Mapping[str, Any]) -> Alternative:
+    numbers = ("time_ps", "received_bytes", "messages", "peak_bytes")
+    texts = {name: str(item[name]) for name in ("name", "steps", "note")}
+    return Alternative(**texts, **{name: _int(item[name]) for name in numbers})
 
 
 def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], ArrayType]) -> Step:
@@ -241,6 +260,13 @@ def _part(text: Any, mesh: Mesh) -> SubAxis:
 
 
 def _int(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise PlanFormatError(f"expected a whole number, found {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PlanFormatError(f"expected a whole number from 0, found {value!r}")
     return value
+
+
+def _one_of(value: Any, known: Collection[T]) -> T:
+    for item in known:
+        if type(item) is type(value) and item == value:
+            return item
+    raise PlanFormatError(f"expected one of {', '.join(map(str, known))}, found {value!r}")

@@ -87,6 +87,8 @@ def _range(least: int, most: int) -> str:
 
 def _byte_range(least: int, most: int) -> str:
     a, b = format_bytes(least), format_bytes(most)
+    if a == b:
+        return a
     if a.split()[-1] == b.split()[-1]:
         return f"{a.split()[0]}-{b}"
     return f"{a} - {b}" if least else f"0-{b}"
@@ -129,7 +131,8 @@ def _name(what: str) -> str:
 
 def _time(plan: Plan) -> str:
     return (
-        f"modelled   {format_time(plan.time_ps)}, {plan.messages} messages at most per device, "
+        f"modelled   {format_time(plan.time_ps)}, at most {plan.messages} message"
+        f"{'' if plan.messages == 1 else 's'} per device, "
         f"{plan.search} search"
     )
 

@@ -95,8 +95,8 @@ def is_plain_reduce_scatter(before: ArrayType, after: ArrayType) -> bool:
 def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Grid]:
     """The step as two grids: what ranks have, and what they need.
 
-    Partial values are extra dims: resolved axes cut one that every receiver needs whole, kept axes
-    and the axes outside a named collective's group cut one that no piece may cross.
+    Partial values are extra dims: resolved axes, if any, cut one that every receiver needs whole;
+    kept axes and the axes outside a named collective's group cut one that no piece may cross.
     """
     resolved = resolved_axes(before, after)
     g = math.prod(part.size for part in resolved)
@@ -105,8 +105,12 @@ def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Gri
     if group is not None:
         fixed = difference((whole(before.mesh, name) for name, _ in before.mesh.axes), group)
     f = math.prod(part.size for part in fixed)
-    have = grid(before, [(g, resolved), (f, fixed)])
-    need = grid(after, [(g, ()), (f, fixed)], at_zero=added_axes(before, after))
+    shared = [(f, fixed)] if f > 1 else []
+    have = grid(before, [(g, resolved), *shared] if g > 1 else shared)
+    none: tuple[SubAxis, ...] = ()
+    need = grid(
+        after, [(g, none), *shared] if g > 1 else shared, at_zero=added_axes(before, after)
+    )
     return have, need
 
 
@@ -249,7 +253,7 @@ def _group_size(
 ) -> int:
     if over is not None:
         return math.prod(part.size for part in over)
-    return len(set(before.mesh.ranks) | set(after.mesh.ranks))
+    return len(np.union1d(before.mesh.rank_array(), after.mesh.rank_array()))
 
 
 def _unshared(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:

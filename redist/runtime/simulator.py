@@ -14,7 +14,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.tiles import Ints, coordinates, grid
 from redist.plan.plan import Plan
-from redist.plan.rules import difference
+from redist.plan.rules import difference, resolved_axes
 from redist.plan.schedule import make_schedule, own_rows
 from redist.plan.steps import (
     AllGather,
@@ -177,6 +177,7 @@ def _fetch(
     have, need = flow(step.action, before, step.after)
     schedule = make_schedule(have, need, topology)
     n_dims = before.rank
+    partial = bool(resolved_axes(before, step.after))
     have_lo, have_hi = have.boxes()
     need_lo, need_hi = need.boxes()
     pieces: list[list[tuple[int, int, Ints, Ints]]] = [[] for _ in need.ranks]
@@ -184,12 +185,12 @@ def _fetch(
         lo = np.maximum(have_lo[own], need_lo[row])
         hi = np.minimum(have_hi[own], need_hi[row])
         if own >= 0 and need.holds[row] and bool(np.all(hi > lo)):
-            pieces[row].append((int(lo[n_dims]), int(own), lo, hi))
+            pieces[row].append((int(lo[n_dims]) if partial else 0, int(own), lo, hi))
     received: dict[int, int] = {}
     for sender, row, lo, hi in zip(
         schedule.sender, schedule.receiver, schedule.lo, schedule.hi, strict=True
     ):
-        pieces[row].append((int(lo[n_dims]), int(sender), lo, hi))
+        pieces[row].append((int(lo[n_dims]) if partial else 0, int(sender), lo, hi))
         rank = int(need.ranks[row])
         n_bytes = int(np.prod(hi - lo)) * before.dtype.itemsize
         received[rank] = received.get(rank, 0) + n_bytes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
@@ -11,9 +12,10 @@ from redist.layout.axes import SubAxis, prime_parts, refined_parts
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import common, grid, overlaps, total
+from redist.plan.memory import fixed_live_bytes
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
-from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes
+from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Slice
 from redist.plan.topology import Topology
 from redist.plan.traffic import is_plain_reduce_scatter
@@ -26,6 +28,10 @@ from redist.synth.routes import direct, normal_form, via
 from redist.synth.space import Space, n_types
 
 EXACT_FACTORS = 5
+BOUNDED_PRICES = 200
+"""A bounded search prices so many steps one at a time."""
+MANY_DEVICES = 16_384
+"""Above so many devices only one scattered route is looked at."""
 MAX_CELLS = 1_000_000
 """Types times ranks that the search will look at."""
 
@@ -70,13 +76,22 @@ def find_plan(request: Request) -> Plan:
             routes["search"] = found
             best = "search"
     if best is None:
-        least = min(pricer.least_limit_bytes(route) for route in routes.values())
-        raise NoPlanError(
-            f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
-            f"{request.strategy!r}; the least that would do is {least} bytes",
-            least,
-        )
+        raise _no_plan(request, pricer, routes)
     return _plan(request, pricer, routes[best], _alternatives(request, pricer, routes), exactness)
+
+
+def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Route]) -> NoPlanError:
+    """The error that says the least limit known to do."""
+    needs = [pricer.least_limit_bytes(route) for route in routes.values()]
+    if request.strategy in ("collectives", "no_permute"):
+        free = find_plan(replace(request, limit_bytes=None))
+        needs.append(max(fixed_live_bytes(free.types, request.donate)))
+    least = min(needs)
+    return NoPlanError(
+        f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
+        f"{request.strategy!r}; the least that would do is {least} bytes",
+        least,
+    )
 
 
 def _standard_routes(request: Request) -> dict[str, Route]:
@@ -125,26 +140,27 @@ def _settled(
     return sum(step.received_bytes for step in steps) == bound
 
 
-def _scattered_first(request: Request) -> Iterable[tuple[str, tuple[ArrayType, ...]]]:
+def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
     """Routes through a target whose replicas each hold a share first, gathered near at the end."""
     source, target = request.source, request.target
-    if source.pending_op is not None or target.pending_op is not None:
+    if target.pending_op is not None:
         return
     pieces = _factors(target.mesh, target.used, (), request.topology, primes=False)
-    used = [p for part in target.used for p in refined_parts(target.mesh, target.used) if p == part]
-    idle = difference(
-        (SubAxis(name, 1, size) for name, size in target.mesh.axes),
-        used or target.used,
-    )
-    spare = [
-        p for p in pieces for q in idle if p.name == q.name and q.pre <= p.pre and p.end <= q.end
-    ]
-    for first in range(len(spare)):
+    spare = [p for p in pieces if not any(_inside(p, q) for q in target.used)]
+    starts = range(len(spare))
+    if target.mesh.n_devices > MANY_DEVICES:
+        near = [level.size for level in request.topology.levels if level.size is not None]
+        sizes = [math.prod(p.size for p in spare[first:]) for first in starts]
+        inside = [first for first in starts if near and sizes[first] <= near[-1]]
+        starts = range(*((inside[0], inside[0] + 1) if inside else (len(spare) // 2, len(spare))))[:1]
+    for first in starts:
         chosen = spare[first:]
         for dim, n in enumerate(target.shape):
             dims = [list(axes) for axes in target.dims]
             dims[dim] += chosen
             scattered = target.with_dims(dims)
+            if scattered == source:
+                continue
             if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
                 yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
                 break
@@ -203,7 +219,7 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
             _factors(end.mesh, used[i], kept, request.topology, primes)
             for i, end in enumerate(ends)
         )
-        ranks = len(set(source.mesh.ranks) | set(target.mesh.ranks))
+        ranks = max(source.mesh.n_devices, target.mesh.n_devices)
         size = sum(n_types(len(f), source.rank) for f in factors)
         if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS:
             break
@@ -223,7 +239,7 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
     )
     prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
     if request.strategy == "auto":
-        found = MiddleSearch(prices).run(below)
+        found = MiddleSearch(prices, None if exactness == "exact" else BOUNDED_PRICES).run(below)
     else:
         found = CollectiveSearch(prices, request.strategy == "collectives").run(below)
     return (None if found is None else (*found, *last)), exactness

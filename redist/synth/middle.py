@@ -26,10 +26,11 @@ class MiddleSearch:
     """source -> any type -> goal, or goal with idle axes still cut -> gathers -> goal.
 
     Lower bounds of all routes come in bulk; they are priced exactly in that order until none left
-    can be better.
+    can be better, or ``most_prices`` of them have been.
     """
 
     prices: Prices
+    most_prices: int | None = None
     _hops: dict[tuple[int, int], tuple[int, Hop]] = field(default_factory=dict)
     _tails: dict[int, tuple[int, Route]] = field(default_factory=dict)
     _floors: dict[int, int] = field(default_factory=dict)
@@ -58,6 +59,10 @@ class MiddleSearch:
         heapq.heapify(queue)
         start = self.prices.start
         while queue:
+            if self.most_prices is not None and len(self._hops) > self.most_prices:
+                queue = sorted(item for item in queue if item[1] == 3)[:1]
+                if not queue:
+                    break
             bound, known, middle, end = heapq.heappop(queue)
             if known == 3:
                 return self._named(self._route(middle, end))

@@ -101,7 +101,25 @@ class Prices:
         staging = np.minimum(2 * worst * itemsize, budget) // itemsize * itemsize
         rounds = np.where(staging > 0, -(-2 * busiest // np.maximum(staging, 1)), 1)
         extra = np.where(many > 0, np.maximum(rounds, 1) - 1, 0)
-        return latency * (many + extra) - (-busiest * byte_fs // 1000) + 1
+        time = latency * (many + extra) - (-busiest * byte_fs // 1000) + 1
+        return time + self._far(u, v)
+
+    def _far(self, u: Ints, v: Ints) -> Ints:
+        """What must be added because blocks of the topology lack elements under u that v gives them.
+
+        They enter the block over a slower level at least once, one rank taking its share or more.
+        """
+        levels = self.request.topology.levels
+        extra = np.zeros(len(u), dtype=np.int64)
+        for near, far in zip(levels, levels[1:], strict=False):
+            assert near.size is not None
+            held = self.space.block_volumes(near.size)
+            enter = np.maximum(held[v] - held[u], 0)
+            share = (-(-enter // self.space.block_sizes(near.size))).max(axis=1)
+            slower = max(0, far.byte_fs - near.byte_fs) * self.request.source.dtype.itemsize
+            waits = max(0, far.latency_ps - near.latency_ps)
+            extra += share * slower // 1000 + np.where(share > 0, waits, 0)
+        return extra
 
     def floor_to(self, ids: Ints, v: int) -> Ints:
         """No sequence of steps from ids to v costs less; obeys the triangle inequality."""
@@ -120,7 +138,8 @@ class Prices:
         waits = np.maximum(waits, _doublings(pieces))
         for count in (space.copies(), holders):
             waits = np.maximum(waits, _doublings(-(-count[v] // np.maximum(count[ids], 1))))
-        return latency * waits - (-worst * byte_fs // 1000)
+        time = latency * waits - (-worst * byte_fs // 1000)
+        return time + self._far(ids, np.full(len(ids), v))
 
     def cheapest_level(self) -> tuple[int, int]:
         """The least latency and time per byte of any level."""

@@ -47,10 +47,11 @@ def n_types(n_factors: int, n_dims: int) -> int:
     >>> n_types(4, 4), n_types(5, 4)
     (1457, 12341)
     """
+    if n_dims == 0:
+        return 1
     return sum(
         math.comb(n_factors, k) * math.factorial(k) * math.comb(k + n_dims - 1, k)
         for k in range(n_factors + 1)
-        if n_dims > 0 or k == 0
     )
 
 
@@ -71,7 +72,9 @@ class Space:
     volumes: Ints
     tile_elems: Ints
     _number: dict[tuple[int, tuple[int, ...]], int]
+    ranks: Ints
     _classes: Ints | None = None
+    _blocks: dict[int, Ints] = field(default_factory=dict)
     _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _count: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _types: dict[int, ArrayType] = field(default_factory=dict)
@@ -134,10 +137,11 @@ class Space:
             np.empty((0, 0), dtype=np.int64),
             np.empty(0, dtype=np.int64),
             {chain: i for i, chain in enumerate(chains)},
+            ranks,
         )
         keep = space._kept(cap_elems, even)
         if distinct:
-            keep &= space._first_of_layout()
+            keep = space._first_of_layout(keep)
         for t in also:
             keep[space.find(t)] = True
         space.rows, space.mesh_of = space.rows[keep], space.mesh_of[keep]
@@ -162,19 +166,27 @@ class Space:
                 keep &= n % self.cuts[self.rows[:, i]] == 0
         return keep
 
-    def _first_of_layout(self) -> Bools:
-        """Types whose ranks hold other intervals than under any type before them."""
-        key = np.zeros(len(self.rows), dtype=np.int64)
+    def _first_of_layout(self, keep: Bools) -> Bools:
+        """Of the types to keep, those whose ranks hold other boxes than under any before them."""
+        ids = np.flatnonzero(keep)
+        holds = self.present[self.mesh_of[ids]]
         for i in range(len(self.shape)):
-            table = np.concatenate([self.lo[i], self.hi[i]], axis=1)
-            _, same = np.unique(table, axis=0, return_inverse=True)
-            key = key * len(self.chains) + same.reshape(-1)[self.rows[:, i]]
-        # Where a type has no dims, nothing tells its meshes apart but who is present.
-        key = key * len(self.like) + self.mesh_of
-        _, first = np.unique(key, return_index=True)
-        keep = np.zeros(len(self.rows), dtype=np.bool_)
-        keep[first] = True
-        return keep
+            holds = holds & (self.hi[i] > self.lo[i])[self.rows[ids, i]]
+        boxes = np.concatenate(
+            [
+                np.where(holds, ends[i][self.rows[ids, i]], -1)
+                for i in range(len(self.shape))
+                for ends in (self.lo, self.hi)
+            ]
+            or [holds.astype(np.int64)],
+            axis=1,
+        )
+        first: dict[bytes, int] = {}
+        for v, row in zip(ids.tolist(), boxes, strict=True):
+            first.setdefault(row.tobytes(), v)
+        out = np.zeros(len(keep), dtype=np.bool_)
+        out[list(first.values())] = True
+        return out
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -226,6 +238,31 @@ class Space:
         for i in range(len(self.shape)):
             out = out // self.cuts[self.rows[:, i]]
         return out
+
+    def block_volumes(self, size: int) -> Ints:
+        """Distinct elements that each block of ``size`` ranks holds under every type."""
+        if size not in self._blocks:
+            shard = np.zeros(self.volumes.shape, dtype=np.int64)
+            for i in range(len(self.shape)):
+                shard = shard * (self.shape[i] + 1) + self.lo[i][self.rows[:, i]]
+            block = self.ranks // size
+            numbers = np.unique(block)
+            out = np.zeros((len(self.rows), len(numbers)), dtype=np.int64)
+            for at, number in enumerate(numbers):
+                here = np.flatnonzero(block == number)
+                key = np.where(self.volumes[:, here] > 0, shard[:, here], -1)
+                order = np.argsort(key, axis=1, kind="stable")
+                ordered = np.take_along_axis(key, order, axis=1)
+                fresh = np.ones_like(ordered, dtype=np.bool_)
+                fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+                held = np.take_along_axis(self.volumes[:, here], order, axis=1)
+                out[:, at] = (held * fresh).sum(axis=1)
+            self._blocks[size] = out
+        return self._blocks[size]
+
+    def block_sizes(self, size: int) -> Ints:
+        """How many ranks each block has."""
+        return np.unique(self.ranks // size, return_counts=True)[1]
 
     def overlap_row(self, dim: int, chain: int) -> Ints:
         """Elements that each rank has in common along a dim under this chain and under every other."""

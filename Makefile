@@ -1,0 +1,68 @@
+# `make` alone lists the targets. PYTHON=python3.12 make test chooses the interpreter.
+PYTHON ?= python3
+JOBS   ?= 2
+
+BIN   := .venv/bin
+PIP   := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+# python3 -> .stamp, python3.12 -> .stamp.12: another interpreter means another environment.
+STAMP := .venv/.stamp$(patsubst python3%,%,$(notdir $(PYTHON)))
+
+# Those of redist, bench, proofs and tests that have code.
+CODE := $(patsubst %/,%,$(sort $(dir $(wildcard redist/*.py bench/*.py proofs/*.py tests/*.py))))
+DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test format lint types pytest bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(STAMP) ## set up, plan one redistribution, draw it
+	@$(BIN)/redist plan $(DEMO) --explain --svg plan.svg --html plan.html
+	@echo
+	@echo "picture    plan.svg, and plan.html with the whole story: open either in a browser"
+
+test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
+
+format: $(STAMP)-dev ## rewrite the code in the one format
+	@$(BIN)/ruff format --quiet $(CODE)
+	@$(BIN)/ruff check --quiet --fix $(CODE)
+
+lint: $(STAMP)-dev ## check format and lint rules
+	@$(BIN)/ruff format --check --quiet $(CODE)
+	@$(BIN)/ruff check --quiet $(CODE)
+
+types: $(STAMP)-dev ## check types
+	@$(BIN)/mypy $(CODE)
+
+pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
+	@$(BIN)/python -m pytest --quiet -n $(JOBS)
+
+bench: $(STAMP)-dev ## measure the planner, ratios side by side
+	@$(BIN)/python -m bench
+
+clean: ## remove the environment and everything built
+	rm -rf .venv build dist *.egg-info plan.svg plan.html
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "redist needs Python 3.10 or later, as in: PYTHON=python3.12 make test" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments (no ensurepip); install python3-venv" >&2; \
+	  echo "(Debian, Ubuntu: apt install python3-venv) or choose another: PYTHON=... make" >&2; exit 1; }
+	@want=$$($(PYTHON) -c 'import sys; print(sys.version)'); \
+	  have=$$($(BIN)/python -c 'import sys; print(sys.version)' 2>/dev/null || true); \
+	  if [ "$$want" != "$$have" ]; then \
+	    echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv --clear .venv; fi
+	@echo "installing redist into .venv"
+	@$(PIP) --upgrade pip
+	@$(PIP) --editable .
+	@touch $@
+
+$(STAMP)-dev: $(STAMP)
+	@echo "installing what the checks need into .venv"
+	@$(PIP) --editable ".[mpi,test,dev]"
+	@touch $@
