@@ -207,7 +207,7 @@ def _estimated(
         over = _unshared(before, after)
     level = len(topology.levels) - 1
     if over is not None:
-        level = _group_level(before.mesh, over, topology)
+        level = group_level(before.mesh, over, topology)
     levels = [(0, 0)] * len(topology.levels)
     levels[level] = (int(messages.max()), max(int(received.max()), sent))
     return Traffic(
@@ -228,7 +228,7 @@ def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) 
     tile = grid(before).volumes()
     shares = [2 * (int(v) - int(v) // g) for v in (tile.min(), tile.max())]
     levels = [(0, 0)] * len(topology.levels)
-    levels[_group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
+    levels[group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
     moved = 2 * (g - 1) * total(tile) // g
     messages = 2 * (g - 1)
     return Traffic(
@@ -267,7 +267,7 @@ def _unshared(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
     return difference((part for dim in before.dims for part in dim), shared)
 
 
-def _group_level(mesh: Mesh, over: Iterable[SubAxis], topology: Topology) -> int:
+def group_level(mesh: Mesh, over: Iterable[SubAxis], topology: Topology) -> int:
     """The nearest level whose blocks contain every group over these axes."""
     rest = difference((whole(mesh, name) for name, _ in mesh.axes), over)
     group = coordinates(mesh, rest)

@@ -18,7 +18,7 @@ from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Slice
 from redist.plan.topology import Topology
-from redist.plan.traffic import is_plain_reduce_scatter
+from redist.plan.traffic import group_level, is_plain_reduce_scatter
 from redist.synth.assemble import Pricer, Route
 from redist.synth.collective import CollectiveSearch
 from redist.synth.middle import MiddleSearch
@@ -84,14 +84,31 @@ def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Route]) -> NoPl
     """The error that says the least limit known to do."""
     needs = [pricer.least_limit_bytes(route) for route in routes.values()]
     if request.strategy in ("collectives", "no_permute"):
-        free = find_plan(replace(request, limit_bytes=None))
-        needs.append(max(fixed_live_bytes(free.types, request.donate)))
+        needs.append(_least_limit(request))
     least = min(needs)
     return NoPlanError(
         f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
         f"{request.strategy!r}; the least that would do is {least} bytes",
         least,
     )
+
+
+def _least_limit(request: Request) -> int:
+    """The least limit under which the search finds a route, by bisection."""
+    free = find_plan(replace(request, limit_bytes=None))
+    low, high = request.limit_bytes or 0, max(fixed_live_bytes(free.types, request.donate))
+    while low + 1 < high:
+        middle = (low + high) // 2
+        trial = replace(request, limit_bytes=middle)
+        pricer = Pricer.of(
+            trial.source, trial.target, trial.topology, middle, trial.donate
+        )
+        found, _ = _searched(trial, pricer, 2**62)
+        if found is None:
+            low = middle
+        else:
+            high = min(middle, pricer.least_limit_bytes(found))
+    return high
 
 
 def _standard_routes(request: Request) -> dict[str, Route]:
@@ -104,7 +121,7 @@ def _standard_routes(request: Request) -> dict[str, Route]:
         general: Route = ((ReduceScatter(target), target),)
         if resolved_axes(source, target) and one != general:
             routes["reduce_scatter"] = general
-        for name, stops in _scattered_first(request):
+        for name, stops in (*_scattered_first(request), *_near_first(request)):
             routes[name] = via(source, stops)
         return routes
     routes = {"normal form": normal_form(source, target)}
@@ -164,6 +181,29 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
             if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
                 yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
                 break
+
+
+def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
+    """Routes that reduce within the nearest blocks of the topology first, then across them."""
+    source, target = request.source, request.target
+    resolved, kept = resolved_axes(source, target), kept_axes(source, target)
+    pieces = _factors(source.mesh, source.used, kept, request.topology, primes=False)
+    pieces = tuple(p for p in pieces if any(_inside(p, q) for q in resolved))
+    near = [p for p in pieces if group_level(source.mesh, [p], request.topology) == 0]
+    far = [p for p in pieces if p not in near]
+    if len(request.topology.levels) == 1 or not near or not far:
+        return
+    for dim, n in enumerate(source.shape):
+        dims = [list(axes) for axes in source.dims]
+        dims[dim] += near
+        first = source.with_pending(source.pending_op, (*kept, *far)).with_dims(dims)
+        dims[dim] += far
+        second = first.with_pending(source.pending_op, kept).with_dims(dims)
+        if nested(n, source.cuts[dim], second.cuts[dim]) and n >= second.cuts[dim]:
+            yield "reduce near first", (first, second, target)
+            for name, stops in _scattered_first(request):
+                yield f"reduce near first, {name}", (first, second, *stops)
+            return
 
 
 def _factors(

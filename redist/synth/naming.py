@@ -109,7 +109,7 @@ def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | 
         fringe: list[State] = []
         for state in edge[end]:
             done = reached[end][state]
-            for move, following in _neighbours(t, state):
+            for move, following in minor_end_moves(t, state):
                 if following in reached[end]:
                     continue
                 part, i, j = move
@@ -122,7 +122,8 @@ def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | 
     return None
 
 
-def _neighbours(t: ArrayType, state: State) -> Iterator[tuple[Move, State]]:
+def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[Move, State]]:
+    """Every move of one dim's minor-most piece to another dim that keeps tiles nested."""
     for i, dim in enumerate(state):
         if not dim:
             continue

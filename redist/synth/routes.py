@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 
+from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
-from redist.plan.rules import added_axes, nested, resolved_axes
+from redist.layout.axes import SubAxis, prime_parts
+from redist.plan.rules import added_axes, difference, nested, resolved_axes, type_after
 from redist.plan.steps import Action, AllPermute, AllReduce, Slice
 from redist.synth.assemble import Route
 from redist.synth.naming import (
     Dims,
+    State,
     common_pieces,
     general_step,
+    minor_end_moves,
     name_step,
     shared_prefix,
     split_dims,
 )
+
+MOST_STATES = 600
+"""How many arrangements of axes are looked at for one with the right tile shape."""
 
 
 def named_or_general(before: ArrayType, after: ArrayType) -> Action:
@@ -69,22 +76,12 @@ def normal_form(source: ArrayType, target: ArrayType) -> Route:
     return (*hops, *middle, *tail)
 
 
-def naive(source: ArrayType, target: ArrayType) -> tuple[ArrayType, ...]:
-    """The types of the naive way: everything on every device, then slice."""
-    return (target.with_dims(((),) * target.rank).with_pending(None, ()), target)
-
-
 def _kept(source: ArrayType, resolved: tuple[SubAxis, ...]) -> tuple[SubAxis, ...]:
-    from redist.plan.rules import difference
-
     return difference(source.pending_axes, resolved)
 
 
 def _to_pending(source: ArrayType, target: ArrayType) -> Slice | None:
     """The local step to a target that differs by added pending axes only."""
-    from redist.errors import StepError
-    from redist.plan.rules import type_after
-
     added = added_axes(source, target)
     if not added or resolved_axes(source, target):
         return None
@@ -96,12 +93,15 @@ def _to_pending(source: ArrayType, target: ArrayType) -> Slice | None:
 
 
 def _sandwich(source: ArrayType, target: ArrayType) -> Route | None:
-    """slice; one all_to_all or all_permute between types with the same axes; all_gather."""
+    """slice; all_to_all and all_permute between types with the same axes; all_gather.
+
+    Axes are split into primes first: on composite axes this form gets stuck.
+    """
     if source == target:
         return ()
-    pieces = common_pieces(source, target)
-    if pieces is None:
+    if common_pieces(source, target) is None:
         return None
+    pieces = prime_parts(source.mesh, (*source.used, *target.used))
     old, new = split_dims(source, pieces), split_dims(target, pieces)
     before = {piece for dim in old for piece in dim}
     after = {piece for dim in new for piece in dim}
@@ -109,9 +109,60 @@ def _sandwich(source: ArrayType, target: ArrayType) -> Route | None:
     ungathered = _extended(target, new, [p for p in pieces if p in before - after], old)
     if sliced is None or ungathered is None:
         return None
+    for middle in _same_size_stops(sliced, ungathered, pieces):
+        route = _named_route(source, [sliced, *middle, ungathered, target])
+        if route is not None:
+            return route
+    return None
+
+
+def _same_size_stops(
+    a: ArrayType, b: ArrayType, pieces: tuple[SubAxis, ...]
+) -> Iterator[list[ArrayType]]:
+    """Ways between two types with the same axes: at once, or by way of the other's tile shape."""
+    yield []
+    for start, end in ((a, b), (b, a)):
+        stop = _reshaped(start, split_dims(start, pieces), end)
+        if stop is not None:
+            yield [stop]
+
+
+def _reshaped(t: ArrayType, dims: Dims, like: ArrayType) -> ArrayType | None:
+    """A type with the tile shape of ``like`` that minor-end moves lead to, the nearest one found."""
+    start = tuple(map(tuple, dims))
+    seen, edge = {start}, [start]
+    while edge and len(seen) < MOST_STATES:
+        following = []
+        for state in edge:
+            here = t.with_dims(state)
+            if here.tile_shape == like.tile_shape:
+                return here
+            for _, other in minor_end_moves(t, state):
+                closer = _distance(other, like) < _distance(state, like)
+                if other not in seen and (closer or len(start) * len(seen) < MOST_STATES):
+                    seen.add(other)
+                    following.append(other)
+        following.sort(key=lambda state: _distance(state, like))
+        edge = following[:64]
+    return None
+
+
+def _distance(state: State, like: ArrayType) -> int:
+    """How many prime cuts stand on the wrong dim."""
+    wrong = 0
+    for dim, wanted in zip(state, like.cuts, strict=True):
+        cuts = math.prod(part.size for part in dim)
+        common = math.gcd(cuts, wanted)
+        wrong += len(dim) if common == 1 else (cuts // common).bit_length()
+        wrong += (wanted // common).bit_length() - 1
+    return wrong
+
+
+def _named_route(source: ArrayType, stops: Iterable[ArrayType]) -> Route | None:
+    """One named collective to each stop in turn; None where one has no name."""
     here = source
     hops: list[tuple[Action, ArrayType]] = []
-    for stop in (sliced, ungathered, target):
+    for stop in stops:
         if stop != here:
             action = name_step(here, stop, most_moves=8)
             if action is None:
@@ -129,16 +180,12 @@ def _extended(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> Arr
         for i in [*home, *(j for j in range(t.rank) if j not in home)]:
             trial = t.with_dims([*out[:i], [*out[i], piece], *out[i + 1 :]])
             here = t.with_dims(out)
-            if nested(t.shape[i], here.cuts[i], trial.cuts[i]) and _divides(t, trial, i):
+            if nested(t.shape[i], here.cuts[i], trial.cuts[i]) and t.shape[i] % trial.cuts[i] == 0:
                 out[i].append(piece)
                 break
         else:
             return None
     return t.with_dims(out)
-
-
-def _divides(t: ArrayType, trial: ArrayType, dim: int) -> bool:
-    return t.shape[dim] % trial.cuts[dim] == 0
 
 
 def _gather_slice(source: ArrayType, target: ArrayType) -> Route:
