@@ -21,9 +21,10 @@ MAX_DEVICES = 36
 MAX_ELEMS = 400
 NAMES = ("x", "y", "z", "w", "_a1", "Model", "data_axis", "x2")
 DTYPES = (
-    "bool i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 c64 c128 bf16 f8e4m3fn f8e5m2 f8e8m0fnu "
-    "S5 U3 V7 datetime64[s] timedelta64[ms]"
-).split()
+    *("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    *("f16", "f32", "f64", "c64", "c128", "bf16", "f8e4m3fn", "f8e5m2", "f8e8m0fnu"),
+    *("S5", "U3", "V7", "datetime64[s]", "timedelta64[ms]"),
+)
 ANY_OP: tuple[str | None, ...] = (None, *OPS)
 NO_OP: tuple[str | None, ...] = (None,)
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 24, 36)
@@ -208,9 +209,7 @@ def random_type(
         elif shape and draw < 0.8:
             rng.choice(dims).append(part)
     cuts = tuple(map(tuple, dims))
-    return ArrayType(
-        mesh, DType.named(dtype), shape, cuts, op if waiting else None, tuple(waiting)
-    )
+    return ArrayType(mesh, DType.named(dtype), shape, cuts, op if waiting else None, tuple(waiting))
 
 
 def random_op(rng: Random) -> str | None:

@@ -12,8 +12,14 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
 
 import pytest
+
+from bench.problems import problems
+from redist.plan.request import Request
+from redist.synth.find import find_plan
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -105,7 +111,8 @@ def test_import_redist_brings_only_numpy_along() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert set(done.stdout.split()) - set(sys.stdlib_module_names) == {"numpy", "redist"}
+    stdlib = {*sys.stdlib_module_names, "tomli"}  # which is tomllib before Python 3.11
+    assert set(done.stdout.split()) - stdlib == {"numpy", "redist"}
 
 
 def test_script_and_version_are_where_pyproject_says() -> None:
@@ -204,6 +211,31 @@ def test_readme_picture_is_the_one_drawn_today(shell_env: dict[str, str]) -> Non
     subprocess.run(["sh", "-c", drawn[0]], env=shell_env, check=True, capture_output=True)
     kept = (ROOT / "docs" / "plan.svg").read_text(encoding="utf-8")
     assert without_times(Path("docs/plan.svg").read_text(encoding="utf-8")) == without_times(kept)
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ("objective `bytes`", {"objective": "bytes"}),
+        ("objective `time`", {"objective": "time"}),
+        ("`bytes`, collectives only", {"objective": "bytes", "strategy": "collectives"}),
+    ],
+)
+def test_readme_figures_of_redist_are_those_of_today(row: str, options: dict[str, Any]) -> None:
+    means, worst = [], 0.0
+    for devices in (8, 12, 16):
+        ratios = []
+        for problem in problems(120, seed=1, kinds=("even",), devices=(devices,)):
+            plan = find_plan(Request(problem.source, problem.target, **options))
+            if plan.lower_bound_bytes == 0:
+                assert plan.received_bytes == 0
+            else:
+                ratios.append(plan.received_bytes / plan.lower_bound_bytes)
+        means.append(geometric_mean(ratios))
+        worst = max(worst, *ratios)
+    shown = next(line for line in README.splitlines() if f"**redist**, {row} |" in line)
+    figures = " / ".join(f"{mean:.2f}" for mean in means) + f", worst {worst:.2f}"
+    assert figures in shown.replace("**", "")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

@@ -48,7 +48,8 @@ def find_plan(request: Request) -> Plan:
     a slice, all_gather, all_to_all, all_permute or exchange, whichever it is; out of a source with
     pending axes it is a reduce_scatter or all_reduce. A target with added pending axes is entered
     by one local step from the cheapest type that allows it. ``collectives`` has every sequence of
-    the steps that a named collective does alone, ``no_permute`` not even all_permute; there a
+    the steps that a named collective does alone (an all_to_all being the net effect of any number
+    of moves of a minor-most axis), ``no_permute`` not even all_permute; there a
     reduction may be preceded by one slice, and tiles are bounded only where all are even and
     permutes allowed.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.axes import SubAxis, merged, refined_parts
 from redist.plan.rules import kept_axes, nested, resolved_axes, type_after
 from redist.plan.steps import Action, AllGather, AllPermute, AllToAll, Exchange, ReduceScatter, Slice
 
@@ -123,18 +123,29 @@ def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | 
 
 
 def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[Move, State]]:
-    """Every move of one dim's minor-most piece to another dim that keeps tiles nested."""
+    """Every move of a minor-most axis to another dim that keeps tiles nested.
+
+    Pieces that continue each other are one axis and may move together.
+    """
     for i, dim in enumerate(state):
-        if not dim:
-            continue
-        part = dim[-1]
-        if not nested(t.shape[i], _cuts(dim[:-1]), _cuts(dim)):
-            continue
-        for j, other in enumerate(state):
-            if j != i and nested(t.shape[j], _cuts(other), _cuts(other) * part.size):
-                dims = list(state)
-                dims[i], dims[j] = dim[:-1], (*other, part)
-                yield (part, i, j), tuple(dims)
+        for rest, part in _minor_axes(dim):
+            run = dim[len(rest) :]
+            if not nested(t.shape[i], _cuts(rest), _cuts(dim)):
+                continue
+            for j, other in enumerate(state):
+                if j != i and nested(t.shape[j], _cuts(other), _cuts(other) * part.size):
+                    dims = list(state)
+                    dims[i], dims[j] = rest, (*other, *run)
+                    yield (part, i, j), tuple(dims)
+
+
+def _minor_axes(dim: tuple[SubAxis, ...]) -> Iterator[tuple[tuple[SubAxis, ...], SubAxis]]:
+    """What can leave the minor end as one axis, and what stays."""
+    for start in range(len(dim) - 1, -1, -1):
+        joined = merged(dim[start:])
+        if len(joined) > 1:
+            return
+        yield dim[:start], joined[0]
 
 
 def _cuts(dim: Iterable[SubAxis]) -> int:

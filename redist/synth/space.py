@@ -8,15 +8,16 @@ and multiplied over dims, for thousands of types at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, merged
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints, bounds, coordinates
 from redist.plan.rules import nested
@@ -73,6 +74,8 @@ class Space:
     tile_elems: Ints
     _number: dict[tuple[int, tuple[int, ...]], int]
     ranks: Ints
+    _every_row: Ints
+    _kept_rows: Ints
     _classes: Ints | None = None
     _blocks: dict[int, Ints] = field(default_factory=dict)
     _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
@@ -129,7 +132,7 @@ class Space:
             factors,
             chains,
             np.array(cuts, dtype=np.int64),
-            np.concatenate(rows),
+            every_row := np.concatenate(rows),
             np.concatenate(mesh_of),
             present,
             lo,
@@ -138,12 +141,15 @@ class Space:
             np.empty(0, dtype=np.int64),
             {chain: i for i, chain in enumerate(chains)},
             ranks,
+            every_row,
+            np.arange(len(every_row), dtype=np.int64),
         )
         keep = space._kept(cap_elems, even)
         if distinct:
             keep = space._first_of_layout(keep)
         for t in also:
             keep[space.find(t)] = True
+        space._every_row, space._kept_rows = space.rows, np.flatnonzero(keep)
         space.rows, space.mesh_of = space.rows[keep], space.mesh_of[keep]
         space.tile_elems = space._tiles()
         space.volumes = space.present[space.mesh_of].astype(np.int64)
@@ -320,9 +326,12 @@ class Space:
         return _prefix_table(tuple(self.chains), tuple(int(k) for k in self.cuts), n)
 
     def move_classes(self) -> Ints:
-        """A number for every type; equal where minor-end moves lead from one to the other."""
+        """A number for every type; equal where minor-end moves lead from one to the other.
+
+        On the way they may pass types that are not in the space: only the net effect happens.
+        """
         if self._classes is None:
-            label = np.arange(len(self.rows), dtype=np.int64)
+            label = np.arange(len(self._every_row), dtype=np.int64)
             pairs = self._single_moves()
             while True:
                 new = label.copy()
@@ -333,33 +342,39 @@ class Space:
                 if bool(np.all(new == label)):
                     break
                 label = new
-            self._classes = label
+            self._classes = label[self._kept_rows]
         return self._classes
 
+    def _runs(self) -> Iterator[tuple[Ints, Ints]]:
+        """For every axis made of factors: each chain without it at its minor end, and with it."""
+        for mesh, parts in enumerate(self.factors):
+            for start, stop in combinations(range(len(parts) + 1), 2):
+                run = tuple(range(start, stop))
+                if len(merged(parts[start:stop])) > 1:
+                    continue
+                shorter = np.full(len(self.chains), -1, dtype=np.int64)
+                longer = np.full(len(self.chains), -1, dtype=np.int64)
+                for c, (m, chain) in enumerate(self.chains):
+                    if m == mesh and chain[len(chain) - len(run) :] == run:
+                        shorter[c] = self._number[m, chain[: len(chain) - len(run)]]
+                        longer[shorter[c]] = c
+                yield shorter, longer
+
     def _single_moves(self) -> list[tuple[Ints, Ints]]:
-        """Pairs of types that one minor-end move joins, tiles nesting all the way."""
+        """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
         n_chains, n_dims = len(self.chains), len(self.shape)
         sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)
-        keys = self.rows @ sizes
+        keys = self._every_row @ sizes
         order = np.argsort(keys, kind="stable")
-        last = np.array([chain[-1] if chain else -1 for _, chain in self.chains], dtype=np.int64)
-        shorter = np.array(
-            [self._number[m, chain[:-1]] for m, chain in self.chains], dtype=np.int64
-        )
-        most = max((len(parts) for parts in self.factors), default=0)
-        longer = np.full((n_chains, most + 1), -1, dtype=np.int64)
-        for c, (m, chain) in enumerate(self.chains):
-            if chain:
-                longer[self._number[m, chain[:-1]], chain[-1]] = c
+        prefixes = [self.nested_prefix(i) for i in range(n_dims)]
         pairs = []
-        for i in range(n_dims):
-            taken = self.nested_prefix(i)
-            for j in range(n_dims):
-                given = self.nested_prefix(j)
-                old, other = self.rows[:, i], self.rows[:, j]
-                new, grown = shorter[old], longer[other, last[old]]
-                legal = (last[old] >= 0) & (grown >= 0) & taken[new, old] & given[other, grown]
-                here = np.flatnonzero(legal) if i != j else np.empty(0, dtype=np.int64)
+        for shorter, longer in self._runs():
+            for i, j in permutations(range(n_dims), 2):
+                old, other = self._every_row[:, i], self._every_row[:, j]
+                new, grown = shorter[old], longer[other]
+                here = np.flatnonzero(
+                    (new >= 0) & (grown >= 0) & prefixes[i][new, old] & prefixes[j][other, grown]
+                )
                 key = keys[here] + (new - old)[here] * sizes[i] + (grown - other)[here] * sizes[j]
                 at = np.searchsorted(keys, key, sorter=order)
                 at = order[np.minimum(at, len(keys) - 1)]

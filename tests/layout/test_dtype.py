@@ -72,7 +72,9 @@ def test_other_numpy_names(name: str) -> None:
     ["", "f31", "O", "object", "str", "S", "S0", "void", "f4,i4", "floaty", "S" + "9" * 30, "x\ny"],
 )
 def test_unknown_names(name: str) -> None:
-    with pytest.raises(LayoutError, match="unknown dtype .*known: bool, i8, .*NumPy name") as caught:
+    with pytest.raises(
+        LayoutError, match=r"unknown dtype .*known: bool, i8, .*NumPy name"
+    ) as caught:
         DType.named(name)
     assert "\n" not in str(caught.value)
 

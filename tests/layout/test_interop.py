@@ -54,7 +54,7 @@ def our_boxes(t: ArrayType) -> Any:
     return [[list(indices) for indices in box] for box in oracle.boxes(t)]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(types(ops=NO_OP, whole=True))
 def test_partition_specs_of_whole_axes_round_trip(t: ArrayType) -> None:
     spec = to_partition_spec(t)
@@ -66,7 +66,7 @@ def test_partition_specs_of_whole_axes_round_trip(t: ArrayType) -> None:
     assert from_partition_spec(spec, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(types())
 def test_partition_specs_refuse_exactly_what_they_cannot_say(t: ArrayType) -> None:
     parts = any(part.size != t.mesh.size(part.name) for part in t.used)
@@ -80,7 +80,7 @@ def test_partition_specs_refuse_exactly_what_they_cannot_say(t: ArrayType) -> No
         assert from_partition_spec(spec, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(types(whole=True))
 def test_placements_refuse_exactly_what_they_cannot_say(t: ArrayType) -> None:
     names = [name for name, _ in t.mesh.axes]
@@ -119,7 +119,7 @@ def test_placements_of_any_type_round_trip_or_are_refused(t: ArrayType) -> None:
         assert from_placements(out, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(meshes(), shapes(), st.data())
 def test_from_placements_means_what_pytorch_means(
     mesh: Mesh, shape: tuple[int, ...], data: st.DataObject
@@ -156,7 +156,7 @@ def test_from_placements_means_what_pytorch_means(
     assert from_placements(again, mesh, "f32", shape) == t
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.integers(0, 40), st.lists(st.integers(1, 5), max_size=3))
 def test_nested_bounds(n: int, sizes: list[int]) -> None:
     tiles = [list(range(n))]
@@ -242,7 +242,10 @@ def test_bad_partition_specs(spec: Any, reason: str) -> None:
         ("f32[8{y:(1)2}]", r"y:\(1\)2 is a part of axis y; split y into axes of its own"),
         ("f32[8] sum{y:(1)2}", r"y:\(1\)2 is a part of axis y"),
         ("f32[8{y,x}]", r"dim 0 is cut by y, then x, but .* order of the mesh \(x, y, z\)"),
-        ("f32[3, 10{x,y}]", "tile 2 of dim 1 is 4:5 when cut by x, then y, but 4:6 when cut into 8"),
+        (
+            "f32[3, 10{x,y}]",
+            "tile 2 of dim 1 is 4:5 when cut by x, then y, but 4:6 when cut into 8",
+        ),
         ("f32[10{x,z}]", "tile 2 of dim 0 is 4:5 when cut by x, then z, but 4:6 when cut into 6"),
     ],
 )

@@ -123,7 +123,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         (lambda: Mesh(x=0), "axis 'x' has size 0"),
         (lambda: Mesh(x=-2), "axis 'x' has size -2"),
         (lambda: Mesh(x=True), "axis 'x' has size True"),
-        (lambda: Mesh({"x": 2.0}), "axis 'x' has size 2.0"),  # type: ignore[dict-item]
+        (lambda: Mesh({"x": 2.0}), "axis 'x' has size 2.0"),  # type: ignore[arg-type]
         (lambda: Mesh(x=2, ranks=[0, 1, 2]), "2 devices but 3 ranks"),
         (lambda: Mesh(x=2, ranks=[0]), "2 devices but 1 ranks"),
         (lambda: Mesh(x=2, ranks=[1, 1]), "a rank appears twice"),

@@ -14,7 +14,7 @@ from tests.strategies import types
 MESH = Mesh(x=2, y=4, z=6, one=1)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(types())
 def test_text_round_trips(t: ArrayType) -> None:
     assert ArrayType.parse(str(t), t.mesh) == t
@@ -155,7 +155,7 @@ def test_a_text_with_line_breaks_gives_one_line() -> None:
     assert caught.value.position == 8
 
 
-PIECES = "f32 bf16 i64 [ ] { } , x y z one w :( ) 0 1 2 3 8 16 sum max mean x:(1)2 z:(2)3 \n".split(" ")
+PIECES = ["f32", "i64", *"[]{},xyzw", "one", ":(", ")", *"01238", "sum", "mean", "z:(2)3", "\n"]
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
@@ -176,7 +176,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert ArrayType.parse(str(t), MESH) == t
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(types(), st.data())
 def test_a_damaged_text_is_read_or_refused(t: ArrayType, data: st.DataObject) -> None:
     text = str(t)

@@ -1,0 +1,197 @@
+"""Exhaustive searches in plain Python: every type of the space, every route, no pruning."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+
+from redist.errors import StepError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, prime_parts
+from redist.plan.memory import default_staging_bytes, rounds_for, staging_for
+from redist.plan.rules import nested, type_after
+from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
+from redist.plan.topology import FLAT, Topology
+from redist.plan.traffic import traffic_of
+from tests import oracle
+
+Dims = tuple[tuple[SubAxis, ...], ...]
+
+
+def layouts(factors: tuple[SubAxis, ...], n_dims: int) -> Iterator[Dims]:
+    """Every ordered layout: each factor unused or at some place of some dim."""
+    seen: set[Dims] = set()
+    for order in itertools.permutations(factors):
+        for used in range(len(order) + 1):
+            for homes in itertools.product(range(n_dims), repeat=used):
+                dims: list[list[SubAxis]] = [[] for _ in range(n_dims)]
+                for part, home in zip(order[:used], homes, strict=True):
+                    dims[home].append(part)
+                key = tuple(map(tuple, dims))
+                if key not in seen:
+                    seen.add(key)
+                    yield key
+
+
+def all_types(source: ArrayType, target: ArrayType, cap: bool = True) -> list[ArrayType]:
+    """The types of the space that ``find_plan`` names, one mesh, one chain of cuts."""
+    factors = prime_parts(source.mesh, (*source.used, *target.used))
+    even = source.is_even and target.is_even
+    plain = source.with_pending(None, ())
+    larger = max(math.prod(t.tile_shape) for t in (source, target))
+    out = []
+    for dims in layouts(factors, source.rank):
+        t = plain.with_dims(dims)
+        if (even and not t.is_even) or (cap and math.prod(t.tile_shape) > larger):
+            continue
+        out.append(t)
+    return out
+
+
+def hop_time(
+    action: Action,
+    before: ArrayType,
+    after: ArrayType,
+    ends: tuple[ArrayType, ArrayType],
+    topology: Topology = FLAT,
+) -> int:
+    """Modelled time of one step, by the definitions alone."""
+    traffic = traffic_of(action, before, after, topology)
+    itemsize = before.dtype.itemsize
+    most = traffic.received_range[1] * itemsize
+    staging = staging_for(most, default_staging_bytes(*ends), itemsize)
+    rounds = rounds_for(max(traffic.sent_worst * itemsize, most), staging)
+    return traffic.time_ps(topology, itemsize, rounds)
+
+
+def best_time(source: ArrayType, target: ArrayType, topology: Topology = FLAT) -> int:
+    """The least modelled time over every route that the docstring of ``find_plan`` names."""
+    ends = (source, target)
+    types = all_types(source, target)
+    plain = source.with_pending(None, ())
+
+    def leg(before: ArrayType, after: ArrayType) -> int:
+        if before == after:
+            return 0
+        if before.pending_op is None:
+            return hop_time(Exchange(after), before, after, ends, topology)
+        if after == plain:
+            return hop_time(AllReduce(before.pending_axes), before, after, ends, topology)
+        return hop_time(ReduceScatter(after), before, after, ends, topology)
+
+    tails = {end: tail for end, tail in _tails(target, types, ends, topology)}
+    first = {t: leg(source, t) for t in types}
+    return min(
+        first[middle] + leg(middle, end) + tail
+        for end, tail in tails.items()
+        for middle in types
+    )
+
+
+def _tails(
+    target: ArrayType,
+    types: list[ArrayType],
+    ends: tuple[ArrayType, ArrayType],
+    topology: Topology,
+) -> Iterator[tuple[ArrayType, int]]:
+    """Types from which idle axes of one dim, in mesh order, are gathered, and the cheapest way."""
+    yield target, 0
+    factors = prime_parts(target.mesh, (*ends[0].used, *target.used))
+    used = {p for t in (target,) for dim in t.dims for q in dim for p in factors if _in(p, q)}
+    idle = [p for p in factors if p not in used]
+    for n in range(1, len(idle) + 1):
+        for extra in itertools.combinations(idle, n):
+            for dim, size in enumerate(target.shape):
+                dims = [list(axes) for axes in target.dims]
+                dims[dim] += extra
+                end = target.with_dims(dims)
+                if end not in types or not nested(size, target.cuts[dim], end.cuts[dim]):
+                    continue
+                at_once = AllGather(tuple((part, dim) for part in extra))
+                ways = [hop_time(at_once, end, target, ends, topology)]
+                try:
+                    here, cost = end, 0
+                    for part in reversed(extra):
+                        step = AllGather(((part, dim),))
+                        cost += hop_time(step, here, type_after(step, here), ends, topology)
+                        here = type_after(step, here)
+                    ways.append(cost)
+                except StepError:
+                    pass
+                yield end, min(ways)
+
+
+def _in(part: SubAxis, whole: SubAxis) -> bool:
+    return part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
+
+
+def best_bytes_of_collectives(source: ArrayType, target: ArrayType) -> int:
+    """The least bytes received over every sequence of named collectives, by Dijkstra."""
+    types = all_types(source, target)
+    number = {t: i for i, t in enumerate(types)}
+    held = [oracle.holdings(t) for t in types]
+    factors = prime_parts(source.mesh, (*source.used, *target.used))
+    fine = [_split(t, factors) for t in types]
+    classes = _move_classes(source, fine, list(layouts(factors, source.rank)))
+    start, goal = number[source], number[target]
+    best = {start: 0}
+    queue = [(0, start)]
+    while queue:
+        cost, u = heapq.heappop(queue)
+        if u == goal:
+            return cost * source.dtype.itemsize
+        if cost > best[u]:
+            continue
+        for v, other in enumerate(types):
+            if v == u or not _named(types[u], other, fine[u], fine[v], classes[u] == classes[v]):
+                continue
+            lack = sum(len(held[v][rank] - held[u][rank]) for rank in held[v])
+            if cost + lack < best.get(v, 1 << 60):
+                best[v] = cost + lack
+                heapq.heappush(queue, (cost + lack, v))
+    raise AssertionError("gathering everything always leads on")
+
+
+def _split(t: ArrayType, factors: tuple[SubAxis, ...]) -> Dims:
+    return tuple(tuple(p for part in dim for p in factors if _in(p, part)) for dim in t.dims)
+
+
+def _named(a: ArrayType, b: ArrayType, fa: Dims, fb: Dims, moves: bool) -> bool:
+    """slice, all_gather, all_to_all or all_permute, all tiles being even."""
+    slices = all(new[: len(old)] == old for old, new in zip(fa, fb, strict=True))
+    gathers = all(old[: len(new)] == new for old, new in zip(fa, fb, strict=True))
+    return slices or gathers or moves or a.tile_shape == b.tile_shape
+
+
+def _move_classes(t: ArrayType, fine: list[Dims], every: list[Dims]) -> list[int]:
+    """Types joined by moves of a minor-most axis (pieces in sequence) to another dim's minor end.
+
+    Tiles must nest at every move; what is passed on the way need not be even.
+    """
+    number = {dims: i for i, dims in enumerate(every)}
+    label = list(range(len(every)))
+
+    def root(i: int) -> int:
+        while label[i] != i:
+            i = label[i]
+        return i
+
+    for i, dims in enumerate(every):
+        for a, b in itertools.permutations(range(len(dims)), 2):
+            for k in range(len(dims[a])):
+                run = dims[a][k:]
+                if any(p.name != q.name or p.end != q.pre for p, q in itertools.pairwise(run)):
+                    continue
+                moved = list(dims)
+                moved[a], moved[b] = dims[a][:k], (*dims[b], *run)
+                if nested(t.shape[a], _cuts(moved[a]), _cuts(dims[a])) and nested(
+                    t.shape[b], _cuts(dims[b]), _cuts(moved[b])
+                ):
+                    label[root(number[tuple(moved)])] = root(i)
+    return [root(number[dims]) for dims in fine]
+
+
+def _cuts(dim: tuple[SubAxis, ...]) -> int:
+    return math.prod(part.size for part in dim)
