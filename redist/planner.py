@@ -58,9 +58,7 @@ def _cached(
 ) -> Plan:
     a = _resolve(source, mesh, "source", "mesh")
     b = _resolve(target, target_mesh or mesh, "target", "mesh (or target_mesh)")
-    return _planned(
-        Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT)
-    )
+    return _planned(Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT))
 
 
 @lru_cache(maxsize=4096)

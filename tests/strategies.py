@@ -191,7 +191,10 @@ def random_shape(rng: Random, max_elems: int = 200) -> tuple[int, ...]:
 def random_type(
     rng: Random, mesh: Mesh, shape: tuple[int, ...], op: str | None = None, dtype: str = "i32"
 ) -> ArrayType:
-    """Parts of the axes in random places; with ``op`` about every third is pending."""
+    """Parts of the axes in random places; with ``op`` about every third is pending.
+
+    Of the others more or fewer replicate, from type to type.
+    """
     parts: list[SubAxis] = []
     for name, size in mesh.axes:
         pre = 1
@@ -202,11 +205,12 @@ def random_type(
     rng.shuffle(parts)
     dims: list[list[SubAxis]] = [[] for _ in shape]
     waiting: list[SubAxis] = []
+    busy = rng.choice([0.5, 0.8, 0.8])
     for part in parts:
         draw = rng.random()
         if op is not None and draw < 0.35:
             waiting.append(part)
-        elif shape and draw < 0.8:
+        elif shape and draw < busy:
             rng.choice(dims).append(part)
     cuts = tuple(map(tuple, dims))
     return ArrayType(mesh, DType.named(dtype), shape, cuts, op if waiting else None, tuple(waiting))

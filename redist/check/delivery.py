@@ -31,6 +31,15 @@ from redist.plan.steps import (
 
 def fault(action: Action, before: Holding, after: Holding, pending: PendingChange) -> str | None:
     """Why the action does not lead from one holding to the other; None if it does."""
+    for part in _parts(action):
+        axes = dict(before.type.mesh.axes)
+        if (
+            part.pre < 1
+            or part.size < 1
+            or axes.get(part.name, 0) % part.end
+            or (part.name not in axes)
+        ):
+            return f"the mesh has no axis {part.name}:({part.pre}){part.size}"
     one_mesh = isinstance(action, (Slice, AllGather, AllToAll, AllReduce))
     if one_mesh and before.type.mesh != after.type.mesh:
         return "it changes meshes"
@@ -53,6 +62,21 @@ def fault(action: Action, before: Holding, after: Holding, pending: PendingChang
             return _supply_fault(before)
         case AllReduce(axes):
             return _all_reduce_fault(axes, before, after, pending)
+
+
+def _parts(action: Action) -> list[SubAxis]:
+    """The axes that an action names."""
+    match action:
+        case Slice(moves, _, pending):
+            return [*(part for part, _ in moves), *pending]
+        case AllGather(moves):
+            return [part for part, _ in moves]
+        case AllToAll(triples):
+            return [part for part, _, _ in triples]
+        case AllReduce(axes):
+            return list(axes)
+        case _:
+            return []
 
 
 def _pending_fault(pending: PendingChange) -> str | None:
@@ -153,9 +177,7 @@ def _gather_fault(
         return "it names no axis, or a dim that is not there"
     for dim in range(n_dims):
         parts = [part for part, at in moves if at == dim]
-        if not any(
-            _undone(before, after, dim, list(order)) for order in permutations(parts)
-        ):
+        if not any(_undone(before, after, dim, list(order)) for order in permutations(parts)):
             return f"taking its axes off dim {dim} does not give the type after it"
     members = group_numbers(before.type, [part for part, _ in moves])
     return _group_cover_fault(before, members) or _hull_fault(before, after, members, exact=True)

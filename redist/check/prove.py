@@ -306,7 +306,8 @@ def _alive(plan: Plan) -> Iterator[list[Event]]:
             yield [
                 event
                 for event in plan.events
-                if event.born <= moment <= event.freed and (kind == "all" or event.at in (kind, "both"))
+                if event.born <= moment <= event.freed
+                and (kind == "all" or event.at in (kind, "both"))
             ]
 
 

@@ -33,9 +33,7 @@ def check_plan(plan: Plan) -> None:
     _check_whole(plan)
 
 
-def _step_fault(
-    plan: Plan, number: int, step: Step, before: Holding, after: Holding
-) -> str | None:
+def _step_fault(plan: Plan, number: int, step: Step, before: Holding, after: Holding) -> str | None:
     action = step.action
     if isinstance(action, (AllPermute, Exchange, ReduceScatter)) and action.to != step.after:
         return f"it leads to {action.to}"
@@ -70,7 +68,9 @@ def _check_whole(plan: Plan) -> None:
         raise CheckError(None, f"it ends in {plan.types[-1]}, not in {plan.target}")
     bound = lower_bound_bytes(plan.source, plan.target)
     if plan.lower_bound_bytes != bound:
-        raise CheckError(None, f"the lower bound is {bound}, the plan says {plan.lower_bound_bytes}")
+        raise CheckError(
+            None, f"the lower bound is {bound}, the plan says {plan.lower_bound_bytes}"
+        )
     peak = max(live_at(plan, moment) for moment in range(max(1, len(plan.steps))))
     if peak != plan.peak_bytes:
         raise CheckError(None, f"the peak is {peak} bytes, the plan says {plan.peak_bytes}")

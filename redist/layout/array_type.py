@@ -146,9 +146,7 @@ class ArrayType:
     def with_pending(self, op: str | None, axes: Iterable[SubAxis]) -> ArrayType:
         """The same cuts, another pending reduction (none where ``axes`` is empty)."""
         parts = tuple(axes)
-        return ArrayType(
-            self.mesh, self.dtype, self.shape, self.dims, op if parts else None, parts
-        )
+        return ArrayType(self.mesh, self.dtype, self.shape, self.dims, op if parts else None, parts)
 
     def __str__(self) -> str:
         from redist.layout.notation import format_type

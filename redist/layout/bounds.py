@@ -85,4 +85,6 @@ def _pending_bound(
     if h == 1 and g > 1:
         cost = np.full_like(cost, g + holders - 2)
     volumes = cell_volume[cells]
-    return int(np.sum(cost * volumes)) + cells_without * (source.global_elems - int(np.sum(volumes)))
+    return int(np.sum(cost * volumes)) + cells_without * (
+        source.global_elems - int(np.sum(volumes))
+    )

@@ -70,12 +70,16 @@ class DType:
             dtype = None
         if dtype is None or dtype.hasobject or dtype.itemsize == 0 or dtype.names is not None:
             known = ", ".join([*_NUMPY, *_EXTENDED])
-            raise LayoutError(f"unknown dtype {name!r}; known: {known}, or a NumPy name of fixed size")
+            raise LayoutError(
+                f"unknown dtype {name!r}; known: {known}, or a NumPy name of fixed size"
+            )
         if not dtype.isnative or dtype.subdtype is not None:
             raise LayoutError(f"cannot use dtype {name!r}: need one element in native byte order")
         if dtype.name in _SHORT:
             return DType.named(_SHORT[dtype.name])
-        return DType(dtype.str.lstrip("|<=>") if dtype.kind in "SUV" else dtype.name, dtype.itemsize)
+        return DType(
+            dtype.str.lstrip("|<=>") if dtype.kind in "SUV" else dtype.name, dtype.itemsize
+        )
 
     def to_numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype that carries these elements; raw bytes where NumPy has no such type.

@@ -47,11 +47,15 @@ class Mesh:
         seen: set[str] = set()
         for name, size in items:
             if not isinstance(name, str) or AXIS_NAME.fullmatch(name) is None:
-                raise LayoutError(f"cannot make a mesh: {name!r} is no axis name; use letters, digits, _")
+                raise LayoutError(
+                    f"cannot make a mesh: {name!r} is no axis name; use letters, digits, _"
+                )
             if name in seen:
                 raise LayoutError(f"cannot make a mesh: axis {name!r} appears twice; rename one")
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise LayoutError(f"cannot make a mesh: axis {name!r} has size {size!r}; need an int >= 1")
+                raise LayoutError(
+                    f"cannot make a mesh: axis {name!r} has size {size!r}; need an int >= 1"
+                )
             seen.add(name)
         n_devices = math.prod(size for _, size in items)
         if n_devices > MAX_DEVICES:

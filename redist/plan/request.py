@@ -37,5 +37,7 @@ class Request:
             if value not in known:
                 raise RequestError(f"unknown {name} {value!r}; known: {', '.join(known)}")
         limit = self.limit_bytes
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        if limit is not None and (
+            not isinstance(limit, int) or isinstance(limit, bool) or limit < 0
+        ):
             raise RequestError(f"cannot use limit_bytes={limit!r}; need an int >= 0 or None")

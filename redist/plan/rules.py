@@ -181,9 +181,7 @@ def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> No
         _refuse(action, before, f"{after} is another array; shape and dtype must agree")
 
 
-def _check_nested(
-    action: Action, before: ArrayType, coarse: ArrayType, fine: ArrayType
-) -> None:
+def _check_nested(action: Action, before: ArrayType, coarse: ArrayType, fine: ArrayType) -> None:
     for i, n in enumerate(before.shape):
         if not nested(n, coarse.cuts[i], fine.cuts[i]):
             _refuse(

@@ -32,7 +32,6 @@ VERSION = 1
 T = TypeVar("T")
 
 
-
 def plan_to_json(plan: Plan) -> str:
     """JSON text of a plan."""
     return json.dumps(plan_to_dict(plan), indent=1)
@@ -209,7 +208,9 @@ def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], Arra
         action=_action(item, after),
         after=after,
         events=tuple(
-            Event(str(e["what"]), _int(e["n_bytes"]), _int(e["born"]), _int(e["freed"]), str(e["at"]))
+            Event(
+                str(e["what"]), _int(e["n_bytes"]), _int(e["born"]), _int(e["freed"]), str(e["at"])
+            )
             for e in item["events"]
         ),
         rounds=_int(item["rounds"]),

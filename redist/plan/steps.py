@@ -74,9 +74,7 @@ class AllReduce:
     axes: tuple[SubAxis, ...]
 
 
-Action: TypeAlias = (
-    Slice | AllGather | AllToAll | AllPermute | Exchange | ReduceScatter | AllReduce
-)
+Action: TypeAlias = Slice | AllGather | AllToAll | AllPermute | Exchange | ReduceScatter | AllReduce
 
 OP_NAMES: dict[type, str] = {
     Slice: "slice",

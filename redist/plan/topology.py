@@ -54,7 +54,9 @@ class Topology:
                 raise TopologyError(f"level {level.name!r}: latency and bandwidth must be positive")
             if level.size is None:
                 if level is not self.levels[-1]:
-                    raise TopologyError(f"level {level.name!r} needs a size: only the last spans all")
+                    raise TopologyError(
+                        f"level {level.name!r} needs a size: only the last spans all"
+                    )
             elif level.size < 1 or level.size % last != 0:
                 raise TopologyError(
                     f"level {level.name!r} has size {level.size}; need a multiple of {last}"

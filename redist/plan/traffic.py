@@ -108,15 +108,11 @@ def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Gri
     shared = [(f, fixed)] if f > 1 else []
     have = grid(before, [(g, resolved), *shared] if g > 1 else shared)
     none: tuple[SubAxis, ...] = ()
-    need = grid(
-        after, [(g, none), *shared] if g > 1 else shared, at_zero=added_axes(before, after)
-    )
+    need = grid(after, [(g, none), *shared] if g > 1 else shared, at_zero=added_axes(before, after))
     return have, need
 
 
-def traffic_of(
-    action: Action, before: ArrayType, after: ArrayType, topology: Topology
-) -> Traffic:
+def traffic_of(action: Action, before: ArrayType, after: ArrayType, topology: Topology) -> Traffic:
     """The traffic of ``action`` between two types.
 
     >>> from redist.plan.topology import FLAT
@@ -248,9 +244,7 @@ def _range(values: Ints) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
-def _group_size(
-    over: tuple[SubAxis, ...] | None, before: ArrayType, after: ArrayType
-) -> int:
+def _group_size(over: tuple[SubAxis, ...] | None, before: ArrayType, after: ArrayType) -> int:
     if over is not None:
         return math.prod(part.size for part in over)
     return len(np.union1d(before.mesh.rank_array(), after.mesh.rank_array()))

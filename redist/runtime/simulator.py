@@ -127,9 +127,7 @@ def _run_step(
             return _fetch(step, before, tiles, topology)
 
 
-def _slice(
-    action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles
-) -> dict[int, Array]:
+def _slice(action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles) -> dict[int, Array]:
     idle = difference(action.pending, (p for dim in before.dims for p in dim))
     idle = difference(idle, (part for part, _ in action.moves))
     keeps = coordinates(before.mesh, idle) == 0

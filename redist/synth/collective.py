@@ -83,8 +83,26 @@ class CollectiveSearch:
             tile = -(-n // space.cuts)
             same_shape &= tile[others] == tile[c]
         moves = space.move_classes()[ids] == space.move_classes()[u]
-        permutes = same_shape if self.permute else same_shape & ~same_mesh
-        return slices | gathers | moves | permutes
+        permutes = same_shape if self.permute else same_shape & ~self._one_mesh(u, ids)
+        return slices | gathers | moves | permutes | self._same_type(u, ids)
+
+    def _one_mesh(self, u: int, ids: Ints) -> Bools:
+        """Types on the same mesh as u, be it cut into other factors."""
+        space = self.prices.space
+        number = np.array(
+            [space.like.index(next(t for t in space.like if t.mesh == s.mesh)) for s in space.like]
+        )
+        return number[space.mesh_of[ids]] == number[space.mesh_of[u]]
+
+    def _same_type(self, u: int, ids: Ints) -> Bools:
+        """Other nodes for the type u itself, where one mesh is cut into two sets of factors."""
+        space = self.prices.space
+        other = self._one_mesh(u, ids) & (space.mesh_of[ids] != space.mesh_of[u])
+        other &= space.tile_elems[ids] == space.tile_elems[u]
+        here = space.type(u)
+        for at in np.flatnonzero(other):
+            other[at] = space.type(int(ids[at])) == here
+        return other
 
     def _legal_first(self, ids: Ints) -> Bools:
         """slice by idle axes, then reduce_scatter of all resolved axes; or all_reduce."""
@@ -108,6 +126,8 @@ class CollectiveSearch:
             before, after = self.prices.type(u), self.prices.space.type(v)
             if u == len(self.prices.space):
                 self._routes[u, v] = self._first_route(before, after)
+            elif before == after:
+                self._routes[u, v] = ()
             else:
                 named = name_step(before, after, 64, self.permute)
                 if named is None and before.mesh != after.mesh:

@@ -100,10 +100,8 @@ def _least_limit(request: Request) -> int:
     low, high = request.limit_bytes or 0, max(fixed_live_bytes(free.types, request.donate))
     while low + 1 < high:
         middle = (low + high) // 2
-        trial = replace(request, limit_bytes=middle)
-        pricer = Pricer.of(
-            trial.source, trial.target, trial.topology, middle, trial.donate
-        )
+        trial = replace(request, limit_bytes=middle, objective="bytes")
+        pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
         found, _ = _searched(trial, pricer, 2**62)
         if found is None:
             low = middle
@@ -147,9 +145,7 @@ def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
     return True
 
 
-def _settled(
-    request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None
-) -> bool:
+def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None) -> bool:
     """Whether nothing can beat the best standard route: it meets the lower bound in one step."""
     if best is None or request.objective != "bytes" or request.strategy != "auto":
         return False
@@ -170,7 +166,9 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
         near = [level.size for level in request.topology.levels if level.size is not None]
         sizes = [math.prod(p.size for p in spare[first:]) for first in starts]
         inside = [first for first in starts if near and sizes[first] <= near[-1]]
-        starts = range(*((inside[0], inside[0] + 1) if inside else (len(spare) // 2, len(spare))))[:1]
+        starts = range(*((inside[0], inside[0] + 1) if inside else (len(spare) // 2, len(spare))))[
+            :1
+        ]
     for first in starts:
         chosen = spare[first:]
         for dim, n in enumerate(target.shape):
@@ -283,7 +281,9 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
         found = MiddleSearch(prices, None if exactness == "exact" else BOUNDED_PRICES).run(below)
     else:
         found = CollectiveSearch(prices, request.strategy == "collectives").run(below)
-    return (None if found is None else (*found, *last)), exactness
+    if found is None or not pricer.fits((*found, *last)):
+        return None, exactness
+    return (*found, *last), exactness
 
 
 def _goal(start: ArrayType, target: ArrayType) -> tuple[ArrayType, Route]:
@@ -321,9 +321,7 @@ def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
     return (lacking + reducing) * itemsize, peak
 
 
-def _alternatives(
-    request: Request, pricer: Pricer, routes: dict[str, Route]
-) -> list[Alternative]:
+def _alternatives(request: Request, pricer: Pricer, routes: dict[str, Route]) -> list[Alternative]:
     out = []
     for name, route in routes.items():
         steps = pricer.steps(route)

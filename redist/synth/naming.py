@@ -7,9 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, refined_parts
+from redist.layout.axes import SubAxis, merged, prime_parts, refined_parts
 from redist.plan.rules import kept_axes, nested, resolved_axes, type_after
-from redist.plan.steps import Action, AllGather, AllPermute, AllToAll, Exchange, ReduceScatter, Slice
+from redist.plan.steps import (
+    Action,
+    AllGather,
+    AllPermute,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Slice,
+)
 
 Dims = list[list[SubAxis]]
 
@@ -88,9 +96,13 @@ def _proposals(
         if not come and gone:
             yield AllGather(tuple(gone))
         if not same_shape and {p for p, _ in gone} == {p for p, _ in come}:
-            moves = _moves(before, old, new, most_moves)
-            if moves is not None:
-                yield AllToAll(moves)
+            primes = prime_parts(before.mesh, (*before.used, *after.used))
+            for fine in dict.fromkeys((pieces, primes)):
+                split = split_dims(before, fine), split_dims(after, fine)
+                moves = _moves(before, *split, most_moves)
+                if moves is not None:
+                    yield AllToAll(moves)
+                    break
     if same_shape:
         yield AllPermute(after)
 

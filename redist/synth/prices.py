@@ -74,9 +74,7 @@ class Prices:
         messages = np.where(lack > 0, self.space.pieces_to(ids, v) - (both > 0), 0)
         return lack, messages
 
-    def at_least(
-        self, u: Ints, v: Ints, lack: Ints, messages: Ints, fixed_bytes: Ints
-    ) -> Ints:
+    def at_least(self, u: Ints, v: Ints, lack: Ints, messages: Ints, fixed_bytes: Ints) -> Ints:
         """No step u -> v that moves this costs less; exact but for senders that share unevenly.
 
         Ranks that hold something send all there is to send, and a tile with c holders now and d
@@ -156,7 +154,9 @@ class Prices:
         for kind in holder_classes(request.source.mesh, request.target.mesh):
             here = np.array(
                 [
-                    one_set or kind == "both" or (kind == "source") == (t.mesh == request.source.mesh)
+                    one_set
+                    or kind == "both"
+                    or (kind == "source") == (t.mesh == request.source.mesh)
                     for t in space.like
                 ],
                 dtype=np.int64,

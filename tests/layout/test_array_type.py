@@ -121,6 +121,7 @@ def test_pending_axes_have_no_order_but_cutting_axes_do() -> None:
 
 
 X = SubAxis("x", 1, 6)
+HALF: Any = [0.5]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ X = SubAxis("x", 1, 6)
         (lambda m: ArrayType(m, F32, (8,), ()), "1 dims but axes for 0"),
         (lambda m: ArrayType(m, F32, (8,), ((), ())), "1 dims but axes for 2"),
         (lambda m: ArrayType(m, F32, (-1,), ((),)), "dim of size -1; need an int >= 0"),
-        (lambda m: ArrayType.of(m, "f32", [2.0]), "dim of size 2.0; need an int >= 0"),  # type: ignore[list-item]
+        (lambda m: ArrayType.of(m, "f32", HALF), "dim of size 0.5; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (True,), ((),)), "dim of size True; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (2**40, 2**40), ((), ())), r"exceeds 2\*\*63 bytes"),
         (lambda m: ArrayType(m, F32, (2**70, 0), ((), ())), r"exceeds 2\*\*63 bytes"),

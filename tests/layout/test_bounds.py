@@ -133,6 +133,8 @@ def test_known_traps(mesh: Mesh, source: str, target: str, elems: int) -> None:
         ("x=4,y=2", "f32[8{x}]", "f32[8] sum{x}", 0),  # each keeps its part among identities
         ("x=4,y=2", "f32[8{x}]", "f32[8{y}] sum{x}", 0),
         ("x=4,y=2", "f32[8{x}]", "f32[8] sum{y}", 8 * (4 - 1)),
+        ("x=2,y=2,z=2", "f32[8{x}]", "f32[8] sum{z}", 8 * (4 - 2)),  # two of four have it
+        ("x=2,y=2,z=2", "f32[8{x}] sum{z}", "f32[8] sum{z}", 8 * (2 + 2)),
         ("x=4,y=2", "f32[8] sum{x}", "f32[8] sum{x,y}", 0),
         ("x=4,y=2", "f32[8] sum{x}", "f32[8] max{x}", 8 * (4 + 2 - 2)),  # resolved first
         ("x=2,y=2", "f32[8] sum{x,y}", "f32[8] sum{x}", 8 * 4),

@@ -241,7 +241,7 @@ def test_to_ranks_that_hold_nothing_yet() -> None:
     target = ArrayType.parse("f32[12{z}]", Mesh({"z": 2}, ranks=[9, 2]))
     schedule = check(source, target, FLAT)
     assert pieces(schedule) == [
-        (0, 0, 0, (range(0, 4),)),
+        (0, 0, 0, (range(4),)),
         (1, 0, 0, (range(4, 6),)),
         (1, 1, 0, (range(6, 8),)),
     ]

@@ -84,9 +84,7 @@ def best_time(source: ArrayType, target: ArrayType, topology: Topology = FLAT) -
     tails = {end: tail for end, tail in _tails(target, types, ends, topology)}
     first = {t: leg(source, t) for t in types}
     return min(
-        first[middle] + leg(middle, end) + tail
-        for end, tail in tails.items()
-        for middle in types
+        first[middle] + leg(middle, end) + tail for end, tail in tails.items() for middle in types
     )
 
 

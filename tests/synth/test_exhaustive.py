@@ -66,9 +66,7 @@ def test_collectives_equal_the_exhaustive_optimum_up_to_8_devices():
     for problem in problems(90, seed=3, kinds=("even",), devices=(4, 6, 8), most_dims=3):
         if problem.source.global_elems > 3000:
             continue
-        request = Request(
-            problem.source, problem.target, objective="bytes", strategy="collectives"
-        )
+        request = Request(problem.source, problem.target, objective="bytes", strategy="collectives")
         plan = find_plan(request)
         assert plan.search == "exact"
         best = best_bytes_of_collectives(problem.source, problem.target)

@@ -1,0 +1,177 @@
+"""Do plans respect nodes? Modelled time against one direct step, entries per node, messages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import redist
+from bench.entries import most_entries
+from bench.judge import judged
+from bench.progress import track
+from bench.report import Chart, Report, Table, Value, geomean, most, sorted_curve
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.plan.topology import Level, Topology
+
+NODE = 8
+DEVICES = 64
+NODES = Topology((Level("node", NODE, 1_000_000, 10_000), Level("net", None, 1_000_000, 100_000)))
+"""Eight devices a node at 100 GB/s, 10 GB/s between nodes, 1 us everywhere."""
+MESHES = (
+    Mesh(x=64),
+    Mesh(x=8, y=8),
+    Mesh(x=4, y=16),
+    Mesh(x=16, y=4),
+    Mesh(x=2, y=4, z=8),
+    Mesh(x=4, y=4, z=4),
+    Mesh({"x": 8, "y": 8}, ranks=[8 * (d % 8) + d // 8 for d in range(64)]),
+)
+LARGE_ELEMS = 2**22
+SMALL_ELEMS = 2**14
+"""An array of f32 with tiles of 1 KiB where all 64 devices cut it."""
+TARGETS = ("replicated", "partly replicated")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The figures of our plan and of the direct one for the same request."""
+
+    text: str
+    target: str
+    time_ps: tuple[int, int]
+    messages: tuple[int, int]
+    entries: tuple[int, int]
+
+    @property
+    def speedup(self) -> float:
+        """How much longer the direct plan takes."""
+        return self.time_ps[1] / self.time_ps[0]
+
+
+def run(n: int = 2000, seed: int = 0) -> Report:
+    """``n // 20`` sources for each kind of target, for large tiles and for tiles of 1 KiB."""
+    each = max(len(MESHES), n // 20)
+    tables: list[Table] = []
+    curves = []
+    for name, elems in (("large tiles", LARGE_ELEMS), ("1 KiB tiles", SMALL_ELEMS)):
+        pairs = [(t, *pair) for t in TARGETS for pair in _pairs(t, each, elems, seed)]
+        cases = [measured(*pair) for pair in track(pairs, len(pairs), f"hierarchy, {name}")]
+        tables.append(_table(name, cases))
+        for target in TARGETS:
+            speedups = (case.speedup for case in cases if case.target == target)
+            curves.append(sorted_curve(f"{target}, {name}", speedups))
+    chart = Chart(
+        "modelled time of direct over ours, 8 nodes of 8 devices",
+        "share of problems",
+        "speedup",
+        tuple(curves),
+    )
+    return Report("hierarchy", tuple(tables), (chart,))
+
+
+def measured(target: str, a: ArrayType, b: ArrayType) -> Case:
+    """Our plan for the least time beside the direct one, both judged."""
+    ours, direct = (
+        judged(redist.synthesize(a, b, strategy=strategy, topology=NODES), NODES)
+        for strategy in ("auto", "direct")
+    )
+    return Case(
+        f"{a} -> {b} on {a.mesh}",
+        target,
+        (ours.time_ps, direct.time_ps),
+        (ours.messages, direct.messages),
+        (most_entries(ours, NODES), most_entries(direct, NODES)),
+    )
+
+
+def _pairs(target: str, n: int, elems: int, seed: int) -> list[tuple[ArrayType, ArrayType]]:
+    """Distinct requests, the meshes in turn, that need traffic; rank 1 to 3, axes at random."""
+    rng = random.Random(f"{target} {seed}")
+    found: dict[tuple[ArrayType, ArrayType], None] = {}
+    while len(found) < n:
+        mesh = MESHES[len(found) % len(MESHES)]
+        shape = _shape(rng.randint(1, 3), elems)
+        a = _random_type(rng, mesh, shape, 0.8)
+        b = _random_type(rng, mesh, shape, 0.0 if target == "replicated" else 0.4)
+        replicas = mesh.n_devices // _tiles(b)
+        if replicas > 1 and _tiles(a) > 1 and a != b and not _only_slices(a, b):
+            found[a, b] = None
+    return list(found)
+
+
+def _shape(rank: int, elems: int) -> tuple[int, ...]:
+    """So many elements as dims that 64 devices can cut.
+
+    >>> _shape(3, 2**14), _shape(2, 2**22)
+    ((256, 64, 1), (65536, 64))
+    """
+    dims = [1] * rank
+    for i in range(1, rank):
+        dims[i] = DEVICES if elems // DEVICES**2 >= 1 else 1
+        elems //= dims[i]
+    return (elems, *dims[1:])
+
+
+def _random_type(rng: random.Random, mesh: Mesh, shape: tuple[int, ...], share: float) -> ArrayType:
+    """Each axis cuts some dim with this chance."""
+    dims: list[list[str]] = [[] for _ in shape]
+    for name, size in rng.sample(mesh.axes, len(mesh.axes)):
+        room = [i for i, n in enumerate(shape) if n >= DEVICES and size > 1]
+        if room and rng.random() < share:
+            dims[rng.choice(room)].append(name)
+    return ArrayType.of(mesh, "f32", shape, dims)
+
+
+def _tiles(t: ArrayType) -> int:
+    out = 1
+    for cuts in t.cuts:
+        out *= cuts
+    return out
+
+
+def _only_slices(a: ArrayType, b: ArrayType) -> bool:
+    return redist.synthesize(a, b, objective="bytes").received_bytes == 0
+
+
+def _table(name: str, cases: Sequence[Case]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for target in TARGETS:
+        some = [case for case in cases if case.target == target]
+        speedups = [case.speedup for case in some]
+        rows.append(
+            (
+                target,
+                len(some),
+                geomean(speedups),
+                most(speedups),
+                min(speedups),
+                max(case.entries[0] for case in some),
+                max(case.entries[1] for case in some),
+                geomean(case.messages[0] for case in some),
+                geomean(case.messages[1] for case in some),
+                max(case.messages[0] for case in some),
+                max(case.messages[1] for case in some),
+            )
+        )
+    columns = ("target", "cases", "speedup", "most", "least", "entries", "direct")
+    columns += ("messages", "direct", "most", "direct")
+    return Table(
+        f"8 nodes of 8 devices, {name}: time plans against one direct step",
+        columns,
+        tuple(rows),
+        (
+            "speedup: modelled time of direct over ours (geomean, most, least)",
+            "entries: how often any element enters any node, at most; aim 1",
+            *_twice(cases),
+        ),
+    )
+
+
+def _twice(cases: Iterable[Case]) -> list[str]:
+    return [
+        f"enters a node {case.entries[0]} times: {case.text}"
+        for case in cases
+        if case.entries[0] > 1
+    ]

@@ -1,0 +1,148 @@
+"""Certificates: what must be proved is, what must be refuted is, and unknown is neither."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import z3
+
+from bench.problems import problems
+from redist import Mesh, Plan, synthesize
+from redist.check import prove
+from redist.check.prove import certify, smt2
+from redist.plan.request import Request
+from redist.synth.find import find_plan
+
+
+def plans(n: int, seed: int) -> list[Plan]:
+    out = []
+    for i, problem in enumerate(problems(n, seed=seed)):
+        base = problem.source.tile_bytes + problem.target.tile_bytes
+        request = Request(
+            problem.source,
+            problem.target,
+            donate=i % 2 == 0,
+            strategy=("auto", "auto", "collectives")[i % 3],
+            limit_bytes=base + 1024 if i % 3 == 1 else None,
+        )
+        out.append(find_plan(request))
+    return out
+
+
+def test_every_plan_is_proved_with_its_peak_as_the_bound():
+    for plan in plans(100, seed=31):
+        certificate = certify(plan)
+        assert certificate.verdict == "proved", f"{plan}\n{certificate}"
+        assert certificate.bound_bytes == plan.peak_bytes
+        assert certificate.counterexample == ()
+
+
+def test_even_tiles_are_proved_for_all_multiples():
+    plan = synthesize("f32[64{x}, 64{y}]", "f32[64, 64]", mesh=Mesh(x=2, y=4))
+    assert plan.certificate is not None
+    assert "every multiple" in plan.certificate.scope
+    uneven = synthesize("f32[7{x}, 64]", "f32[7, 64{x}]", mesh=Mesh(x=2))
+    assert uneven.certificate is not None and "larger" in uneven.certificate.scope
+
+
+def test_one_byte_less_than_the_peak_is_refuted():
+    for plan in plans(60, seed=32):
+        assert certify(plan, bound_bytes=plan.peak_bytes).verdict == "proved"
+        if plan.peak_bytes:
+            refuted = certify(plan, bound_bytes=plan.peak_bytes - 1)
+            assert refuted.verdict == "refuted"
+            sizes = [n for _, n in refuted.counterexample]
+            assert sizes == list(plan.source.shape)
+
+
+def peak_moments(plan: Plan) -> list[int]:
+    return [k for k, step in enumerate(plan.steps) if step.peak_bytes == plan.peak_bytes]
+
+
+def with_event(plan: Plan, number: int, i: int, **changes: int) -> Plan:
+    step = plan.steps[number]
+    events = list(step.events)
+    events[i] = replace(events[i], **changes)
+    changed = replace(step, events=tuple(events))
+    return replace(plan, steps=(*plan.steps[:number], changed, *plan.steps[number + 1 :]))
+
+
+def one_set(plan: Plan) -> bool:
+    return plan.source.mesh.ranks == plan.target.mesh.ranks
+
+
+def test_enlarging_any_event_alive_at_the_peak_is_refuted():
+    enlarged = 0
+    for plan in filter(one_set, plans(80, seed=33)):
+        for moment in peak_moments(plan):
+            for number, step in enumerate(plan.steps):
+                for i, event in enumerate(step.events):
+                    if event.born <= moment <= event.freed:
+                        larger = with_event(plan, number, i, n_bytes=event.n_bytes + 1)
+                        assert certify(larger).verdict == "refuted", f"{plan}\n{event}"
+                        enlarged += 1
+    assert enlarged > 80
+
+
+def test_delaying_any_release_across_the_peak_is_refuted():
+    delayed = 0
+    for plan in filter(one_set, plans(200, seed=34)):
+        for moment in peak_moments(plan):
+            for number, step in enumerate(plan.steps):
+                for i, event in enumerate(step.events):
+                    if event.freed < moment and event.n_bytes:
+                        late = with_event(plan, number, i, freed=moment)
+                        assert certify(late).verdict == "refuted", f"{plan}\n{event}"
+                        delayed += 1
+    assert delayed > 20
+
+
+def test_bringing_an_allocation_forward_to_the_peak_is_refuted():
+    for plan in filter(one_set, plans(60, seed=35)):
+        moment = peak_moments(plan)[0] if plan.steps else 0
+        for number, step in enumerate(plan.steps):
+            for i, event in enumerate(step.events):
+                if event.what == "out" and event.born > moment and event.n_bytes:
+                    early = with_event(plan, number, i, born=moment)
+                    assert certify(early).verdict == "refuted", f"{plan}\n{event}"
+
+
+def test_a_bound_broken_only_by_larger_arrays_is_refuted_with_sizes():
+    """An event that is too large, and a bound checked for other sizes than this one."""
+    plan = synthesize("f32[64{x}, 64{y}]", "f32[64, 64]", mesh=Mesh(x=2, y=4))
+    last = len(plan.steps) - 1
+    refuted = certify(with_event(plan, last, 0, n_bytes=plan.target.tile_bytes + 4))
+    assert refuted.verdict == "refuted"
+    sizes = dict(refuted.counterexample)
+    assert sizes["n0"] % 2 == 0 and sizes["n1"] % 4 == 0
+
+
+def test_unknown_is_not_proved(monkeypatch):
+    plan = synthesize("f32[64{x}]", "f32[64]", mesh=Mesh(x=2))
+    monkeypatch.setattr(z3.Solver, "check", lambda self: z3.unknown)
+    monkeypatch.setattr(z3.Solver, "reason_unknown", lambda self: "timeout")
+    certificate = certify(plan)
+    assert certificate.verdict == "unknown"
+    assert "timeout" in certificate.reason
+    assert "proved" not in certificate.summary()
+
+
+def test_the_dump_can_be_solved_again():
+    for plan in plans(10, seed=36):
+        for query in smt2(plan).split("; live bytes")[1:]:
+            solver = z3.Solver()
+            solver.from_string("; live bytes" + query)
+            assert solver.check() == z3.unsat
+
+
+def test_the_proof_does_not_import_the_memory_model():
+    assert "redist.plan.memory" not in open(prove.__file__, encoding="utf-8").read()
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_doing_nothing_needs_a_copy_unless_donated(donate):
+    plan = synthesize("f32[8{x}]", "f32[8{x}]", mesh=Mesh(x=2), donate=donate)
+    assert plan.steps == ()
+    assert plan.peak_bytes == (16 if donate else 32)
+    assert plan.certificate is not None and plan.certificate.verdict == "proved"

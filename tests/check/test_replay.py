@@ -1,0 +1,177 @@
+"""The checker accepts every plan and rejects every mutation of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from bench.problems import problems
+from redist import CheckError, Mesh, Plan, synthesize
+from redist.check.replay import check_plan
+from redist.layout.axes import SubAxis
+from redist.plan.request import Request
+from redist.plan.steps import AllGather, AllPermute, AllReduce, AllToAll, Exchange, Slice, Step
+from redist.synth.find import find_plan
+
+
+def plans(n: int, seed: int) -> Iterator[Plan]:
+    strategies = ("auto", "collectives", "no_permute", "direct")
+    for i, problem in enumerate(problems(n, seed=seed)):
+        yield find_plan(
+            Request(
+                problem.source,
+                problem.target,
+                strategy=strategies[i % 4],
+                donate=i % 3 == 0,
+                objective=("time", "bytes")[i % 2],
+            )
+        )
+
+
+def rejected(plan: Plan) -> CheckError | None:
+    try:
+        check_plan(plan)
+    except CheckError as error:
+        return error
+    return None
+
+
+def with_step(plan: Plan, number: int, step: Step) -> Plan:
+    return replace(plan, steps=(*plan.steps[:number], step, *plan.steps[number + 1 :]))
+
+
+def test_every_plan_is_accepted():
+    for plan in plans(160, seed=21):
+        check_plan(plan)
+
+
+def test_dropped_steps_are_rejected():
+    dropped = 0
+    for plan in plans(120, seed=22):
+        for number in range(len(plan.steps)):
+            steps = (*plan.steps[:number], *plan.steps[number + 1 :])
+            assert rejected(replace(plan, steps=steps)), f"{plan}\nwithout step {number + 1}"
+            dropped += 1
+    assert dropped > 150
+
+
+def test_swapped_steps_are_rejected():
+    swapped = 0
+    for plan in plans(200, seed=23):
+        for number in range(len(plan.steps) - 1):
+            steps = list(plan.steps)
+            steps[number], steps[number + 1] = steps[number + 1], steps[number]
+            error = rejected(replace(plan, steps=tuple(steps)))
+            assert error is not None and error.step is not None
+            swapped += 1
+    assert swapped > 50
+
+
+def figure_mutations(plan: Plan, step: Step) -> Iterator[tuple[str, Step]]:
+    yield "received", replace(step, received_bytes=step.received_bytes + plan.source.dtype.itemsize)
+    low, high = step.received_range_bytes
+    yield "received by the busiest", replace(step, received_range_bytes=(low, high + 1))
+    yield "peak", replace(step, peak_bytes=step.peak_bytes - 1)
+    if high and step.staging_bytes:
+        yield "rounds", replace(step, rounds=(2 * high - 1) // step.staging_bytes)
+    if not isinstance(step.action, (Slice, AllReduce)):
+        few, many = step.messages_range
+        yield "messages", replace(step, messages_range=(few, many + 1))
+    for i, event in enumerate(step.events):
+        for name, changed in (
+            ("larger", replace(event, n_bytes=event.n_bytes + 1)),
+            ("born later", replace(event, born=event.born + 1)),
+            ("freed later", replace(event, freed=event.freed + 1)),
+            ("freed earlier", replace(event, freed=event.freed - 1)),
+            ("elsewhere", replace(event, at="nowhere")),
+        ):
+            events = (*step.events[:i], changed, *step.events[i + 1 :])
+            yield f"{event.what} {name}", replace(step, events=events)
+        events = (*step.events[:i], *step.events[i + 1 :])
+        yield f"no {event.what}", replace(step, events=events)
+
+
+def test_altered_figures_are_rejected_at_their_step():
+    altered = 0
+    for plan in plans(40, seed=24):
+        for number, step in enumerate(plan.steps):
+            for name, changed in figure_mutations(plan, step):
+                error = rejected(with_step(plan, number, changed))
+                assert error is not None, f"{plan}\nstep {number + 1}: {name}"
+                assert error.step is not None and error.step <= number
+                altered += 1
+    assert altered > 500
+
+
+def action_mutations(step: Step) -> Iterator[Step]:
+    action, after = step.action, step.after
+    n_dims = after.rank
+    match action:
+        case Slice(moves, op, pending) if moves:
+            yield replace(step, action=Slice(moves[1:], op, pending))
+            part, dim = moves[0]
+            yield replace(
+                step, action=Slice(((part, (dim + 1) % n_dims + 7), *moves[1:]), op, pending)
+            )
+            if n_dims > 1:
+                moved = ((part, (dim + 1) % n_dims), *moves[1:])
+                yield replace(step, action=Slice(moved, op, pending))
+        case AllGather(moves):
+            yield replace(step, action=AllGather(moves[1:]))
+            yield replace(step, action=Slice(moves))
+        case AllToAll(moves):
+            yield replace(step, action=AllToAll(moves[1:]))
+            part, old, new = moves[-1]
+            yield replace(step, action=AllToAll((*moves, (part, new, old))))
+        case AllPermute(to) | Exchange(to):
+            if to.dims != ((),) * n_dims:
+                wrong = to.with_dims(((),) * n_dims)
+                yield replace(step, action=type(action)(wrong))
+                yield replace(step, action=type(action)(wrong), after=wrong)
+        case AllReduce(axes):
+            first = axes[0]
+            yield replace(step, action=AllReduce((SubAxis(first.name, first.pre, first.size * 2),)))
+            yield replace(step, action=AllReduce(()))
+        case _:
+            return
+
+
+def test_altered_actions_are_rejected():
+    altered = 0
+    for plan in plans(150, seed=25):
+        for number, step in enumerate(plan.steps):
+            for changed in action_mutations(step):
+                mutant = with_step(plan, number, changed)
+                assert rejected(mutant) is not None, f"{plan}\n{changed.action}"
+                altered += 1
+    assert altered > 150
+
+
+def test_named_collectives_that_cannot_deliver_are_rejected():
+    plan = synthesize("f32[10{x}]", "f32[10{x,y}]", mesh=Mesh(x=2, y=2))
+    step = plan.steps[0]
+    assert step.op == "exchange"
+    sliced = replace(step, action=Slice(((SubAxis("y", 1, 2), 0),)))
+    error = rejected(with_step(plan, 0, sliced))
+    assert error is not None and error.step == 0 and "does not hold" in error.reason
+
+
+def test_a_wrong_end_is_rejected():
+    plan = synthesize("f32[8{x}, 8]", "f32[8, 8]", mesh=Mesh(x=2))
+    error = rejected(replace(plan, target=plan.source))
+    assert error is not None
+    assert rejected(replace(plan, source=plan.target)) is not None
+    assert rejected(replace(plan, lower_bound_bytes=0)) is not None
+    assert rejected(replace(plan, limit_bytes=plan.peak_bytes - 1)) is not None
+    check_plan(replace(plan, limit_bytes=plan.peak_bytes))
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_stored_plans_are_judged_alike(donate):
+    for problem in problems(25, seed=26):
+        plan = synthesize(problem.source, problem.target, donate=donate)
+        again = Plan.from_json(plan.to_json())
+        assert again == plan
+        check_plan(again)

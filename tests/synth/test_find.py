@@ -1,0 +1,379 @@
+"""Properties of plans: never worse than the simple ways, within limits, the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import redist
+from bench.problems import Problem, problems
+from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
+from redist.plan.memory import default_staging_bytes, fixed_live_bytes
+from redist.plan.request import Request
+from redist.plan.rules import type_after
+from redist.plan.schedule import make_schedule
+from redist.plan.steps import AllReduce, Slice
+from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.traffic import flow
+from redist.synth.assemble import Pricer
+from redist.synth.find import find_plan
+from redist.synth.prices import route_cost
+from redist.synth.routes import direct, normal_form
+
+TWO_LEVELS = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**6, 10**6)))
+
+
+def plan_of(problem: Problem, **options):
+    return find_plan(Request(problem.source, problem.target, **options))
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+def test_plans_are_never_worse_than_the_simple_ways(objective):
+    for problem in problems(60, seed=1):
+        request = Request(problem.source, problem.target, objective=objective)
+        pricer = Pricer.of(problem.source, problem.target, FLAT, None, False)
+        plan = find_plan(request)
+        cost = route_cost(
+            request, pricer, problem.source, tuple((s.action, s.after) for s in plan.steps)
+        )
+        for route in (
+            direct(problem.source, problem.target),
+            normal_form(problem.source, problem.target),
+        ):
+            assert cost <= route_cost(request, pricer, problem.source, route), str(problem)
+        if objective == "bytes":
+            assert plan.received_bytes <= plan.naive_received_bytes or (
+                plan.received_bytes == plan.lower_bound_bytes
+            ), str(problem)
+
+
+def test_bytes_plans_meet_the_lower_bound_where_nothing_is_pending():
+    for problem in problems(120, seed=2, kinds=("even", "uneven", "sub-axes", "two meshes")):
+        plan = plan_of(problem, objective="bytes")
+        assert plan.received_bytes == plan.lower_bound_bytes, str(problem)
+        assert plan.search == "exact"
+
+
+def test_bytes_plans_never_go_below_the_lower_bound():
+    for problem in problems(80, seed=2, kinds=("pending",)):
+        plan = plan_of(problem, objective="bytes")
+        assert plan.received_bytes >= plan.lower_bound_bytes, str(problem)
+
+
+@pytest.mark.parametrize("strategy", redist.plan.request.STRATEGIES)
+def test_every_step_follows_the_rules_and_the_strategy(strategy):
+    forbidden = {
+        "auto": set(),
+        "direct": set(),
+        "collectives": {"exchange"},
+        "no_permute": {"exchange", "all_permute"},
+    }[strategy]
+    for problem in problems(50, seed=4):
+        plan = plan_of(problem, strategy=strategy)
+        here = plan.source
+        for step in plan.steps:
+            assert type_after(step.action, here) == step.after
+            across = here.mesh != step.after.mesh
+            assert step.op not in forbidden or (across and step.op == "all_permute"), str(problem)
+            here = step.after
+        assert here == plan.target
+        assert strategy != "direct" or len(plan.steps) == 1
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_any_limit_from_source_plus_target_plus_1_kib_is_met(donate):
+    rng = random.Random(6)
+    for problem in problems(80, seed=6):
+        base = problem.source.tile_bytes + problem.target.tile_bytes
+        for extra in (1024, 1024 + rng.randrange(1 + base), 4 * base):
+            for objective in ("time", "bytes"):
+                plan = plan_of(
+                    problem, limit_bytes=base + extra, donate=donate, objective=objective
+                )
+                assert plan.peak_bytes <= base + extra, str(problem)
+
+
+def test_limits_come_in_boundary_pairs():
+    for problem in problems(25, seed=7):
+        for strategy in ("auto", "collectives"):
+            if problem.source.global_elems == 0:
+                assert plan_of(problem, limit_bytes=0, strategy=strategy).peak_bytes == 0
+                continue
+            with pytest.raises(NoPlanError) as caught:
+                plan_of(problem, limit_bytes=0, strategy=strategy)
+            least = caught.value.least_bytes
+            plan = plan_of(problem, limit_bytes=least, strategy=strategy)
+            assert plan.peak_bytes <= least
+            with pytest.raises(NoPlanError):
+                plan_of(problem, limit_bytes=least - 1, strategy=strategy)
+
+
+def test_a_tight_limit_takes_more_rounds():
+    mesh = Mesh(x=2, y=4)
+    ends = "f32[4096{x}, 4096{y}]", "f32[4096{y}, 4096{x}]"
+    free = synthesize(*ends, mesh=mesh)
+    tight = synthesize(*ends, mesh=mesh, limit_bytes=16 * 2**20 + 1024)
+    assert tight.steps[0].rounds > free.steps[0].rounds
+    assert tight.steps[0].rounds == 16 * 2**20 // 1024
+    assert tight.peak_bytes == 16 * 2**20 + 1024
+
+
+def test_staging_without_a_limit():
+    for problem in problems(100, seed=8):
+        for donate in (False, True):
+            plan = plan_of(problem, donate=donate)
+            larger = max(plan.source.tile_bytes, plan.target.tile_bytes)
+            allowed = max(larger / 8, min(2**20, larger / 2))
+            assert default_staging_bytes(plan.source, plan.target) <= allowed
+            for step in plan.steps:
+                assert step.staging_bytes <= allowed
+            fixed = fixed_live_bytes(plan.types, donate)
+            assert plan.peak_bytes <= max(fixed) + allowed
+            assert plan.peak_bytes_if_donated <= plan.peak_bytes_if_kept
+
+
+def test_one_exchange_needs_source_target_and_staging():
+    plan = synthesize("f32[64{x}, 64{y}]", "f32[64{y}, 64{x}]", mesh=Mesh(x=2, y=4))
+    assert plan.peak_bytes == 2 * 64 * 64 * 4 // 8 + plan.steps[0].staging_bytes
+
+
+def test_disjoint_meshes_share_no_memory():
+    plan = synthesize(
+        "f32[64{x}]", "f32[64{z}]", mesh=Mesh(x=2), target_mesh=Mesh({"z": 2}, ranks=[2, 3])
+    )
+    assert plan.peak_bytes == 128 + plan.steps[0].staging_bytes
+    assert plan.received_bytes == plan.lower_bound_bytes == 256
+
+
+DIGESTS = """
+from bench.problems import problems
+from redist.plan.request import Request
+from redist.synth.find import find_plan
+for p in problems(15, seed=9):
+    for strategy in ("auto", "collectives"):
+        print(find_plan(Request(p.source, p.target, strategy=strategy)).digest())
+"""
+
+
+def test_plans_are_the_same_under_every_hash_seed():
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "77")
+    }
+    assert len(outputs) == 1
+
+
+def renamed(t: ArrayType) -> ArrayType:
+    """The same layout with other axis names and the dims in reverse."""
+    names = {name: f"a{i}" for i, (name, _) in enumerate(t.mesh.axes)}
+    mesh = Mesh([(names[name], size) for name, size in t.mesh.axes], ranks=t.mesh.ranks)
+    new = [
+        [type(part)(names[part.name], part.pre, part.size) for part in axes]
+        for axes in (*t.dims, t.pending_axes)
+    ]
+    pending = {t.pending_op: new[-1]} if t.pending_op else {}
+    return ArrayType.of(mesh, t.dtype, t.shape[::-1], new[-2::-1], pending)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "collectives"])
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+def test_costs_do_not_change_under_renaming(strategy, objective):
+    for problem in problems(40, seed=10):
+        a = plan_of(problem, strategy=strategy, objective=objective)
+        b = find_plan(
+            Request(
+                renamed(problem.source),
+                renamed(problem.target),
+                strategy=strategy,
+                objective=objective,
+            )
+        )
+        assert a.lower_bound_bytes == b.lower_bound_bytes
+        if objective == "bytes":
+            assert a.received_bytes == b.received_bytes, str(problem)
+        else:
+            assert a.time_ps == b.time_ps, str(problem)
+
+
+def test_costs_obey_the_triangle_inequality():
+    rng = random.Random(11)
+    for problem in problems(40, seed=11, kinds=("even", "uneven", "sub-axes")):
+        dims: list[list[str]] = [[] for _ in problem.source.shape]
+        for name, _ in problem.source.mesh.axes:
+            if rng.random() < 0.7:
+                rng.choice(dims).append(name)
+        middle = problem.source.with_dims(
+            ArrayType.of(problem.source.mesh, "u8", problem.source.shape, dims).dims
+        )
+
+        def received(a: ArrayType, b: ArrayType) -> int:
+            return find_plan(Request(a, b, objective="bytes")).received_bytes
+
+        a, b = problem.source, problem.target
+        assert received(a, b) <= received(a, middle) + received(middle, b)
+        costs = [
+            find_plan(Request(*ends, strategy="direct")).steps
+            for ends in ((a, middle), (middle, b))
+        ]
+        # Two hops in a row are a route of the space, so no plan may cost more than they do.
+        if all(costs) and np.prod(middle.tile_shape) <= max(
+            np.prod(a.tile_shape), np.prod(b.tile_shape)
+        ):
+            whole = find_plan(Request(a, b)).time_ps
+            parts = sum(
+                find_plan(Request(x, y, strategy="direct")).time_ps
+                for x, y in ((a, middle), (middle, b))
+            )
+            staged = default_staging_bytes(a, middle), default_staging_bytes(middle, b)
+            if max(staged) <= default_staging_bytes(a, b) and (not a.is_even or middle.is_even):
+                assert whole <= parts, (str(problem), str(middle))
+
+
+def test_a_repeated_request_is_the_same_object_and_every_option_counts():
+    ends = "f32[64{x}, 64{y}]", "f32[64, 64]"
+    mesh = Mesh(x=2, y=4)
+    first = synthesize(*ends, mesh=mesh)
+    assert synthesize(*ends, mesh=mesh) is first
+    assert synthesize(ArrayType.parse(ends[0], mesh), ArrayType.parse(ends[1], mesh)) is first
+    seen = {id(first)}
+    for options in (
+        {"limit_bytes": 10**9},
+        {"objective": "bytes"},
+        {"strategy": "direct"},
+        {"donate": True},
+        {"topology": TWO_LEVELS},
+        {"mesh": Mesh({"x": 2, "y": 4}, ranks=range(8, 16))},
+    ):
+        other = synthesize(*ends, **{"mesh": mesh, **options})
+        assert id(other) not in seen
+        seen.add(id(other))
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "source", "target", "bound"),
+    [
+        ("x1=2,x2=2,y1=3,y2=2", "12 12", "x2,x1 y2,y1", "y2,y1 x2,x1", 6),
+        ("x1=2,x2=2,y1=3,y2=2", "12 12", "x2 y2,y1", "y1 x2,x1", 12),
+        ("x1=2,x2=2,y1=3,y2=2", "12 12", "y1 x2,x1", "x2 y2,y1", 12),
+        ("x1=2,x2=3,y1=3,y2=2", "12 12", "x2,x1 y2,y1", "y2 x1,x2", 12),
+        ("x=2,y=3", "6", "x", "y", 2),
+        ("x=2,y=3,z=5", "12 15 20", "y z x", " y z,x", None),
+        ("x=4,y=2", "16 16 16", "y  x", " x,y ", None),
+        ("a=2,b=3,c=3", "6 6", "a,b c", "b a,c", None),
+        ("a=2,b=3,c=3", "18 18", "a,b c", "b a,c", None),
+        ("x=6", "12", "x:(1)2", "x:(1)3", None),
+    ],
+)
+def test_known_examples(axes, shape, source, target, bound):
+    mesh = Mesh.parse(axes)
+
+    def parse(dims: str) -> ArrayType:
+        sizes = shape.split(" ")
+        cut = [f"{n}{{{a}}}" for n, a in zip(sizes, dims.split(" "), strict=True)]
+        return ArrayType.parse(f"f32[{', '.join(cut)}]", mesh)
+
+    a, b = parse(source), parse(target)
+    for strategy in redist.plan.request.STRATEGIES:
+        plan = synthesize(a, b, strategy=strategy, objective="bytes")
+        assert plan.certificate is not None and plan.certificate.verdict == "proved"
+        if strategy in ("auto", "direct"):
+            assert plan.received_bytes == plan.lower_bound_bytes
+            if bound is not None:
+                assert plan.steps[0].received_range_bytes[1] == 4 * bound
+
+
+def entries_per_node(plan: redist.Plan, topology: Topology, node: int) -> int:
+    """How often any element enters any node, at most."""
+    counts: dict[int, np.ndarray] = {}
+    before = plan.source
+    for step in plan.steps:
+        if not isinstance(step.action, (Slice, AllReduce)):
+            have, need = flow(step.action, before, step.after)
+            schedule = make_schedule(have, need, topology)
+            for at in np.flatnonzero(schedule.level == 1):
+                where = int(need.ranks[schedule.receiver[at]]) // node
+                seen = counts.setdefault(where, np.zeros(before.shape, dtype=int))
+                lo, hi = schedule.lo[at], schedule.hi[at]
+                seen[tuple(slice(lo[i], hi[i]) for i in range(before.rank))] += 1
+        before = step.after
+    return max((int(seen.max()) for seen in counts.values()), default=0)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "source", "target"),
+    [
+        ("x=8,y=8", "f64[512{x,y}, 128]", "f64[512, 128]"),
+        ("x=8,y=8", "f64[512{x}, 128{y}]", "f64[512, 128]"),
+        ("x=8,y=8", "f64[512{x}, 128]", "f64[512, 128]"),
+        ("x=4,y=4,z=4", "f64[65536{z,x,y}]", "f64[65536]"),
+        ("x=64", "f64[512, 256{x}]", "f64[512, 256]"),
+        ("x=16,y=4", "f64[64{y}, 64, 64{x}]", "f64[64, 64, 64]"),
+    ],
+)
+def test_replicating_plans_cross_nodes_once_and_beat_direct_exchange(mesh, source, target):
+    plans = [
+        synthesize(source, target, mesh=Mesh.parse(mesh), topology=TWO_LEVELS, strategy=strategy)
+        for strategy in ("auto", "direct")
+    ]
+    assert entries_per_node(plans[0], TWO_LEVELS, 8) == 1
+    assert 2 * plans[0].time_ps <= plans[1].time_ps
+
+
+def test_small_arrays_use_fewer_messages_than_direct():
+    for source, target in (
+        ("f32[2048{x,y}, 8]", "f32[2048, 8]"),
+        ("f32[512{x,y}, 32]", "f32[512, 32{x,y}]"),
+    ):
+        ends = [
+            synthesize(source, target, mesh=Mesh(x=8, y=8), topology=TWO_LEVELS, strategy=s)
+            for s in ("auto", "direct")
+        ]
+        assert ends[0].source.tile_bytes == 1024
+        assert ends[0].messages < ends[1].messages
+
+
+def test_reductions_scatter_before_they_move():
+    plan = synthesize("f32[64, 64{x}] sum{y}", "f32[64{y}, 64]", mesh=Mesh(x=2, y=4))
+    assert plan.steps[0].op == "reduce_scatter"
+    assert plan.received_bytes == plan.lower_bound_bytes
+
+
+def test_reductions_on_two_levels_go_near_first():
+    plan = synthesize(
+        "f32[1024, 64] sum{x,y}", "f32[1024, 64]", mesh=Mesh(x=8, y=8), topology=TWO_LEVELS
+    )
+    assert [step.op for step in plan.steps][:2] == ["reduce_scatter", "reduce_scatter"]
+    assert [step.group for step in plan.steps][:2] == [8, 8]
+
+
+def test_explain_lists_the_alternatives_with_the_chosen_one_first():
+    plan = synthesize("f32[64{x}, 64{y}]", "f32[64, 64]", mesh=Mesh(x=2, y=4))
+    lines = plan.explain().splitlines()
+    assert "<- chosen" in lines[2]
+    assert any("normal form" in line for line in lines)
+
+
+def test_wrong_requests():
+    mesh = Mesh(x=2)
+    for arguments in (
+        {"source": "f32[4]", "target": "f32[5]", "mesh": mesh},
+        {"source": "f32[4]", "target": "f64[4]", "mesh": mesh},
+        {"source": "f32[4]", "target": "f32[4]"},
+        {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "objective": "speed"},
+        {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "strategy": "fast"},
+        {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "limit_bytes": -1},
+        {"source": 4, "target": "f32[4]", "mesh": mesh},
+    ):
+        with pytest.raises(RequestError):
+            synthesize(**arguments)
