@@ -32,13 +32,8 @@ from redist.plan.steps import (
 def fault(action: Action, before: Holding, after: Holding, pending: PendingChange) -> str | None:
     """Why the action does not lead from one holding to the other; None if it does."""
     for part in _parts(action):
-        axes = dict(before.type.mesh.axes)
-        if (
-            part.pre < 1
-            or part.size < 1
-            or axes.get(part.name, 0) % part.end
-            or (part.name not in axes)
-        ):
+        total = dict(before.type.mesh.axes).get(part.name)
+        if total is None or part.pre < 1 or part.size < 1 or total % part.end:
             return f"the mesh has no axis {part.name}:({part.pre}){part.size}"
     one_mesh = isinstance(action, (Slice, AllGather, AllToAll, AllReduce))
     if one_mesh and before.type.mesh != after.type.mesh:

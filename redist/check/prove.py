@@ -12,14 +12,14 @@ are not, one dim at a time grows from its size on, with one integer per cut for 
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import z3
 
+from redist.check.families import Scale, named_dims, received_worst, scales, scope
 from redist.layout.array_type import ArrayType
 from redist.plan.certificate import Certificate
 from redist.plan.plan import Plan
@@ -27,22 +27,6 @@ from redist.plan.steps import Event
 
 MIB = 2**20
 TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A family of arrays: a variable, what it ranges over, and the size of a tile in terms of it.
-
-    ``here`` is the value that gives this very array.
-    """
-
-    name: str
-    variable: Any
-    range: tuple[Any, ...]
-    here: int
-    tile_bytes: Callable[[ArrayType], Any]
-    received_bytes: Callable[[int], Any]
-    sizes: Callable[[int], tuple[tuple[str, int], ...]]
 
 
 def certify(
@@ -61,11 +45,12 @@ def certify(
     formula = _formula(plan)
     if bound_bytes is not None:
         claims = [_constant_claim(plan, bound_bytes)]
-        formula, scope = f"{bound_bytes} bytes", "this array"
+        formula, covered = f"{bound_bytes} bytes", "this array"
     else:
-        claims, scope = list(_claims(plan)), _scope(plan)
+        claims, covered = list(_claims(plan)), scope(plan)
     bound = _peak_here(plan) if bound_bytes is None else bound_bytes
-    verdict, reason, counterexample = "proved", "", ()
+    verdict, reason = "proved", ""
+    counterexample: tuple[tuple[str, int], ...] = ()
     for claim in claims:
         solver = claim.solver()
         solver.set("timeout", max(1, int(timeout_s * 1000)))
@@ -79,7 +64,7 @@ def certify(
         verdict,
         formula,
         bound,
-        scope,
+        covered,
         "z3",
         reason,
         counterexample,
@@ -122,7 +107,7 @@ class Claim:
 
 
 def _claims(plan: Plan) -> Iterator[Claim]:
-    for scale in _scales(plan):
+    for scale in scales(plan):
         tiles = {t: scale.tile_bytes(t) for t in plan.types}
         rooms = [_staging_rule(plan, scale, tiles, k) for k in range(len(plan.steps))]
         rows = _bound_rows(plan, tiles, rooms)
@@ -132,110 +117,15 @@ def _claims(plan: Plan) -> Iterator[Claim]:
         beyond = [row > closed for row in rows]
         name = f"live bytes within the bound, the bound within {_formula(plan)}, {scale.name}"
         negation = (*scale.range, *allowed, z3.Or(*over, *beyond))
-        yield Claim(name, negation, scale, _dims(plan.source.shape))
+        yield Claim(name, negation, scale, named_dims(plan.source.shape))
 
 
 def _constant_claim(plan: Plan, bound_bytes: int) -> Claim:
     """This array, this number: some moment has more alive than that."""
     live = [_sum([z3.IntVal(event.n_bytes) for event in alive]) for alive in _alive(plan)]
     over = z3.Or(*(total > bound_bytes for total in live))
-    return Claim(f"live bytes stay within {bound_bytes}", (over,), None, _dims(plan.source.shape))
-
-
-# Families of arrays -------------------------------------------------------------------------
-
-
-def _scales(plan: Plan) -> Iterator[Scale]:
-    if all(t.is_even for t in plan.types) and plan.source.global_elems > 0:
-        yield _even_scale(plan)
-        return
-    if plan.source.global_elems == 0:
-        yield _fixed_scale(plan)
-        return
-    for dim in range(plan.source.rank):
-        yield _growing_scale(plan, dim)
-
-
-def _scope(plan: Plan) -> str:
-    if plan.source.global_elems == 0:
-        return "this array"
-    if all(t.is_even for t in plan.types):
-        return "this array and every multiple of these dims"
-    return "this array and any larger size of one dim"
-
-
-def _unit_cuts(plan: Plan) -> list[int]:
-    return [math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.rank)]
-
-
-def _even_scale(plan: Plan) -> Scale:
-    units = _unit_cuts(plan)
-    here = math.prod(n // k for n, k in zip(plan.source.shape, units, strict=True))
-    m = z3.Int("M")
-
-    def tile(t: ArrayType) -> Any:
-        cuts = zip(units, t.cuts, strict=True)
-        return t.dtype.itemsize * math.prod(unit // k for unit, k in cuts) * m
-
-    def sizes(value: int) -> tuple[tuple[str, int], ...]:
-        return _dims([k * (value if i == 0 else 1) for i, k in enumerate(units)])
-
-    return Scale(
-        "for all n_i = K_i t_i",
-        m,
-        (m >= 1,),
-        here,
-        tile,
-        lambda number: _received(plan, number) // here * m,
-        sizes,
-    )
-
-
-def _fixed_scale(plan: Plan) -> Scale:
-    one = z3.Int("one")
-    return Scale(
-        "for this array",
-        one,
-        (one == 1,),
-        1,
-        lambda t: t.tile_bytes * one,
-        lambda number: z3.IntVal(_received(plan, number)),
-        lambda value: _dims(plan.source.shape),
-    )
-
-
-def _growing_scale(plan: Plan, dim: int) -> Scale:
-    """Dim ``dim`` has any size from this one on; the others stay."""
-    here = plan.source.shape[dim]
-    n = z3.Int(f"n{dim}")
-    constraints = [n >= here]
-    tiles: dict[int, Any] = {}
-    for k in sorted({t.cuts[dim] for t in plan.types}):
-        tiles[k] = z3.Int(f"tile_{dim}_{k}")
-        constraints += [k * tiles[k] >= n, k * (tiles[k] - 1) < n]
-    received = {}
-    for number in range(len(plan.steps)):
-        received[number] = z3.Int(f"received_{number}")
-        constraints += [
-            received[number] >= 0,
-            z3.Implies(n == here, received[number] == _received(plan, number)),
-        ]
-
-    def tile(t: ArrayType) -> Any:
-        rest = math.prod(c for i, c in enumerate(t.tile_shape) if i != dim)
-        return t.dtype.itemsize * rest * tiles[t.cuts[dim]]
-
-    def sizes(value: int) -> tuple[tuple[str, int], ...]:
-        return _dims([value if i == dim else size for i, size in enumerate(plan.source.shape)])
-
-    return Scale(
-        f"for all larger n{dim}",
-        n,
-        tuple(constraints),
-        here,
-        tile,
-        lambda number: received[number],
-        sizes,
+    return Claim(
+        f"live bytes stay within {bound_bytes}", (over,), None, named_dims(plan.source.shape)
     )
 
 
@@ -327,10 +217,6 @@ def _side(plan: Plan, t: ArrayType) -> str:
 # Staging ------------------------------------------------------------------------------------
 
 
-def _received(plan: Plan, number: int) -> int:
-    return plan.steps[number].received_range_bytes[1]
-
-
 def _room(plan: Plan, number: int) -> int | None:
     """What a limit leaves for staging next to the tiles of a step."""
     if plan.limit_bytes is None:
@@ -360,7 +246,7 @@ def _staging_here(plan: Plan, number: int) -> int:
     room = _room(plan, number)
     budget = budget if room is None else min(budget, room)
     itemsize = plan.source.dtype.itemsize
-    return min(2 * _received(plan, number), budget) // itemsize * itemsize
+    return min(2 * received_worst(plan, number), budget) // itemsize * itemsize
 
 
 # The closed form ----------------------------------------------------------------------------
@@ -398,10 +284,6 @@ def _peak_here(plan: Plan) -> int:
         for number in range(len(plan.steps))
         for parts in _tiles_of_step(plan, number)
     )
-
-
-def _dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    return tuple((f"n{i}", int(n)) for i, n in enumerate(shape))
 
 
 def _sum(terms: list[Any]) -> Any:

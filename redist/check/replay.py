@@ -38,9 +38,9 @@ def _step_fault(plan: Plan, number: int, step: Step, before: Holding, after: Hol
     if isinstance(action, (AllPermute, Exchange, ReduceScatter)) and action.to != step.after:
         return f"it leads to {action.to}"
     pending = pending_change(before.type, after.type)
-    if before.type.mesh != after.type.mesh and isinstance(action, (Exchange, AllPermute)):
-        if before.type.pending_op is not None:
-            return "pending axes cannot change meshes"
+    across = before.type.mesh != after.type.mesh and isinstance(action, (Exchange, AllPermute))
+    if across and before.type.pending_op is not None:
+        return "pending axes cannot change meshes"
     reason = fault(action, before, after, pending)
     if reason is not None:
         return reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -98,7 +99,7 @@ def refined_parts(mesh: Mesh, used: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
         SubAxis(name, lo, hi // lo)
         for name, _ in mesh.axes
         for cuts in [sorted(edges[name])]
-        for lo, hi in zip(cuts, cuts[1:], strict=False)
+        for lo, hi in itertools.pairwise(cuts)
     )
 
 

@@ -195,9 +195,15 @@ def _certificate(item: Mapping[str, Any] | None) -> Certificate | None:
 
 
 def _alternative(item: Mapping[str, Any]) -> Alternative:
-    numbers = ("time_ps", "received_bytes", "messages", "peak_bytes")
-    texts = {name: str(item[name]) for name in ("name", "steps", "note")}
-    return Alternative(**texts, **{name: _int(item[name]) for name in numbers})
+    return Alternative(
+        name=str(item["name"]),
+        steps=str(item["steps"]),
+        time_ps=_int(item["time_ps"]),
+        received_bytes=_int(item["received_bytes"]),
+        messages=_int(item["messages"]),
+        peak_bytes=_int(item["peak_bytes"]),
+        note=str(item["note"]),
+    )
 
 
 def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], ArrayType]) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,7 @@ from redist.layout.tiles import Ints
 from redist.plan.steps import AllPermute, AllReduce, ReduceScatter, Slice
 from redist.synth.assemble import Route
 from redist.synth.astar import shortest_path
+from redist.synth.moves import move_classes
 from redist.synth.naming import name_step
 from redist.synth.prices import Prices
 from redist.synth.space import Bools
@@ -23,6 +25,7 @@ class CollectiveSearch:
 
     prices: Prices
     permute: bool
+    _classes: Ints | None = None
     _routes: dict[tuple[int, int], Route] = field(default_factory=dict)
 
     def run(self, below: int) -> Route | None:
@@ -40,9 +43,7 @@ class CollectiveSearch:
         if found is None:
             return None
         nodes = found[1]
-        return tuple(
-            hop for u, v in zip(nodes, nodes[1:], strict=False) for hop in self._route(u, v)
-        )
+        return tuple(hop for u, v in itertools.pairwise(nodes) for hop in self._route(u, v))
 
     def _exact(self, u: int, v: int) -> int:
         prices = self.prices
@@ -82,9 +83,14 @@ class CollectiveSearch:
             gathers &= prefix[:, c][others]
             tile = -(-n // space.cuts)
             same_shape &= tile[others] == tile[c]
-        moves = space.move_classes()[ids] == space.move_classes()[u]
+        moves = self._moved()[ids] == self._moved()[u]
         permutes = same_shape if self.permute else same_shape & ~self._one_mesh(u, ids)
         return slices | gathers | moves | permutes | self._same_type(u, ids)
+
+    def _moved(self) -> Ints:
+        if self._classes is None:
+            self._classes = move_classes(self.prices.space)
+        return self._classes
 
     def _one_mesh(self, u: int, ids: Ints) -> Bools:
         """Types on the same mesh as u, be it cut into other factors."""

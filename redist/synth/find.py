@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, prime_parts, refined_parts
 from redist.layout.bounds import lower_bound_bytes
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import common, grid, overlaps, total
 from redist.plan.memory import fixed_live_bytes
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
-from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Slice
-from redist.plan.topology import Topology
-from redist.plan.traffic import group_level, is_plain_reduce_scatter
+from redist.plan.steps import Slice
 from redist.synth.assemble import Pricer, Route
+from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective import CollectiveSearch
 from redist.synth.middle import MiddleSearch
 from redist.synth.naming import common_pieces
 from redist.synth.prices import Prices, route_cost
-from redist.synth.routes import direct, normal_form, via
 from redist.synth.space import Space, n_types
 
 EXACT_FACTORS = 5
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
-MANY_DEVICES = 16_384
-"""Above so many devices only one scattered route is looked at."""
 MAX_CELLS = 1_000_000
 """Types times ranks that the search will look at."""
 
@@ -63,7 +56,7 @@ def find_plan(request: Request) -> Plan:
     pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
     if source == target:
         return _plan(request, pricer, (), [], "exact")
-    routes = _standard_routes(request)
+    routes = standard_routes(request)
     best = min(
         (name for name in routes if pricer.fits(routes[name])),
         key=lambda name: (_cost(request, pricer, routes[name]), len(routes[name])),
@@ -110,41 +103,6 @@ def _least_limit(request: Request) -> int:
     return high
 
 
-def _standard_routes(request: Request) -> dict[str, Route]:
-    source, target = request.source, request.target
-    one = direct(source, target)
-    if request.strategy == "direct":
-        return {"direct": one}
-    if request.strategy == "auto":
-        routes = {"direct": one, "normal form": normal_form(source, target)}
-        general: Route = ((ReduceScatter(target), target),)
-        if resolved_axes(source, target) and one != general:
-            routes["reduce_scatter"] = general
-        for name, stops in (*_scattered_first(request), *_near_first(request)):
-            routes[name] = via(source, stops)
-        return routes
-    routes = {"normal form": normal_form(source, target)}
-    if _allowed(one, request, source):
-        routes["direct"] = one
-    return {name: r for name, r in routes.items() if _allowed(r, request, source)}
-
-
-def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
-    """Whether a route keeps to named collectives."""
-    before = source
-    for action, after in route:
-        match action:
-            case Exchange():
-                return False
-            case ReduceScatter(to) if not is_plain_reduce_scatter(before, to):
-                return False
-            case AllPermute() if request.strategy == "no_permute" and before.mesh == after.mesh:
-                return False
-            case _:
-                before = after
-    return True
-
-
 def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None) -> bool:
     """Whether nothing can beat the best standard route: it meets the lower bound in one step."""
     if best is None or request.objective != "bytes" or request.strategy != "auto":
@@ -152,95 +110,6 @@ def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: s
     steps = pricer.steps(routes[best])
     bound = lower_bound_bytes(request.source, request.target)
     return sum(step.received_bytes for step in steps) == bound
-
-
-def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
-    """Routes through a target whose replicas each hold a share first, gathered near at the end."""
-    source, target = request.source, request.target
-    if target.pending_op is not None:
-        return
-    pieces = _factors(target.mesh, target.used, (), request.topology, primes=False)
-    spare = [p for p in pieces if not any(_inside(p, q) for q in target.used)]
-    starts = range(len(spare))
-    if target.mesh.n_devices > MANY_DEVICES:
-        near = [level.size for level in request.topology.levels if level.size is not None]
-        sizes = [math.prod(p.size for p in spare[first:]) for first in starts]
-        inside = [first for first in starts if near and sizes[first] <= near[-1]]
-        starts = range(*((inside[0], inside[0] + 1) if inside else (len(spare) // 2, len(spare))))[
-            :1
-        ]
-    for first in starts:
-        chosen = spare[first:]
-        for dim, n in enumerate(target.shape):
-            dims = [list(axes) for axes in target.dims]
-            dims[dim] += chosen
-            scattered = target.with_dims(dims)
-            if scattered == source:
-                continue
-            if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
-                yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
-                break
-
-
-def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
-    """Routes that reduce within the nearest blocks of the topology first, then across them."""
-    source, target = request.source, request.target
-    resolved, kept = resolved_axes(source, target), kept_axes(source, target)
-    pieces = _factors(source.mesh, source.used, kept, request.topology, primes=False)
-    pieces = tuple(p for p in pieces if any(_inside(p, q) for q in resolved))
-    near = [p for p in pieces if group_level(source.mesh, [p], request.topology) == 0]
-    far = [p for p in pieces if p not in near]
-    if len(request.topology.levels) == 1 or not near or not far:
-        return
-    for dim, n in enumerate(source.shape):
-        dims = [list(axes) for axes in source.dims]
-        dims[dim] += near
-        first = source.with_pending(source.pending_op, (*kept, *far)).with_dims(dims)
-        dims[dim] += far
-        second = first.with_pending(source.pending_op, kept).with_dims(dims)
-        if nested(n, source.cuts[dim], second.cuts[dim]) and n >= second.cuts[dim]:
-            yield "reduce near first", (first, second, target)
-            for name, stops in _scattered_first(request):
-                yield f"reduce near first, {name}", (first, second, *stops)
-            return
-
-
-def _factors(
-    mesh: Mesh,
-    used: Iterable[SubAxis],
-    kept: Iterable[SubAxis],
-    topology: Topology,
-    primes: bool,
-) -> tuple[SubAxis, ...]:
-    """Pieces of the axes that the search moves about: primes, or as coarse as the request allows."""
-    fixed = tuple(kept)
-    edges = [*used, *fixed]
-    pieces = prime_parts(mesh, edges)
-    if not primes:
-        pieces = refined_parts(mesh, [*edges, *_level_cuts(mesh, edges, topology)])
-    return tuple(p for p in pieces if not any(_inside(p, q) for q in fixed))
-
-
-def _inside(part: SubAxis, whole: SubAxis) -> bool:
-    return part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
-
-
-def _level_cuts(mesh: Mesh, edges: list[SubAxis], topology: Topology) -> list[SubAxis]:
-    """Where a block of the topology ends inside an axis, if that fits its other cuts."""
-    cuts = []
-    stride = 1
-    for name, size in reversed(mesh.axes):
-        for level in topology.levels:
-            if level.size is None or not stride < level.size < stride * size:
-                continue
-            if level.size % stride or size % (level.size // stride):
-                continue
-            pre = size // (level.size // stride)
-            points = [p for e in edges if e.name == name for p in (e.pre, e.end)]
-            if all(p % pre == 0 or pre % p == 0 for p in points):
-                cuts.append(SubAxis(name, 1, pre))
-        stride *= size
-    return cuts
 
 
 def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | None, str]:
@@ -255,7 +124,7 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
     exactness = "exact"
     for primes in (True, False):
         factors = tuple(
-            _factors(end.mesh, used[i], kept, request.topology, primes)
+            factors_of(end.mesh, used[i], kept, request.topology, primes)
             for i, end in enumerate(ends)
         )
         ranks = max(source.mesh.n_devices, target.mesh.n_devices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 
@@ -44,7 +45,7 @@ def common_pieces(a: ArrayType, b: ArrayType) -> tuple[SubAxis, ...] | None:
         edges.setdefault(part.name, []).extend((part.pre, part.end))
     for points in edges.values():
         points.sort()
-        if any(hi % lo for lo, hi in zip(points, points[1:], strict=False)):
+        if any(hi % lo for lo, hi in itertools.pairwise(points)):
             return None
     return refined_parts(a.mesh, (*a.used, *b.used))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -109,7 +110,7 @@ class Prices:
         """
         levels = self.request.topology.levels
         extra = np.zeros(len(u), dtype=np.int64)
-        for near, far in zip(levels, levels[1:], strict=False):
+        for near, far in itertools.pairwise(levels):
             assert near.size is not None
             held = self.space.block_volumes(near.size)
             enter = np.maximum(held[v] - held[u], 0)

@@ -10,7 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.plan.rules import added_axes, difference, nested, resolved_axes, type_after
 from redist.plan.steps import Action, AllPermute, AllReduce, Slice
-from redist.synth.assemble import Route
+from redist.synth.assemble import Hop, Route
 from redist.synth.naming import (
     Dims,
     State,
@@ -44,7 +44,7 @@ def direct(source: ArrayType, target: ArrayType) -> Route:
 
 def via(source: ArrayType, stops: Iterable[ArrayType]) -> Route:
     """One hop to each stop in turn, stops that change nothing left out."""
-    hops = []
+    hops: list[Hop] = []
     here = source
     for stop in stops:
         if stop != here:
@@ -161,7 +161,7 @@ def _distance(state: State, like: ArrayType) -> int:
 def _named_route(source: ArrayType, stops: Iterable[ArrayType]) -> Route | None:
     """One named collective to each stop in turn; None where one has no name."""
     here = source
-    hops: list[tuple[Action, ArrayType]] = []
+    hops: list[Hop] = []
     for stop in stops:
         if stop != here:
             action = name_step(here, stop, most_moves=8)
@@ -208,7 +208,7 @@ def _gather_slice(source: ArrayType, target: ArrayType) -> Route:
             fits = nested(n, cuts, source.cuts[i]) and nested(n, cuts, target.cuts[i])
             dims.append(prefix if fits else [])
         stops = [source.with_dims(dims), target]
-    hops: list[tuple[Action, ArrayType]] = []
+    hops: list[Hop] = []
     here = source
     for stop in stops:
         if stop != here:

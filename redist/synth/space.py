@@ -8,16 +8,15 @@ and multiplied over dims, for thousands of types at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged
+from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints, bounds, coordinates
 from redist.plan.rules import nested
@@ -74,9 +73,8 @@ class Space:
     tile_elems: Ints
     _number: dict[tuple[int, tuple[int, ...]], int]
     ranks: Ints
-    _every_row: Ints
-    _kept_rows: Ints
-    _classes: Ints | None = None
+    every_row: Ints
+    kept_rows: Ints
     _blocks: dict[int, Ints] = field(default_factory=dict)
     _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _count: dict[tuple[int, int], Ints] = field(default_factory=dict)
@@ -149,7 +147,7 @@ class Space:
             keep = space._first_of_layout(keep)
         for t in also:
             keep[space.find(t)] = True
-        space._every_row, space._kept_rows = space.rows, np.flatnonzero(keep)
+        space.every_row, space.kept_rows = space.rows, np.flatnonzero(keep)
         space.rows, space.mesh_of = space.rows[keep], space.mesh_of[keep]
         space.tile_elems = space._tiles()
         space.volumes = space.present[space.mesh_of].astype(np.int64)
@@ -324,63 +322,6 @@ class Space:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""
         n = self.shape[dim]
         return _prefix_table(tuple(self.chains), tuple(int(k) for k in self.cuts), n)
-
-    def move_classes(self) -> Ints:
-        """A number for every type; equal where minor-end moves lead from one to the other.
-
-        On the way they may pass types that are not in the space: only the net effect happens.
-        """
-        if self._classes is None:
-            label = np.arange(len(self._every_row), dtype=np.int64)
-            pairs = self._single_moves()
-            while True:
-                new = label.copy()
-                for here, there in pairs:
-                    np.minimum.at(new, there, new[here])
-                    np.minimum.at(new, here, new[there])
-                new = new[new]
-                if bool(np.all(new == label)):
-                    break
-                label = new
-            self._classes = label[self._kept_rows]
-        return self._classes
-
-    def _runs(self) -> Iterator[tuple[Ints, Ints]]:
-        """For every axis made of factors: each chain without it at its minor end, and with it."""
-        for mesh, parts in enumerate(self.factors):
-            for start, stop in combinations(range(len(parts) + 1), 2):
-                run = tuple(range(start, stop))
-                if len(merged(parts[start:stop])) > 1:
-                    continue
-                shorter = np.full(len(self.chains), -1, dtype=np.int64)
-                longer = np.full(len(self.chains), -1, dtype=np.int64)
-                for c, (m, chain) in enumerate(self.chains):
-                    if m == mesh and chain[len(chain) - len(run) :] == run:
-                        shorter[c] = self._number[m, chain[: len(chain) - len(run)]]
-                        longer[shorter[c]] = c
-                yield shorter, longer
-
-    def _single_moves(self) -> list[tuple[Ints, Ints]]:
-        """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
-        n_chains, n_dims = len(self.chains), len(self.shape)
-        sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)
-        keys = self._every_row @ sizes
-        order = np.argsort(keys, kind="stable")
-        prefixes = [self.nested_prefix(i) for i in range(n_dims)]
-        pairs = []
-        for shorter, longer in self._runs():
-            for i, j in permutations(range(n_dims), 2):
-                old, other = self._every_row[:, i], self._every_row[:, j]
-                new, grown = shorter[old], longer[other]
-                here = np.flatnonzero(
-                    (new >= 0) & (grown >= 0) & prefixes[i][new, old] & prefixes[j][other, grown]
-                )
-                key = keys[here] + (new - old)[here] * sizes[i] + (grown - other)[here] * sizes[j]
-                at = np.searchsorted(keys, key, sorter=order)
-                at = order[np.minimum(at, len(keys) - 1)]
-                found = keys[at] == key
-                pairs.append((here[found], at[found]))
-        return pairs
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import z3
@@ -60,7 +62,7 @@ def peak_moments(plan: Plan) -> list[int]:
     return [k for k, step in enumerate(plan.steps) if step.peak_bytes == plan.peak_bytes]
 
 
-def with_event(plan: Plan, number: int, i: int, **changes: int) -> Plan:
+def with_event(plan: Plan, number: int, i: int, **changes: Any) -> Plan:
     step = plan.steps[number]
     events = list(step.events)
     events[i] = replace(events[i], **changes)
@@ -137,7 +139,7 @@ def test_the_dump_can_be_solved_again():
 
 
 def test_the_proof_does_not_import_the_memory_model():
-    assert "redist.plan.memory" not in open(prove.__file__, encoding="utf-8").read()
+    assert "redist.plan.memory" not in Path(prove.__file__).read_text("utf-8")
 
 
 @pytest.mark.parametrize("donate", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from redist.runtime.simulator import global_value, is_correct, random_tiles, sim
 from redist.synth.find import find_plan
 from tests import oracle
 
-REDUCE = {"sum": operator.add, "prod": operator.mul, "max": max, "min": min}
+REDUCE: dict[str, Any] = {"sum": operator.add, "prod": operator.mul, "max": max, "min": min}
 
 
 def whole(problem: Problem, tiles) -> dict[tuple[int, ...], object]:

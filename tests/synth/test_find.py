@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import redist
 from bench.problems import Problem, problems
 from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
 from redist.plan.memory import default_staging_bytes, fixed_live_bytes
-from redist.plan.request import Request
+from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
 from redist.plan.schedule import make_schedule
 from redist.plan.steps import AllReduce, Slice
@@ -65,7 +66,7 @@ def test_bytes_plans_never_go_below_the_lower_bound():
         assert plan.received_bytes >= plan.lower_bound_bytes, str(problem)
 
 
-@pytest.mark.parametrize("strategy", redist.plan.request.STRATEGIES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_step_follows_the_rules_and_the_strategy(strategy):
     forbidden = {
         "auto": set(),
@@ -152,7 +153,7 @@ def test_disjoint_meshes_share_no_memory():
 
 DIGESTS = """
 from bench.problems import problems
-from redist.plan.request import Request
+from redist.plan.request import STRATEGIES, Request
 from redist.synth.find import find_plan
 for p in problems(15, seed=9):
     for strategy in ("auto", "collectives"):
@@ -247,14 +248,15 @@ def test_a_repeated_request_is_the_same_object_and_every_option_counts():
     assert synthesize(*ends, mesh=mesh) is first
     assert synthesize(ArrayType.parse(ends[0], mesh), ArrayType.parse(ends[1], mesh)) is first
     seen = {id(first)}
-    for options in (
+    choices: tuple[dict[str, Any], ...] = (
         {"limit_bytes": 10**9},
         {"objective": "bytes"},
         {"strategy": "direct"},
         {"donate": True},
         {"topology": TWO_LEVELS},
         {"mesh": Mesh({"x": 2, "y": 4}, ranks=range(8, 16))},
-    ):
+    )
+    for options in choices:
         other = synthesize(*ends, **{"mesh": mesh, **options})
         assert id(other) not in seen
         seen.add(id(other))
@@ -284,7 +286,7 @@ def test_known_examples(axes, shape, source, target, bound):
         return ArrayType.parse(f"f32[{', '.join(cut)}]", mesh)
 
     a, b = parse(source), parse(target)
-    for strategy in redist.plan.request.STRATEGIES:
+    for strategy in STRATEGIES:
         plan = synthesize(a, b, strategy=strategy, objective="bytes")
         assert plan.certificate is not None and plan.certificate.verdict == "proved"
         if strategy in ("auto", "direct"):

@@ -1,0 +1,135 @@
+"""Families of arrays that a proof covers: every multiple of the dims, or one dim growing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from redist.layout.array_type import ArrayType
+from redist.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A family of arrays: a variable, what it ranges over, and the size of a tile in terms of it.
+
+    ``here`` is the value that gives this very array.
+    """
+
+    name: str
+    variable: Any
+    range: tuple[Any, ...]
+    here: int
+    tile_bytes: Callable[[ArrayType], Any]
+    received_bytes: Callable[[int], Any]
+    sizes: Callable[[int], tuple[tuple[str, int], ...]]
+
+
+def scales(plan: Plan) -> Iterator[Scale]:
+    """The families to prove the bound for."""
+    if all(t.is_even for t in plan.types) and plan.source.global_elems > 0:
+        yield _even_scale(plan)
+        return
+    if plan.source.global_elems == 0:
+        yield _fixed_scale(plan)
+        return
+    for dim in range(plan.source.rank):
+        yield _growing_scale(plan, dim)
+
+
+def scope(plan: Plan) -> str:
+    """What they cover, in words."""
+    if plan.source.global_elems == 0:
+        return "this array"
+    if all(t.is_even for t in plan.types):
+        return "this array and every multiple of these dims"
+    return "this array and any larger size of one dim"
+
+
+def _unit_cuts(plan: Plan) -> list[int]:
+    return [math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.rank)]
+
+
+def _even_scale(plan: Plan) -> Scale:
+    units = _unit_cuts(plan)
+    here = math.prod(n // k for n, k in zip(plan.source.shape, units, strict=True))
+    m = z3.Int("M")
+
+    def tile(t: ArrayType) -> Any:
+        cuts = zip(units, t.cuts, strict=True)
+        return t.dtype.itemsize * math.prod(unit // k for unit, k in cuts) * m
+
+    def sizes(value: int) -> tuple[tuple[str, int], ...]:
+        return named_dims([k * (value if i == 0 else 1) for i, k in enumerate(units)])
+
+    return Scale(
+        "for all n_i = K_i t_i",
+        m,
+        (m >= 1,),
+        here,
+        tile,
+        lambda number: received_worst(plan, number) // here * m,
+        sizes,
+    )
+
+
+def _fixed_scale(plan: Plan) -> Scale:
+    one = z3.Int("one")
+    return Scale(
+        "for this array",
+        one,
+        (one == 1,),
+        1,
+        lambda t: t.tile_bytes * one,
+        lambda number: z3.IntVal(received_worst(plan, number)),
+        lambda value: named_dims(plan.source.shape),
+    )
+
+
+def _growing_scale(plan: Plan, dim: int) -> Scale:
+    """Dim ``dim`` has any size from this one on; the others stay."""
+    here = plan.source.shape[dim]
+    n = z3.Int(f"n{dim}")
+    constraints = [n >= here]
+    tiles: dict[int, Any] = {}
+    for k in sorted({t.cuts[dim] for t in plan.types}):
+        tiles[k] = z3.Int(f"tile_{dim}_{k}")
+        constraints += [k * tiles[k] >= n, k * (tiles[k] - 1) < n]
+    received = {}
+    for number in range(len(plan.steps)):
+        received[number] = z3.Int(f"received_{number}")
+        constraints += [
+            received[number] >= 0,
+            z3.Implies(n == here, received[number] == received_worst(plan, number)),
+        ]
+
+    def tile(t: ArrayType) -> Any:
+        rest = math.prod(c for i, c in enumerate(t.tile_shape) if i != dim)
+        return t.dtype.itemsize * rest * tiles[t.cuts[dim]]
+
+    def sizes(value: int) -> tuple[tuple[str, int], ...]:
+        return named_dims([value if i == dim else size for i, size in enumerate(plan.source.shape)])
+
+    return Scale(
+        f"for all larger n{dim}",
+        n,
+        tuple(constraints),
+        here,
+        tile,
+        lambda number: received[number],
+        sizes,
+    )
+
+
+def received_worst(plan: Plan, number: int) -> int:
+    """Bytes that the busiest rank receives in a step."""
+    return plan.steps[number].received_range_bytes[1]
+
+
+def named_dims(shape: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """n0, n1, ... with their sizes."""
+    return tuple((f"n{i}", int(n)) for i, n in enumerate(shape))

@@ -1,0 +1,145 @@
+"""Routes that every search looks at first, and the factors that a search moves about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, prime_parts, refined_parts
+from redist.layout.mesh import Mesh
+from redist.plan.request import Request
+from redist.plan.rules import kept_axes, nested, resolved_axes
+from redist.plan.steps import AllPermute, Exchange, ReduceScatter
+from redist.plan.topology import Topology
+from redist.plan.traffic import group_level, is_plain_reduce_scatter
+from redist.synth.assemble import Route
+from redist.synth.routes import direct, normal_form, via
+
+MANY_DEVICES = 16_384
+"""Above so many devices only one scattered route is looked at."""
+
+
+def standard_routes(request: Request) -> dict[str, Route]:
+    """Simple routes by name; no plan is worse than the best of them."""
+    source, target = request.source, request.target
+    one = direct(source, target)
+    if request.strategy == "direct":
+        return {"direct": one}
+    if request.strategy == "auto":
+        routes = {"direct": one, "normal form": normal_form(source, target)}
+        general: Route = ((ReduceScatter(target), target),)
+        if resolved_axes(source, target) and one != general:
+            routes["reduce_scatter"] = general
+        for name, stops in (*_scattered_first(request), *_near_first(request)):
+            routes[name] = via(source, stops)
+        return routes
+    routes = {"normal form": normal_form(source, target)}
+    if _allowed(one, request, source):
+        routes["direct"] = one
+    return {name: r for name, r in routes.items() if _allowed(r, request, source)}
+
+
+def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
+    """Whether a route keeps to named collectives."""
+    before = source
+    for action, after in route:
+        match action:
+            case Exchange():
+                return False
+            case ReduceScatter(to) if not is_plain_reduce_scatter(before, to):
+                return False
+            case AllPermute() if request.strategy == "no_permute" and before.mesh == after.mesh:
+                return False
+            case _:
+                before = after
+    return True
+
+
+def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
+    """Routes through a target whose replicas each hold a share first, gathered near at the end."""
+    source, target = request.source, request.target
+    if target.pending_op is not None:
+        return
+    pieces = factors_of(target.mesh, target.used, (), request.topology, primes=False)
+    spare = [p for p in pieces if not any(_inside(p, q) for q in target.used)]
+    starts = range(len(spare))
+    if target.mesh.n_devices > MANY_DEVICES:
+        near = [level.size for level in request.topology.levels if level.size is not None]
+        sizes = [math.prod(p.size for p in spare[first:]) for first in starts]
+        inside = [first for first in starts if near and sizes[first] <= near[-1]]
+        starts = range(*((inside[0], inside[0] + 1) if inside else (len(spare) // 2, len(spare))))[
+            :1
+        ]
+    for first in starts:
+        chosen = spare[first:]
+        for dim, n in enumerate(target.shape):
+            dims = [list(axes) for axes in target.dims]
+            dims[dim] += chosen
+            scattered = target.with_dims(dims)
+            if scattered == source:
+                continue
+            if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
+                yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
+                break
+
+
+def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
+    """Routes that reduce within the nearest blocks of the topology first, then across them."""
+    source, target = request.source, request.target
+    resolved, kept = resolved_axes(source, target), kept_axes(source, target)
+    pieces = factors_of(source.mesh, source.used, kept, request.topology, primes=False)
+    pieces = tuple(p for p in pieces if any(_inside(p, q) for q in resolved))
+    near = [p for p in pieces if group_level(source.mesh, [p], request.topology) == 0]
+    far = [p for p in pieces if p not in near]
+    if len(request.topology.levels) == 1 or not near or not far:
+        return
+    for dim, n in enumerate(source.shape):
+        dims = [list(axes) for axes in source.dims]
+        dims[dim] += near
+        first = source.with_pending(source.pending_op, (*kept, *far)).with_dims(dims)
+        dims[dim] += far
+        second = first.with_pending(source.pending_op, kept).with_dims(dims)
+        if nested(n, source.cuts[dim], second.cuts[dim]) and n >= second.cuts[dim]:
+            yield "reduce near first", (first, second, target)
+            for name, stops in _scattered_first(request):
+                yield f"reduce near first, {name}", (first, second, *stops)
+            return
+
+
+def factors_of(
+    mesh: Mesh,
+    used: Iterable[SubAxis],
+    kept: Iterable[SubAxis],
+    topology: Topology,
+    primes: bool,
+) -> tuple[SubAxis, ...]:
+    """Pieces of the axes that the search moves about: primes, or as coarse as the request allows."""
+    fixed = tuple(kept)
+    edges = [*used, *fixed]
+    pieces = prime_parts(mesh, edges)
+    if not primes:
+        pieces = refined_parts(mesh, [*edges, *_level_cuts(mesh, edges, topology)])
+    return tuple(p for p in pieces if not any(_inside(p, q) for q in fixed))
+
+
+def _inside(part: SubAxis, whole: SubAxis) -> bool:
+    return part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
+
+
+def _level_cuts(mesh: Mesh, edges: list[SubAxis], topology: Topology) -> list[SubAxis]:
+    """Where a block of the topology ends inside an axis, if that fits its other cuts."""
+    cuts = []
+    stride = 1
+    for name, size in reversed(mesh.axes):
+        for level in topology.levels:
+            if level.size is None or not stride < level.size < stride * size:
+                continue
+            if level.size % stride or size % (level.size // stride):
+                continue
+            pre = size // (level.size // stride)
+            points = [p for e in edges if e.name == name for p in (e.pre, e.end)]
+            if all(p % pre == 0 or pre % p == 0 for p in points):
+                cuts.append(SubAxis(name, 1, pre))
+        stride *= size
+    return cuts
