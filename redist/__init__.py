@@ -20,6 +20,12 @@ from redist.errors import (
     TopologyError,
 )
 from redist.layout.array_type import ArrayType
+from redist.layout.interop import (
+    from_partition_spec,
+    from_placements,
+    to_partition_spec,
+    to_placements,
+)
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import same_layout
 from redist.plan.plan import Plan
@@ -44,6 +50,10 @@ __all__ = [
     "Topology",
     "TopologyError",
     "__version__",
+    "from_partition_spec",
+    "from_placements",
     "same_layout",
     "synthesize",
+    "to_partition_spec",
+    "to_placements",
 ]

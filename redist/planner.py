@@ -44,7 +44,7 @@ def synthesize(
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _cached(
     source: ArrayType | str,
     target: ArrayType | str,
@@ -61,7 +61,7 @@ def _cached(
     return _planned(Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _planned(request: Request) -> Plan:
     from redist.check.prove import certify
     from redist.check.replay import check_plan

@@ -84,7 +84,13 @@ def fixed_live_bytes(types: Sequence[ArrayType], donate: bool) -> tuple[int, ...
 
 
 def staging_for(received_worst_bytes: int, budget_bytes: int, itemsize: int) -> int:
-    """Staging of a step: as much as one round of sending and receiving needs, within the budget."""
+    """Staging of a step: as much as one round of sending and receiving needs, within the budget.
+
+    Where the budget has no room for an element it is 0, and data goes straight from tile to tile.
+
+    >>> staging_for(1000, 500, 4), staging_for(100, 500, 4), staging_for(100, 3, 4)
+    (500, 200, 0)
+    """
     return min(2 * received_worst_bytes, max(0, budget_bytes)) // itemsize * itemsize
 
 

@@ -104,8 +104,12 @@ def _least_limit(request: Request) -> int:
 
 
 def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None) -> bool:
-    """Whether nothing can beat the best standard route: it meets the lower bound in one step."""
-    if best is None or request.objective != "bytes" or request.strategy != "auto":
+    """Whether nothing can beat the best standard route: nothing moves, or the lower bound is met."""
+    if best is None:
+        return False
+    if request.source.global_elems == 0:
+        return True
+    if request.objective != "bytes" or request.strategy != "auto":
         return False
     steps = pricer.steps(routes[best])
     bound = lower_bound_bytes(request.source, request.target)

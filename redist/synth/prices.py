@@ -182,5 +182,10 @@ class Prices:
 
 
 def _doublings(counts: Ints) -> Ints:
-    """How often one must double to get there."""
-    return np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+    """How often one must double to get there; in integers, so that all machines agree."""
+    rest = np.maximum(counts, 1) - 1
+    out = np.zeros_like(rest)
+    while bool(np.any(rest > 0)):
+        out += rest > 0
+        rest >>= 1
+    return out
