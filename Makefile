@@ -39,7 +39,7 @@ types: $(STAMP)-dev ## check types
 pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
 	@$(BIN)/python -m pytest --quiet -n $(JOBS)
 
-bench: $(STAMP)-dev ## measure the planner, ratios side by side
+bench: $(STAMP)-dev ## measure plans and planning beside the rivals (minutes)
 	@$(BIN)/python -m bench
 
 clean: ## remove the environment and everything built

@@ -23,7 +23,7 @@ def most_entries(plan: Plan, topology: Topology) -> int:
     >>> two = Topology((Level("node", 2, 10**6, 10**4), Level("net", None, 10**6, 10**6)))
     >>> mesh = redist.Mesh(x=4)
     >>> def entries(strategy):
-    ...     ends = "f32[4096{x:(1)2}]", "f32[4096]"
+    ...     ends = "f32[64{x:(1)2}, 64]", "f32[64, 64]"
     ...     plan = redist.synthesize(*ends, mesh=mesh, strategy=strategy, topology=two)
     ...     return most_entries(plan, two)
     >>> entries("direct"), entries("auto")

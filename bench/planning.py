@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import redist
 from bench import growth
+from bench.figures import met, most, quantile
 from bench.fresh import in_fresh_process, warmed_up
 from bench.judge import judged
 from bench.problems import KINDS, Problem, problems
 from bench.progress import track
-from bench.report import Chart, Report, Table, Value, met, most, quantile, sorted_curve
+from bench.report import Chart, Report, Table, Value, sorted_curve
 
 MEDIAN_AIM_MS = 20.0
 WORST_AIM_MS = 500.0

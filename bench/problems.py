@@ -76,25 +76,36 @@ def _problem(rng: random.Random, kind: str, devices: tuple[int, ...], most_dims:
             target = ArrayType.of(other, dtype, shape, b, {op: left})
         except LayoutError:
             continue
-        if source == target or (kind == "uneven" and source.is_even and target.is_even):
-            continue
-        if kind == "sub-axes" and not any(
-            part.size < t.mesh.size(part.name) for t in (source, target) for part in t.used
-        ):
-            continue
-        return Problem(kind, source, target)
+        problem = Problem(kind, source, target)
+        if source != target and is_of_its_kind(problem):
+            return problem
+
+
+def is_of_its_kind(problem: Problem) -> bool:
+    """Whether a problem has what is special about its kind: chance may have left it out."""
+    source, target = problem.source, problem.target
+    match problem.kind:
+        case "even":
+            return source.is_even and target.is_even
+        case "uneven":
+            return not (source.is_even and target.is_even)
+        case "sub-axes":
+            ends = (source, target)
+            return any(part.size < t.mesh.size(part.name) for t in ends for part in t.used)
+        case "pending":
+            return source.pending_op is not None
+        case _:
+            return source.mesh != target.mesh
 
 
 def _mesh(rng: random.Random, n_devices: int, ranks: list[int] | None = None) -> Mesh:
     """A mesh of so many devices with one to four axes, now and then one of size 1."""
     sizes: list[int] = []
-    rest = n_devices
     for part in prime_parts(Mesh(p=n_devices)):
         if sizes and rng.random() < 0.4:
             sizes[rng.randrange(len(sizes))] *= part.size
         else:
             sizes.append(part.size)
-        rest //= part.size
     if rng.random() < 0.1:
         sizes.append(1)
     rng.shuffle(sizes)

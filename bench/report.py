@@ -32,7 +32,12 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        assert len(set(self.columns)) == len(self.columns), "a row is an object in JSON"
+
     def __str__(self) -> str:
+        if not self.columns:
+            return self.title
         lines = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
         text = [isinstance(row[i], str) for i in range(len(widths)) for row in self.rows[:1]]
@@ -112,30 +117,6 @@ def cell_text(value: Value) -> str:
     return str(value)
 
 
-def geomean(values: Iterable[float]) -> float | None:
-    """The geometric mean; None of nothing.
-
-    >>> geomean([1.0, 4.0]), geomean([])
-    (2.0, None)
-    """
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None
-
-
-def most(values: Iterable[float]) -> float | None:
-    """The largest; None of nothing."""
-    return max(values, default=None)
-
-
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """The value that this share of all does not exceed; None of nothing.
-
-    >>> quantile([3.0, 1.0, 2.0], 0.5)
-    2.0
-    """
-    return float(np.quantile(values, share)) if values else None
-
-
 def sorted_curve(name: str, values: Iterable[float]) -> Curve:
     """Values in rising order over the share of cases that do not exceed them.
 
@@ -144,15 +125,6 @@ def sorted_curve(name: str, values: Iterable[float]) -> Curve:
     """
     ordered = tuple(sorted(values))
     return Curve(name, tuple((i + 1) / len(ordered) for i in range(len(ordered))), ordered)
-
-
-def met(good: bool) -> str:
-    """How an aim is reported.
-
-    >>> met(True), met(False)
-    ('met', 'MISSED')
-    """
-    return "met" if good else "MISSED"
 
 
 def machine() -> dict[str, Any]:

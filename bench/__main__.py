@@ -1,0 +1,64 @@
+"""``python -m bench [quality|planning|hierarchy|xla|all]``: measure, check, print, store, draw."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import hierarchy, planning, quality, xla
+from bench.judge import WrongPlanError
+from bench.report import Report, save_json, save_plot
+
+BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
+    "quality": quality.run,
+    "planning": planning.run,
+    "hierarchy": hierarchy.run,
+    "xla": xla.run,
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run benchmarks; 0 if every plan was right, 1 if a check failed."""
+    args = _parser().parse_args(arguments)
+    names = list(BENCHMARKS) if args.which == "all" else [args.which]
+    reports = []
+    for name in names:
+        try:
+            report = BENCHMARKS[name](args.n, args.seed)
+        except WrongPlanError as error:
+            print(f"bench {name}: {error}", file=sys.stderr)
+            return 1
+        print(report, end="\n\n", flush=True)
+        reports.append(report)
+    options = {"which": args.which, "n": args.n, "seed": args.seed}
+    stored = args.json or RESULTS / f"{args.which}.json"
+    save_json(stored, reports, options)
+    print(f"JSON   {stored}")
+    print(save_plot(args.plot or stored.with_suffix(".png"), reports))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure plans and planning; results are checked first."
+    )
+    parser.add_argument("which", nargs="?", default="all", choices=[*BENCHMARKS, "all"])
+    parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the problems (%(default)s)")
+    parser.add_argument("--json", type=Path, help="where to store figures (bench/results/)")
+    parser.add_argument("--plot", type=Path, help="where to draw them (beside the JSON)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too few; need 1 or more")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Every benchmark runs on a few problems, and says what it should."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import redist
+from bench import growth, hierarchy, planning, quality, xla
+from bench.__main__ import main
+from bench.entries import most_entries
+from bench.judge import WrongPlanError, judged
+from bench.problems import KINDS
+from bench.report import Table
+
+N = 20
+
+
+def column(table: Table, name: str) -> list[object]:
+    return [row[table.columns.index(name)] for row in table.rows]
+
+
+def numbers(table: Table, name: str) -> list[float]:
+    return [float(value) for value in column(table, name) if isinstance(value, (int, float))]
+
+
+def test_quality_meets_the_lower_bound_and_beats_naive() -> None:
+    received, memory, free = quality.run(N, seed=1).tables
+    assert column(received, "kind") == [*KINDS, "all"]
+    assert numbers(received, "cases")[-1] + numbers(free, "cases")[-1] == N
+    ours, naive = numbers(received, "bytes"), numbers(received, "naive")
+    assert ours[0] == 1.0 and all(a <= b for a, b in zip(ours, naive, strict=True))
+    assert min(numbers(memory, "bytes")) >= 0.5  # two meshes may share no rank
+    assert free.columns[2:] == (*quality.OURS, *quality.RIVALS)
+
+
+def test_quality_takes_no_plan_on_trust() -> None:
+    plan = redist.synthesize("i32[8{x}, 8]", "i32[8, 8{x}]", mesh=redist.Mesh(x=4))
+    assert judged(plan) is plan
+    less = replace(plan.steps[0], received_bytes=plan.steps[0].received_bytes - 4)
+    with pytest.raises(WrongPlanError, match="bytes are received"):
+        judged(replace(plan, steps=(less, *plan.steps[1:])))
+
+
+def test_planning_times_every_problem_in_a_fresh_process() -> None:
+    times, repeated, devices, axes, ranks = planning.run(N, seed=1).tables
+    assert column(times, "cases") == [4, 4, 4, 4, 4, 20] * 2
+    assert all(0 < ms < 60_000 for ms in numbers(times, "worst ms"))
+    assert column(repeated, "given as") == ["types", "text"]
+    assert column(devices, "pattern") == list(growth.PATTERNS)
+    assert column(axes, "axes") == column(ranks, "rank") == [1, 2, 3, 4, 5, 6]
+    assert min(numbers(devices, "peak MiB")) > 10
+
+
+def test_growth_asks_for_the_meshes_it_has_aims_for() -> None:
+    assert set(growth.AIMS) <= set(map(str, growth.MESHES))
+    assert growth.MESHES[-1].n_devices == 2**20
+
+
+def test_hierarchy_is_never_slower_than_direct() -> None:
+    report = hierarchy.run(N, seed=1)
+    assert len(report.tables) == 2
+    for table in report.tables:
+        assert column(table, "target") == list(hierarchy.TARGETS)
+        assert min(numbers(table, "least")) >= 1.0
+
+
+def test_entries_are_counted_element_by_element() -> None:
+    mesh = redist.Mesh(x=8, y=8)
+
+    def entries(source: str, target: str, strategy: str) -> int:
+        plan = redist.synthesize(
+            source, target, mesh=mesh, strategy=strategy, topology=hierarchy.NODES
+        )
+        return most_entries(plan, hierarchy.NODES)
+
+    assert entries("f32[4096{x}, 64]", "f32[4096, 64]", "direct") == 8
+    assert entries("f32[4096{x}, 64]", "f32[4096, 64]", "auto") == 1
+    assert entries("f32[4096{y}, 64]", "f32[4096, 64]", "direct") == 0  # stays inside a node
+    assert entries("f32[4096]", "f32[4096{x}]", "auto") == 0  # only slices
+
+
+def test_xla_skips_in_one_line_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    report = xla.run(N)
+    assert str(report).startswith("xla: skipped, jax is not installed")
+    assert "\n" not in str(report)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
+def test_xla_receives_at_least_the_lower_bound() -> None:
+    (table,) = xla.run(N, seed=1).tables
+    assert min(numbers(table, "XLA")) >= 1.0
+
+
+def test_command_prints_a_table_and_stores_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = tmp_path / "deep" / "quality.json"
+    assert main(["quality", "--n", "5", "--seed", "2", "--json", str(stored)]) == 0
+    shown = capsys.readouterr().out
+    assert "Received bytes over the lower bound" in shown and str(stored) in shown
+    data = json.loads(stored.read_text(encoding="utf-8"))
+    assert data["options"] == {"which": "quality", "n": 5, "seed": 2}
+    assert data["reports"][0]["tables"][0]["rows"][-1]["kind"] == "all"
+    drawn = stored.with_suffix(".png")
+    if importlib.util.find_spec("matplotlib") is None:
+        assert "matplotlib is not installed" in shown
+    else:
+        assert drawn.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_command_goes_on_without_matplotlib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["quality", "--n", "5", "--json", str(tmp_path / "q.json")]) == 0
+    assert "no plot: matplotlib is not installed" in capsys.readouterr().out
+
+
+def test_command_fails_on_a_wrong_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(plan: redist.Plan) -> redist.Plan:
+        raise WrongPlanError("cannot measure this")
+
+    monkeypatch.setattr(quality, "judged", wrong)
+    stored = tmp_path / "q.json"
+    assert main(["quality", "--n", "5", "--json", str(stored)]) == 1
+    assert "cannot measure this" in capsys.readouterr().err and not stored.exists()
+
+
+@pytest.mark.parametrize("wrong", [["speed"], ["quality", "--n", "0"]])
+def test_command_refuses_nonsense(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(wrong)
+    assert stopped.value.code == 2
