@@ -66,13 +66,24 @@ def step_events(types: Sequence[ArrayType], number: int, staging_bytes: int) -> 
     return (out, Event("staging", staging_bytes, number, number, "both"))
 
 
-def live_bytes(events: Iterable[Event], moment: int, classes: Iterable[str]) -> int:
+def alive_events(events: Iterable[Event], moment: int, kind: str) -> list[Event]:
+    """What is alive at a moment on one kind of rank."""
+    return [
+        event
+        for event in events
+        if event.born <= moment <= event.freed and (kind == "both" or event.at in ("both", kind))
+    ]
+
+
+def worst_class(events: Sequence[Event], moment: int, classes: Sequence[str]) -> str:
+    """The kind of rank that holds most at a moment."""
+    return max(classes, key=lambda kind: sum(e.n_bytes for e in alive_events(events, moment, kind)))
+
+
+def live_bytes(events: Sequence[Event], moment: int, classes: Sequence[str]) -> int:
     """Bytes alive at a moment on the worst kind of rank."""
-    alive = [event for event in events if event.born <= moment <= event.freed]
-    return max(
-        sum(event.n_bytes for event in alive if kind == "both" or event.at in ("both", kind))
-        for kind in classes
-    )
+    kind = worst_class(events, moment, classes)
+    return sum(event.n_bytes for event in alive_events(events, moment, kind))
 
 
 def fixed_live_bytes(types: Sequence[ArrayType], donate: bool) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redist.layout.notation import format_axes
+from redist.plan.memory import alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Step
 from redist.units import format_bytes, format_time
@@ -114,7 +115,8 @@ def _memory(plan: Plan) -> str:
     other = plan.peak_bytes_if_kept if plan.donate else plan.peak_bytes_if_donated
     label = "kept" if plan.donate else "donated"
     peak = max(range(len(plan.steps)), key=lambda k: plan.steps[k].peak_bytes, default=0)
-    alive = [e for e in plan.events if e.born <= peak <= e.freed and e.n_bytes]
+    kind = worst_class(plan.events, peak, holder_classes(plan.source.mesh, plan.target.mesh))
+    alive = [e for e in alive_events(plan.events, peak, kind) if e.n_bytes]
     parts = " + ".join(f"{_name(e.what)} {format_bytes(e.n_bytes)}" for e in alive)
     rounds = max((step.rounds for step in plan.steps), default=1)
     text = f"memory     {format_bytes(plan.peak_bytes)} = {parts or '0'}"
