@@ -9,7 +9,8 @@ from redist.plan.topology import FLAT, Topology
 from redist.runtime.simulator import is_correct, random_tiles, simulate
 
 SIMULATED_ELEMS = 100_000
-"""Arrays up to this size are moved for real, in one process."""
+SIMULATED_DEVICES = 512
+"""Arrays up to this size on up to so many devices are moved for real, in one process."""
 
 
 class WrongPlanError(redist.RedistError):
@@ -40,7 +41,8 @@ def _fault(plan: Plan, topology: Topology) -> str | None:
         return str(error)
     if plan.certificate is not None and plan.certificate.verdict != "proved":
         return f"its certificate says {plan.certificate.verdict}"
-    if plan.source.global_elems > SIMULATED_ELEMS:
+    devices = max(plan.source.mesh.n_devices, plan.target.mesh.n_devices)
+    if plan.source.global_elems > SIMULATED_ELEMS or devices > SIMULATED_DEVICES:
         return None
     tiles = random_tiles(plan.source)
     try:

@@ -25,7 +25,7 @@ from redist.synth.space import Space, n_types
 EXACT_FACTORS = 5
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
-MAX_CELLS = 1_000_000
+MAX_CELLS = 4_000_000
 """Types times ranks that the search will look at."""
 
 
@@ -47,7 +47,7 @@ def find_plan(request: Request) -> Plan:
     permutes allowed.
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
-    mesh while types times ranks stay below a million (rank 4 and 5 factors: 12,341 types), and
+    mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
     always where one exchange meets the lower bound under objective ``bytes``. Beyond, factors are
     only as fine as source, target and topology need, or a few standard routes are compared
     (``bounded``); the plan is never worse than direct exchange, normal form, or naive all-gather.

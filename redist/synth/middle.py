@@ -40,16 +40,20 @@ class MiddleSearch:
         """The cheapest route, None if none costs less than ``below``."""
         prices, start = self.prices, self.prices.start
         ends = self._ends()
-        tail_floor = prices.floor_to(np.array(ends, dtype=np.int64), prices.goal)
-        first, ids = self._first_legs(below)
+        floors = prices.floor_to(np.array(ends, dtype=np.int64), prices.goal)
+        self._floors = {end: int(floor) for end, floor in zip(ends, floors, strict=True)}
         queue: list[tuple[int, int, int, int]] = []
-        for end, floor in zip(ends, tail_floor, strict=True):
-            self._floors[end] = int(floor)
+        for end in ends:
             alone = None if end == start else self._first_leg(end)
-            if alone is not None and alone + int(floor) < below:
-                queue.append((alone + int(floor), 0, end, end))
+            if alone is not None and alone + self._floors[end] < below:
+                queue.append((alone + self._floors[end], 0, end, end))
                 self._bounds[end] = alone
-            bound, middles = self._second_legs(first, ids, end, int(floor), below)
+        for _, _, end, _ in sorted(queue)[:3]:
+            # What a route without a middle costs bounds the search for one with.
+            below = min(below, self._hop(start, end)[0] + self._tail(end)[0] + 1)
+        first, ids = self._first_legs(below)
+        for end in ends:
+            bound, middles = self._second_legs(first, ids, end, self._floors[end], below)
             queue += [(int(c), 0, int(v), end) for c, v in zip(bound, middles, strict=True)]
         self._bounds |= {int(v): int(c) for v, c in zip(ids, first, strict=True)}
         return self._cheapest(queue, below)
