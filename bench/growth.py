@@ -32,15 +32,16 @@ MESHES = tuple(
     )
 )
 PATTERNS = {
-    "swap two axes": ("f32[N{x}, N{y}]", "f32[N{y}, N{x}]"),
-    "swap all axes": ("f32[N{x,y}, N{z}]", "f32[N{z}, N{y,x}]"),
-    "rows to columns": ("f32[N{x,y,z}, N]", "f32[N, N{x,y,z}]"),
-    "gather one axis": ("f32[N{x,y}, N{z}]", "f32[N{x,y}, N]"),
-    "replicate": ("f32[N{x,y,z}]", "f32[N]"),
-    "sub-axes": ("f32[N{x:(1)2,y}, N{x:(2)R}]", "f32[N{y,x:(2)R}, N{x:(1)2}]"),
-    "reduce": ("f32[N{x}, N{z}] sum{y}", "f32[N{x,y}, N{z}]"),
-    "uneven": ("f32[U{x,y}, U]", "f32[U, U{y,z}]"),
+    "swap two axes": ("u8[K{x}, N{y}]", "u8[K{y}, N{x}]"),
+    "swap all axes": ("u8[K{x,y}, N{z}]", "u8[K{z}, N{y,x}]"),
+    "rows to columns": ("u8[K{x,y,z}, N]", "u8[K, N{x,y,z}]"),
+    "gather one axis": ("u8[K{x,y}, N{z}]", "u8[K{x,y}, N]"),
+    "replicate": ("u8[K{x,y,z}]", "u8[K]"),
+    "sub-axes": ("u8[K{x:(1)2,y}, N{x:(2)R}]", "u8[K{y,x:(2)R}, N{x:(1)2}]"),
+    "reduce": ("u8[K{x}, N{z}] sum{y}", "u8[K{x,y}, N{z}]"),
+    "uneven": ("u8[U{x,y}, V]", "u8[U, V{y,z}]"),
 }
+"""N devices, K a multiple of N, U and V one less than these, R half of x."""
 AIMS = {"x=64,y=128,z=8": (1.0, math.inf), "x=128,y=512,z=16": (5.0, 2.0 * 2**30)}
 """By mesh: seconds, and bytes of a fresh process."""
 REPEATS = 3
@@ -114,13 +115,12 @@ def _answer(question: Question) -> Answer:
 
 def _pairs(mesh: Mesh, name: str) -> tuple[tuple[str, str], ...]:
     """The pattern for arrays of several sizes."""
-    rest = mesh.size("x") // 2
+    n = mesh.n_devices
     out = []
-    for k in range(1, REPEATS + 1):
-        size = mesh.n_devices * k
-        fills = (("N", size), ("U", size - 1), ("R", rest))
+    for times in range(1, REPEATS + 1):
+        k = n * times
         source, target = PATTERNS[name]
-        for letter, value in fills:
+        for letter, value in zip("KNUVR", (k, n, k - 1, n - 1, mesh.size("x") // 2), strict=True):
             source, target = (t.replace(letter, str(value)) for t in (source, target))
         out.append((source, target))
     return tuple(out)

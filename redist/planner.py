@@ -39,6 +39,20 @@ def synthesize(
     (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed
     after the first step. Equal requests are answered from a cache.
     """
+    for name, value, kinds in (
+        ("mesh", mesh, (Mesh, type(None))),
+        ("target_mesh", target_mesh, (Mesh, type(None))),
+        ("topology", topology, (Topology, type(None))),
+        ("limit_bytes", limit_bytes, (int, type(None))),
+        ("donate", donate, (bool,)),
+        ("source", source, (ArrayType, str)),
+        ("target", target, (ArrayType, str)),
+        ("objective", objective, (str,)),
+        ("strategy", strategy, (str,)),
+    ):
+        if not isinstance(value, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+            raise RequestError(f"cannot plan: {name}={value!r}; need {wanted}")
     return _cached(
         source, target, mesh, target_mesh, limit_bytes, objective, strategy, donate, topology
     )
@@ -79,8 +93,6 @@ def _resolve(t: ArrayType | str, mesh: Mesh | None, what: str, option: str) -> A
                 f"cannot plan: the {what} {t} has mesh {t.mesh}, but {option}={mesh} was given"
             )
         return t
-    if not isinstance(t, str):
-        raise RequestError(f"cannot plan: the {what} must be an ArrayType or text, not {t!r}")
     if mesh is None:
         raise RequestError(f"cannot plan: the {what} {t!r} is text; give {option}=")
     return ArrayType.parse(t, mesh)

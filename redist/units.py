@@ -26,7 +26,7 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("64MiB")
     67108864
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS:
         raise RequestError(
             f"cannot read {text!r} as a number of bytes; write for example 4096, 64MiB or 1.5GB"

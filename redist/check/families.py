@@ -11,6 +11,7 @@ import z3
 
 from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
+from redist.plan.steps import AllReduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,12 @@ class Scale:
 
 
 def scales(plan: Plan) -> Iterator[Scale]:
-    """The families to prove the bound for."""
-    if all(t.is_even for t in plan.types) and plan.source.global_elems > 0:
-        yield _even_scale(plan)
-        return
-    if plan.source.global_elems == 0:
+    """The families to prove the bound for; a limit speaks of this array alone."""
+    if plan.source.global_elems == 0 or plan.limit_bytes is not None:
         yield _fixed_scale(plan)
+        return
+    if all(t.is_even for t in plan.types):
+        yield _even_scale(plan)
         return
     for dim in range(plan.source.rank):
         yield _growing_scale(plan, dim)
@@ -43,11 +44,11 @@ def scales(plan: Plan) -> Iterator[Scale]:
 
 def scope(plan: Plan) -> str:
     """What they cover, in words."""
-    if plan.source.global_elems == 0:
+    if plan.source.global_elems == 0 or plan.limit_bytes is not None:
         return "this array"
     if all(t.is_even for t in plan.types):
         return "this array and every multiple of these dims"
-    return "this array and any larger size of one dim"
+    return "this array and one dim larger where the steps stay legal"
 
 
 def _unit_cuts(plan: Plan) -> list[int]:
@@ -63,16 +64,28 @@ def _even_scale(plan: Plan) -> Scale:
         cuts = zip(units, t.cuts, strict=True)
         return t.dtype.itemsize * math.prod(unit // k for unit, k in cuts) * m
 
+    constraints: list[Any] = []
+    received: list[Any] = []
+    for number in range(len(plan.steps)):
+        each, rest = divmod(received_worst(plan, number), here)
+        if isinstance(plan.steps[number].action, AllReduce) or rest:
+            # A ring rounds its shares, so it does not receive in proportion: let it be anything.
+            unknown, known = _unknown_received(plan, number, m == here)
+            received.append(unknown)
+            constraints += known
+        else:
+            received.append(each * m)
+
     def sizes(value: int) -> tuple[tuple[str, int], ...]:
         return named_dims([k * (value if i == 0 else 1) for i, k in enumerate(units)])
 
     return Scale(
         "for all n_i = K_i t_i",
         m,
-        (m >= 1,),
+        (m >= 1, *constraints),
         here,
         tile,
-        lambda number: received_worst(plan, number) // here * m,
+        lambda number: received[number],
         sizes,
     )
 
@@ -99,13 +112,11 @@ def _growing_scale(plan: Plan, dim: int) -> Scale:
     for k in sorted({t.cuts[dim] for t in plan.types}):
         tiles[k] = z3.Int(f"tile_{dim}_{k}")
         constraints += [k * tiles[k] >= n, k * (tiles[k] - 1) < n]
-    received = {}
+    received = []
     for number in range(len(plan.steps)):
-        received[number] = z3.Int(f"received_{number}")
-        constraints += [
-            received[number] >= 0,
-            z3.Implies(n == here, received[number] == received_worst(plan, number)),
-        ]
+        unknown, known = _unknown_received(plan, number, n == here)
+        received.append(unknown)
+        constraints += known
 
     def tile(t: ArrayType) -> Any:
         rest = math.prod(c for i, c in enumerate(t.tile_shape) if i != dim)
@@ -123,6 +134,12 @@ def _growing_scale(plan: Plan, dim: int) -> Scale:
         lambda number: received[number],
         sizes,
     )
+
+
+def _unknown_received(plan: Plan, number: int, here: Any) -> tuple[Any, list[Any]]:
+    """Bytes received in a step: known for this array, anything for the others."""
+    unknown = z3.Int(f"received_{number}")
+    return unknown, [unknown >= 0, z3.Implies(here, unknown == received_worst(plan, number))]
 
 
 def received_worst(plan: Plan, number: int) -> int:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from redist.check.holdings import Holding, PendingChange, rows_by_rank, size
+from redist.check.holdings import (
+    Holding,
+    PendingChange,
+    holding,
+    pending_change,
+    rows_by_rank,
+    size,
+)
+from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, coordinates, total
 from redist.plan.plan import Plan
-from redist.plan.steps import AllReduce, Event, Slice, Step
+from redist.plan.steps import Action, AllReduce, Event, Slice, Step
 
 MIB = 2**20
 
@@ -37,16 +45,33 @@ def lacking(before: Holding, after: Holding, pending: PendingChange) -> Ints:
     return need - np.where((own >= 0) & brings, have, 0)
 
 
-def messages(before: Holding, after: Holding, pending: PendingChange) -> Ints:
-    """How many other tiles each rank's new box meets."""
-    count = np.full(len(after.lo), size(pending.resolved), dtype=np.int64)
+def messages(
+    action: Action, before: Holding, after: Holding, pending: PendingChange
+) -> tuple[int, int]:
+    """How many messages a rank receives, the least and the most: other tiles that its box meets."""
+    if isinstance(action, Slice):
+        return 0, 0
+    g = size(pending.resolved)
+    if isinstance(action, AllReduce):
+        return 2 * (g - 1), 2 * (g - 1)
+    count = np.full(len(after.lo), g, dtype=np.int64)
     for i, (n, k) in enumerate(zip(before.type.shape, before.cuts, strict=True)):
         tile = max(1, -(-n // k))
         count *= (np.maximum(after.hi[:, i], 1) - 1) // tile - after.lo[:, i] // tile + 1
     lack = lacking(before, after, pending)
     brings = coordinates(after.type.mesh, pending.added) == 0
-    own = np.where(brings, after.volumes * size(pending.resolved), 0) - lack > 0
-    return np.where(lack > 0, count - own, 0)
+    own = np.where(brings, after.volumes * g, 0) - lack > 0
+    count = np.where(lack > 0, count - own, 0)
+    return int(count.min()), int(count.max())
+
+
+def lower_bound(plan: Plan) -> int:
+    """The lower bound counted here where nothing is pending; else as the layout counts it."""
+    source, target = holding(plan.source), holding(plan.target)
+    change = pending_change(plan.source, plan.target)
+    if plan.source.pending_op is None and plan.target.pending_op is None:
+        return total(lacking(source, target, change)) * plan.source.dtype.itemsize
+    return lower_bound_bytes(plan.source, plan.target)
 
 
 def memory_fault(plan: Plan, number: int, worst_received_bytes: int) -> str | None:
@@ -73,8 +98,10 @@ def memory_fault(plan: Plan, number: int, worst_received_bytes: int) -> str | No
     if staging[0].at != "both" or staging[0].n_bytes < 0:
         return "its staging buffer must be on every rank and not negative"
     room = staging[0].n_bytes
-    if step.rounds < 1 or (room and step.rounds * room < 2 * worst_received_bytes):
-        return f"{step.rounds} rounds of {room} bytes cannot move {worst_received_bytes} bytes"
+    busiest = max(worst_received_bytes, step.sent_worst_bytes)
+    rounds = max(1, -(-2 * busiest // room)) if room else 1
+    if step.rounds != rounds:
+        return f"{busiest} bytes through {room} take {rounds} rounds, the plan says {step.rounds}"
     larger = max(plan.source.tile_bytes, plan.target.tile_bytes)
     allowed = max(larger // 8, min(MIB, larger // 2))
     if room > allowed:

@@ -3,11 +3,12 @@
 Z3 gets two things that were made apart: the plan's allocation events, and a bound written from the
 types alone: at every step the source (if kept), the tile before, the tile after, and staging by the
 rule of the memory model. It looks for a size and a moment at which more is alive than at any step of
-the bound. A second query shows that this bound is at most source + target + middle + staging.
+the bound, or at which the bound is above source + target + middle + staging.
 
-Where all tiles are even, dims are n_i = K_i t_i (K_i = lcm of all cuts of dim i in the plan), so
-every tile is a number times M = t_1 t_2 ..., and one integer M >= 1 stands for all sizes. Where they
-are not, one dim at a time grows from its size on, with one integer per cut for the rounded-up tile.
+With a limit the claim is about this array alone. Without one, and where all tiles are even, dims are
+n_i = K_i t_i (K_i = lcm of all cuts of dim i in the plan), so every tile is a number times
+M = t_1 t_2 ..., and one integer M >= 1 stands for all sizes. Where tiles are not even, one dim at a
+time grows from its size on, with one integer per cut for the rounded-up tile.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from redist.check.delivery import fault
-from redist.check.figures import live_at, memory_fault, messages, received_elems
+from redist.check.figures import live_at, lower_bound, memory_fault, messages, received_elems
 from redist.check.holdings import Holding, holding, pending_change
 from redist.errors import CheckError
-from redist.layout.bounds import lower_bound_bytes
 from redist.plan.plan import Plan
-from redist.plan.steps import AllPermute, AllReduce, Exchange, ReduceScatter, Slice, Step
+from redist.plan.steps import AllPermute, Exchange, ReduceScatter, Step
 
 
 def check_plan(plan: Plan) -> None:
@@ -25,6 +24,8 @@ def check_plan(plan: Plan) -> None:
     for number, step in enumerate(plan.steps):
         if (step.after.shape, step.after.dtype) != (plan.source.shape, plan.source.dtype):
             raise CheckError(number, f"{step.after} is another array than {plan.source}")
+        if step.after.mesh not in (plan.source.mesh, plan.target.mesh):
+            raise CheckError(number, f"it uses a third mesh, {step.after.mesh}")
         after = holding(step.after)
         reason = _step_fault(plan, number, step, before, after)
         if reason is not None:
@@ -53,20 +54,37 @@ def _step_fault(plan: Plan, number: int, step: Step, before: Holding, after: Hol
             f"ranks receive {least * itemsize} to {most * itemsize} bytes, "
             f"the plan says {step.received_range_bytes}"
         )
-    if not isinstance(action, (Slice, AllReduce)):
-        count = messages(before, after, pending)
-        if (int(count.min()), int(count.max())) != step.messages_range:
-            return (
-                f"ranks receive {count.min()} to {count.max()} messages, "
-                f"the plan says {step.messages_range}"
-            )
+    few, many = messages(action, before, after, pending)
+    if (few, many) != step.messages_range:
+        return f"ranks receive {few} to {many} messages, the plan says {step.messages_range}"
+    if step.sent_worst_bytes > step.received_bytes:
+        return f"a rank sends {step.sent_worst_bytes} bytes, more than are received"
     return memory_fault(plan, number, most * itemsize)
+
+
+FORBIDDEN: dict[str, tuple[str, ...]] = {
+    "auto": (),
+    "direct": (),
+    "collectives": ("exchange",),
+    "no_permute": ("exchange", "all_permute"),
+}
+
+
+def _crosses(plan: Plan, number: int) -> bool:
+    """Whether a step is the all_permute that every strategy needs between two meshes."""
+    step = plan.steps[number]
+    return step.op == "all_permute" and plan.types[number].mesh != step.after.mesh
 
 
 def _check_whole(plan: Plan) -> None:
     if plan.types[-1] != plan.target:
         raise CheckError(None, f"it ends in {plan.types[-1]}, not in {plan.target}")
-    bound = lower_bound_bytes(plan.source, plan.target)
+    if plan.strategy == "direct" and len(plan.steps) > 1:
+        raise CheckError(None, f"strategy 'direct' has one step, not {len(plan.steps)}")
+    for number, step in enumerate(plan.steps):
+        if step.op in FORBIDDEN[plan.strategy] and not _crosses(plan, number):
+            raise CheckError(number, f"strategy {plan.strategy!r} has no {step.op}")
+    bound = lower_bound(plan)
     if plan.lower_bound_bytes != bound:
         raise CheckError(
             None, f"the lower bound is {bound}, the plan says {plan.lower_bound_bytes}"

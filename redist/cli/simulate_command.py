@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from redist.cli.asking import REQUEST_OPTIONS, Asked, bytes_of
 from redist.cli.files import read_plan
 from redist.cli.status import FAILED, OK, UsageError
-from redist.errors import RedistError
+from redist.errors import RedistError, StepError
 from redist.plan.plan import Plan
+from redist.plan.rules import type_after
 from redist.plan.topology import FLAT, Topology
 from redist.units import format_bytes
 
@@ -26,6 +27,10 @@ def run_simulate(args: argparse.Namespace) -> int:
     seed = _seed(args.seed)
     plan, topology = _plan(args)
     _refuse_large(plan, bytes_of(args.max_memory, "--max-memory"))
+    reason = _cannot_run(plan)
+    if reason is not None:
+        print(f"result     WRONG: {reason}")
+        return FAILED
     tiles = random_tiles(plan.source, seed)
     run = simulate(plan, tiles, topology)
     fault = _fault(plan, tiles, run.tiles)
@@ -39,6 +44,20 @@ def run_simulate(args: argparse.Namespace) -> int:
     print(f"received   {_against(received, plan.received_bytes, same, 'DIFFERS from the plan')}")
     print(f"memory     {_against(held, plan.peak_bytes, within, 'OVER the plan')}")
     return OK if fault is None and same and within else FAILED
+
+
+def _cannot_run(plan: Plan) -> str | None:
+    """Why a stored plan makes no sense as a sequence of steps; None if it does."""
+    here = plan.source
+    for number, step in enumerate(plan.steps):
+        try:
+            after = type_after(step.action, here)
+        except StepError as error:
+            return f"step {number + 1}: {error}"
+        if after != step.after:
+            return f"step {number + 1} leads to {after}, the plan says {step.after}"
+        here = after
+    return None if here == plan.target else f"the plan ends in {here}, not in {plan.target}"
 
 
 def _fault(plan: Plan, before: Tiles, after: Tiles) -> str | None:

@@ -142,6 +142,8 @@ def _canonical_ranks(ranks: Iterable[int] | None, n_devices: int) -> range | tup
             raise LayoutError("cannot make a mesh: a rank appears twice; each device needs its own")
         if given == tuple(range(given[0], given[0] + n_devices)):
             given = range(given[0], given[0] + n_devices)
+    if max(given) >= 2**31:
+        raise LayoutError(f"cannot make a mesh: rank {max(given)} is above 2^31 - 1")
     if min(given) < 0:
         raise LayoutError(f"cannot make a mesh: rank {min(given)} is negative")
     return given

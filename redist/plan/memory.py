@@ -94,6 +94,31 @@ def fixed_live_bytes(types: Sequence[ArrayType], donate: bool) -> tuple[int, ...
     return tuple(live_bytes(events, moment, classes) for moment in range(max(1, len(steps))))
 
 
+def hop_live_bytes(
+    source: ArrayType,
+    target: ArrayType,
+    before: ArrayType,
+    after: ArrayType,
+    first: bool,
+    donate: bool,
+) -> int:
+    """Live bytes of one step on the worst kind of rank, without staging.
+
+    >>> t = ArrayType.parse("f32[8{x}]", Mesh(x=2))
+    >>> hop_live_bytes(t, t, t, t, first=False, donate=False)
+    48
+    """
+    held = [before, after] if first or donate else [source, before, after]
+    return max(
+        sum(
+            t.tile_bytes
+            for t in held
+            if kind == "both" or side(t, source, target) in ("both", kind)
+        )
+        for kind in holder_classes(source.mesh, target.mesh)
+    )
+
+
 def staging_for(received_worst_bytes: int, budget_bytes: int, itemsize: int) -> int:
     """Staging of a step: as much as one round of sending and receiving needs, within the budget.
 

@@ -30,12 +30,21 @@ class Request:
             raise RequestError(f"cannot turn {a} into {b}: shapes {a.shape} and {b.shape} differ")
         if a.dtype != b.dtype:
             raise RequestError(f"cannot turn {a} into {b}: dtypes {a.dtype} and {b.dtype} differ")
+        devices = max(a.mesh.n_devices, b.mesh.n_devices)
+        if a.global_elems * a.dtype.itemsize * devices >= 2**62:
+            raise RequestError(
+                f"cannot plan {a} on {devices} devices: bytes times devices must stay below 2^62"
+            )
         for name, value, known in (
             ("objective", self.objective, OBJECTIVES),
             ("strategy", self.strategy, STRATEGIES),
         ):
             if value not in known:
                 raise RequestError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        if not isinstance(self.donate, bool):
+            raise RequestError(f"cannot use donate={self.donate!r}; need True or False")
+        if not isinstance(self.topology, Topology):
+            raise RequestError(f"cannot use topology={self.topology!r}; need a Topology")
         limit = self.limit_bytes
         if limit is not None and (
             not isinstance(limit, int) or isinstance(limit, bool) or limit < 0

@@ -124,7 +124,7 @@ def plan_from_json(text: str) -> Plan:
     """The plan that ``text`` describes; one clear error for anything that is not a plan."""
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise PlanFormatError(f"cannot read the plan: it is not JSON ({error})") from None
     if not isinstance(data, dict):
         raise PlanFormatError("cannot read the plan: expected a JSON object")

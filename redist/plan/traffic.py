@@ -47,14 +47,14 @@ class Traffic:
     over: tuple[SubAxis, ...]
     group: int
 
-    def time_ps(self, topology: Topology, itemsize: int, rounds: int) -> int:
-        """Modelled time: every level's busiest rank, and one more latency for each extra round."""
+    def time_ps(self, topology: Topology, itemsize: int, extra_rounds: int = 0) -> int:
+        """Modelled time: every level's busiest rank, and a latency for each round that a limit adds."""
         time = 0
         slowest = 0
         for level, (messages, elems) in zip(topology.levels, self.levels, strict=True):
             time += level.time_ps(messages, elems * itemsize)
             slowest = level.latency_ps if messages else slowest
-        return time + (rounds - 1) * slowest
+        return time + extra_rounds * slowest
 
 
 def named_group(action: Action, before: ArrayType) -> tuple[SubAxis, ...] | None:

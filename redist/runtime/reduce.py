@@ -21,19 +21,27 @@ def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
     array([3, 5])
     """
     real = _arithmetic(dtype)
+    if real.kind == "c" and op in ("max", "min"):
+        raise RedistError(f"cannot take the {op} of {dtype}: its values have no order")
     out = _UFUNC[op](a.view(real), b.view(real))
     return np.asarray(out, dtype=real).view(a.dtype)
 
 
 def identity(op: str, dtype: DType) -> Any:
-    """The value that changes nothing: 0 for sum, 1 for prod, the extremes for max and min.
+    """The value that changes nothing: 0 (-0.0) for sum, 1 for prod, the extremes for max and min.
 
     >>> identity("max", DType.named("u8")), identity("min", DType.named("f32"))
     (np.uint8(0), np.float32(inf))
     """
     real = _arithmetic(dtype)
     if op in ("sum", "prod"):
-        value = np.array(0 if op == "sum" else 1, dtype=real)
+        # -0.0 + x is x for every float, 0.0 + -0.0 is not.
+        zero = -0.0 if real.kind in "fcV" else 0
+        value = np.array(zero if op == "sum" else 1).astype(real)
+        if value != (0 if op == "sum" else 1):
+            raise RedistError(
+                f"cannot take the {op} of {dtype}: it has no value that changes nothing"
+            )
     elif real.kind == "b":
         value = np.array(op == "min", dtype=real)
     elif real.kind in "iu":
@@ -41,6 +49,11 @@ def identity(op: str, dtype: DType) -> Any:
         value = np.array(info.min if op == "max" else info.max, dtype=real)
     elif real.kind in "fV":
         value = np.array(-np.inf if op == "max" else np.inf).astype(real)
+        if not np.isinf(value.astype(np.float64)):
+            import ml_dtypes
+
+            finite: Any = ml_dtypes.finfo
+            value = np.array(finite(real).min if op == "max" else finite(real).max).astype(real)
     else:
         raise RedistError(f"cannot take the {op} of {dtype}: its values have no order")
     return value.view(dtype.to_numpy())[()]

@@ -135,7 +135,7 @@ def _slice(action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles) -> 
     new_lo, new_hi = grid(after).boxes()
     out = {}
     for row, rank in enumerate(int(r) for r in before.mesh.rank_array()):
-        tile = _blank(after, new_lo[row], new_hi[row])
+        tile = _blank(after, new_hi[row] - new_lo[row])
         lo, hi = np.maximum(old_lo[row], new_lo[row]), np.minimum(old_hi[row], new_hi[row])
         if keeps[row] and bool(np.all(hi > lo)):
             part = tiles[rank][_box(lo - old_lo[row], hi - old_lo[row])]
@@ -193,9 +193,11 @@ def _fetch(
         n_bytes = int(np.prod(hi - lo)) * before.dtype.itemsize
         received[rank] = received.get(rank, 0) + n_bytes
     out = {}
+    after_lo, after_hi = grid(step.after).boxes()
+    shapes = after_hi - after_lo
     for row, rank in enumerate(int(r) for r in need.ranks):
         at = need_lo[row, :n_dims]
-        tile = _blank(step.after, at, need_hi[row, :n_dims], grid(step.after).boxes(), row)
+        tile = _blank(step.after, shapes[row])
         for number, sender, lo, hi in sorted(pieces[row], key=lambda piece: piece[0]):
             base = have_lo[sender, :n_dims]
             data = tiles[int(have.ranks[sender])][_box(lo[:n_dims] - base, hi[:n_dims] - base)]
@@ -209,18 +211,9 @@ def _fetch(
     return out, received
 
 
-def _blank(
-    t: ArrayType,
-    lo: Ints,
-    hi: Ints,
-    boxes: tuple[Ints, Ints] | None = None,
-    row: int = 0,
-) -> Array:
+def _blank(t: ArrayType, shape: Ints) -> Array:
     """A tile of type t full of identities where t is pending, of zeros elsewhere."""
-    if boxes is not None:
-        lo, hi = boxes[0][row], boxes[1][row]
-    shape = tuple(int(n) for n in hi - lo)
-    tile = np.zeros(shape, t.dtype.to_numpy())
+    tile = np.zeros(tuple(int(n) for n in shape), t.dtype.to_numpy())
     if t.pending_op is not None:
         tile[...] = identity(t.pending_op, t.dtype)
     return tile
@@ -231,6 +224,11 @@ def _box(lo: Ints, hi: Ints) -> tuple[slice, ...]:
 
 
 def _bytes_of(a: Array) -> bytes:
+    """The values as bytes, without the padding that long doubles have."""
+    if a.dtype.char in "gG":
+        parts = a.view(np.longdouble)
+        high = parts.astype(np.float64)
+        return high.tobytes() + (parts - high).astype(np.float64).tobytes()
     return np.ascontiguousarray(a).tobytes()
 
 

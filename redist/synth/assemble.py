@@ -9,6 +9,7 @@ from redist.layout.array_type import ArrayType
 from redist.plan.memory import (
     default_staging_bytes,
     fixed_live_bytes,
+    hop_live_bytes,
     rounds_for,
     staging_for,
     step_events,
@@ -59,24 +60,37 @@ class Pricer:
 
     def fixed_bytes(self, before: ArrayType, after: ArrayType) -> int:
         """Live bytes of one hop without staging, wherever in a route it stands."""
-        types = [self.source, before, after, self.target]
-        kinds = [t for i, t in enumerate(types) if i == 0 or t != types[i - 1]]
-        number = max(0, kinds.index(after) - 1)
-        return fixed_live_bytes(kinds, self.donate)[number]
+        first = before == self.source
+        return hop_live_bytes(self.source, self.target, before, after, first, self.donate)
 
     def rounds(self, traffic: Traffic, staging_bytes: int) -> int:
         """Rounds of a step."""
         busiest = max(traffic.sent_worst, traffic.received_range[1]) * self.source.dtype.itemsize
         return rounds_for(busiest, staging_bytes)
 
+    def staging_bytes(self, traffic: Traffic, fixed_bytes: int) -> int:
+        """Staging of a step next to ``fixed_bytes`` of live tiles."""
+        itemsize = self.source.dtype.itemsize
+        most = traffic.received_range[1] * itemsize
+        return staging_for(most, self.budget_bytes(fixed_bytes), itemsize)
+
+    def time_ps(self, traffic: Traffic, staging_bytes: int) -> int:
+        """Modelled time of a step; rounds cost only where a limit makes them more."""
+        usual = staging_for(
+            traffic.received_range[1] * self.source.dtype.itemsize,
+            default_staging_bytes(self.source, self.target),
+            self.source.dtype.itemsize,
+        )
+        extra = max(0, self.rounds(traffic, staging_bytes) - self.rounds(traffic, usual))
+        return traffic.time_ps(self.topology, self.source.dtype.itemsize, extra)
+
     def hop_time_ps(self, action: Action, before: ArrayType, after: ArrayType) -> int:
         """Modelled time of one hop."""
-        itemsize = self.source.dtype.itemsize
         traffic = self.traffic(action, before, after)
-        fixed = 0 if self.limit_bytes is None else self.fixed_bytes(before, after)
-        budget = self.budget_bytes(fixed)
-        staging = staging_for(traffic.received_range[1] * itemsize, budget, itemsize)
-        return traffic.time_ps(self.topology, itemsize, self.rounds(traffic, staging))
+        if self.limit_bytes is None:
+            return traffic.time_ps(self.topology, self.source.dtype.itemsize)
+        fixed = self.fixed_bytes(before, after)
+        return self.time_ps(traffic, self.staging_bytes(traffic, fixed))
 
     def least_limit_bytes(self, route: Route) -> int:
         """The smallest limit under which the route can run."""
@@ -106,19 +120,18 @@ class Pricer:
         before, after = types[number], types[number + 1]
         traffic = self.traffic(action, before, after)
         least, most = traffic.received_range
-        staging = staging_for(most * itemsize, self.budget_bytes(live), itemsize)
-        rounds = self.rounds(traffic, staging)
+        staging = self.staging_bytes(traffic, live)
         return Step(
             action=action,
             after=after,
             events=step_events(types, number, staging),
-            rounds=rounds,
+            rounds=self.rounds(traffic, staging),
             over=traffic.over,
             group=traffic.group,
             received_bytes=traffic.received_elems * itemsize,
             received_range_bytes=(least * itemsize, most * itemsize),
             sent_worst_bytes=traffic.sent_worst * itemsize,
             messages_range=traffic.messages_range,
-            time_ps=traffic.time_ps(self.topology, itemsize, rounds),
+            time_ps=self.time_ps(traffic, staging),
             peak_bytes=live + staging,
         )

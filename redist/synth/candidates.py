@@ -14,7 +14,7 @@ from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
 from redist.synth.assemble import Route
-from redist.synth.routes import direct, normal_form, via
+from redist.synth.routes import direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384
 """Above so many devices only one scattered route is looked at."""
@@ -34,7 +34,10 @@ def standard_routes(request: Request) -> dict[str, Route]:
         for name, stops in (*_scattered_first(request), *_near_first(request)):
             routes[name] = via(source, stops)
         return routes
-    routes = {"normal form": normal_form(source, target)}
+    routes = {
+        "normal form": normal_form(source, target),
+        "gather and slice": gather_and_slice(source, target),
+    }
     if _allowed(one, request, source):
         routes["direct"] = one
     return {name: r for name, r in routes.items() if _allowed(r, request, source)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import islice, permutations
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import common, grid, overlaps, total
-from redist.plan.memory import fixed_live_bytes
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
@@ -19,10 +20,12 @@ from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective import CollectiveSearch
 from redist.synth.middle import MiddleSearch
 from redist.synth.naming import common_pieces
-from redist.synth.prices import Prices, route_cost
+from redist.synth.prices import MESSAGE_BITS, Prices, route_cost
 from redist.synth.space import Space, n_types
 
 EXACT_FACTORS = 5
+MOST_ORDERS = 6
+"""Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
 MAX_CELLS = 4_000_000
@@ -40,11 +43,14 @@ def find_plan(request: Request) -> Plan:
     order), which are then gathered at once or one factor at a time; legs may be left out. A step is
     a slice, all_gather, all_to_all, all_permute or exchange, whichever it is; out of a source with
     pending axes it is a reduce_scatter or all_reduce. A target with added pending axes is entered
-    by one local step from the cheapest type that allows it. ``collectives`` has every sequence of
-    the steps that a named collective does alone (an all_to_all being the net effect of any number
-    of moves of a minor-most axis), ``no_permute`` not even all_permute; there a
-    reduction may be preceded by one slice, and tiles are bounded only where all are even and
-    permutes allowed.
+    by one local step from the type where they replicate, or cut one dim in any order.
+    ``collectives`` has every sequence of the steps that a named collective does alone (an all_to_all
+    being the net effect of any number of moves of a minor-most axis), ``no_permute`` not even
+    all_permute; there a reduction may be preceded by one slice, and tiles are bounded only where all
+    are even and permutes allowed.
+
+    Normal form, gather and slice, and routes that gather or reduce within the nearest level of the
+    topology first are looked at besides, so a plan may be better than the best of the space.
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
@@ -71,14 +77,14 @@ def find_plan(request: Request) -> Plan:
             best = "search"
     if best is None:
         raise _no_plan(request, pricer, routes)
-    return _plan(request, pricer, routes[best], _alternatives(request, pricer, routes), exactness)
+    return _plan(request, pricer, routes[best], _alternatives(pricer, routes), exactness)
 
 
 def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Route]) -> NoPlanError:
     """The error that says the least limit known to do."""
     needs = [pricer.least_limit_bytes(route) for route in routes.values()]
-    if request.strategy in ("collectives", "no_permute"):
-        needs.append(_least_limit(request))
+    if request.strategy != "direct":
+        needs.append(_least_limit(request, min(needs)))
     least = min(needs)
     return NoPlanError(
         f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
@@ -87,10 +93,9 @@ def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Route]) -> NoPl
     )
 
 
-def _least_limit(request: Request) -> int:
-    """The least limit under which the search finds a route, by bisection."""
-    free = find_plan(replace(request, limit_bytes=None))
-    low, high = request.limit_bytes or 0, max(fixed_live_bytes(free.types, request.donate))
+def _least_limit(request: Request, high: int) -> int:
+    """The least limit under which the search finds a route, by bisection; ``high`` is known to do."""
+    low = request.limit_bytes or 0
     while low + 1 < high:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
@@ -119,9 +124,27 @@ def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: s
 def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | None, str]:
     """The best route of the space if it beats ``below``, and whether the space was the whole one."""
     source, target = request.source, request.target
+    start = source.with_pending(source.pending_op, kept_axes(source, target))
+    best: Route | None = None
+    exactness = "exact"
+    for goal, last in _goals(start, target):
+        found, how = _searched_to(request, pricer, start, goal, below)
+        exactness = how if exactness == "exact" else exactness
+        if found is not None and pricer.fits((*found, *last)):
+            cost = _cost(request, pricer, (*found, *last))
+            if cost < below:
+                best, below = (*found, *last), cost
+    return best, exactness
+
+
+def _searched_to(
+    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
+) -> tuple[Route | None, str]:
+    """The best route to one goal."""
+    source, target = request.source, request.target
     resolved, kept = resolved_axes(source, target), kept_axes(source, target)
-    start = source.with_pending(source.pending_op, kept)
-    goal, last = _goal(start, target)
+    if start == goal and not resolved:
+        return (), "exact"
     one_chain = common_pieces(source, target) is not None
     ends = (start,) if one_chain else (start, goal)
     used = {0: (*source.used, *target.used)} if one_chain else {0: source.used, 1: target.used}
@@ -138,6 +161,8 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
         exactness = "bounded"
     else:
         return None, exactness
+    if _overflows(request, resolved):
+        return None, "bounded"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
     capped = request.strategy == "auto" or (even and request.strategy == "collectives")
@@ -151,30 +176,42 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
     )
     prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
     if request.strategy == "auto":
-        found = MiddleSearch(prices, None if exactness == "exact" else BOUNDED_PRICES).run(below)
-    else:
-        found = CollectiveSearch(prices, request.strategy == "collectives").run(below)
-    if found is None or not pricer.fits((*found, *last)):
-        return None, exactness
-    return (*found, *last), exactness
+        most = None if exactness == "exact" else BOUNDED_PRICES
+        return MiddleSearch(prices, most).run(below), exactness
+    return CollectiveSearch(prices, request.strategy == "collectives").run(below), exactness
 
 
-def _goal(start: ArrayType, target: ArrayType) -> tuple[ArrayType, Route]:
-    """The type to reach, and the local step from there to a target with added pending axes."""
+def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:
+    """Whether costs in bulk would not fit into 64 bits."""
+    source, target = request.source, request.target
+    elems = source.global_elems * math.prod(part.size for part in resolved)
+    ranks = max(source.mesh.n_devices, target.mesh.n_devices)
+    if request.objective == "bytes":
+        return elems * ranks >= 2 ** (62 - MESSAGE_BITS)
+    slowest = max(level.byte_fs for level in request.topology.levels)
+    return elems * source.dtype.itemsize * slowest >= 2**62
+
+
+def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Route]]:
+    """Types to reach, each with the local step from there to a target with added pending axes.
+
+    Added axes may replicate before that step, or cut one dim, in any order.
+    """
     added = added_axes(start, target)
     if not added:
-        return target, ()
+        return [(target, ())]
     same = start.mesh == target.mesh and start.pending_op is not None
     plain = target.with_pending(target.pending_op, start.pending_axes if same else ())
-    options = [plain]
+    goals = [plain]
     for dim, n in enumerate(target.shape):
-        dims = [list(axes) for axes in target.dims]
-        dims[dim] += added
-        fine = plain.with_dims(dims)
-        if nested(n, target.cuts[dim], fine.cuts[dim]):
-            options.append(fine)
-    best = min(options, key=lambda option: lower_bound_bytes(start, option))
-    return best, ((Slice((), target.pending_op, added), target),)
+        for order in islice(permutations(added), MOST_ORDERS):
+            dims = [list(axes) for axes in target.dims]
+            dims[dim] += order
+            fine = plain.with_dims(dims)
+            if fine not in goals and nested(n, target.cuts[dim], fine.cuts[dim]):
+                goals.append(fine)
+    last = ((Slice((), target.pending_op, added), target),)
+    return [(goal, last) for goal in goals]
 
 
 def _cost(request: Request, pricer: Pricer, route: Route) -> int:
@@ -194,7 +231,7 @@ def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
     return (lacking + reducing) * itemsize, peak
 
 
-def _alternatives(request: Request, pricer: Pricer, routes: dict[str, Route]) -> list[Alternative]:
+def _alternatives(pricer: Pricer, routes: dict[str, Route]) -> list[Alternative]:
     out = []
     for name, route in routes.items():
         steps = pricer.steps(route)

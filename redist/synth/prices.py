@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,7 +47,6 @@ class Prices:
     resolved: tuple[SubAxis, ...]
     plain: int
     goal: int
-    _routes: dict[tuple[int, int], Route] = field(default_factory=dict)
 
     @property
     def start(self) -> int:
@@ -94,14 +93,24 @@ class Prices:
         busiest = np.maximum(busiest, -(-volumes.max(axis=1) * more // now)) * itemsize
         many = np.maximum(messages.max(axis=1), -(-messages.sum(axis=1) // senders))
         many = np.maximum(many, -(-more // now))
-        budget = np.full(len(lack), default_staging_bytes(self.request.source, self.request.target))
-        if self.request.limit_bytes is not None:
-            budget = np.minimum(budget, self.request.limit_bytes - fixed_bytes)
-        staging = np.minimum(2 * worst * itemsize, budget) // itemsize * itemsize
-        rounds = np.where(staging > 0, -(-2 * busiest // np.maximum(staging, 1)), 1)
-        extra = np.where(many > 0, np.maximum(rounds, 1) - 1, 0)
-        time = latency * (many + extra) - (-busiest * byte_fs // 1000) + 1
+        extra = self._extra_rounds(worst * itemsize, busiest, fixed_bytes)
+        time = latency * (many + np.where(many > 0, extra, 0))
+        time = time - (-busiest * byte_fs // 1000) + 1
         return time + self._far(u, v)
+
+    def _extra_rounds(self, worst: Ints, busiest: Ints, fixed_bytes: Ints) -> Ints | int:
+        """Rounds that a limit adds, in bytes of the busiest receiver and the busiest rank."""
+        request = self.request
+        if request.limit_bytes is None:
+            return 0
+        itemsize = request.source.dtype.itemsize
+        usual = default_staging_bytes(request.source, request.target)
+        rounds = []
+        for budget in (np.minimum(usual, request.limit_bytes - fixed_bytes), usual):
+            staging = np.minimum(2 * worst, budget) // itemsize * itemsize
+            filled = -(-2 * busiest // np.maximum(staging, 1))
+            rounds.append(np.where(staging > 0, np.maximum(filled, 1), 1))
+        return np.maximum(rounds[0] - rounds[1], 0)
 
     def _far(self, u: Ints, v: Ints) -> Ints:
         """What must be added because blocks of the topology lack elements under u that v gives them.
@@ -128,13 +137,11 @@ class Prices:
             return lack.sum(axis=1) << MESSAGE_BITS
         latency, byte_fs = self.cheapest_level()
         worst = lack.max(axis=1) * self.request.source.dtype.itemsize
-        budget = default_staging_bytes(self.request.source, self.request.target)
-        waits = -(-2 * worst // budget) if budget else np.zeros_like(worst)
         # With m messages a step joins at most m + 1 tiles into one, and makes at most m + 1 holders
         # of one, be it of an element or of anything at all.
         pieces = np.where(lack > 0, space.pieces_to(ids, v), 0).max(axis=1)
         holders = np.count_nonzero(space.volumes, axis=1)
-        waits = np.maximum(waits, _doublings(pieces))
+        waits = _doublings(pieces)
         for count in (space.copies(), holders):
             waits = np.maximum(waits, _doublings(-(-count[v] // np.maximum(count[ids], 1))))
         time = latency * waits - (-worst * byte_fs // 1000)

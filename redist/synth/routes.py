@@ -59,21 +59,32 @@ def normal_form(source: ArrayType, target: ArrayType) -> Route:
     Where tiles do not nest or no dim has room for a slice: gather down to what both have in common,
     then slice.
     """
+    start, goal, head, tail = _without_reductions(source, target)
+    return (*head, *(_sandwich(start, goal) or _gather_slice(start, goal)), *tail)
+
+
+def gather_and_slice(source: ArrayType, target: ArrayType) -> Route:
+    """all_gather down to what both ends have in common, then slice; reductions done first."""
+    start, goal, head, tail = _without_reductions(source, target)
+    return (*head, *_gather_slice(start, goal), *tail)
+
+
+def _without_reductions(
+    source: ArrayType, target: ArrayType
+) -> tuple[ArrayType, ArrayType, Route, Route]:
+    """The ends between which nothing pending changes, and the routes to and from them."""
     resolved = resolved_axes(source, target)
     added = added_axes(source, target)
-    start = source
-    hops: Route = ()
+    start, goal = source, target
+    head: Route = ()
+    tail: Route = ()
     if resolved:
         start = source.with_pending(source.pending_op, _kept(source, resolved))
-        hops = ((AllReduce(resolved), start),)
-    goal = target
-    tail: Route = ()
+        head = ((AllReduce(resolved), start),)
     if added:
-        keep = tuple(part for part in start.pending_axes)
-        goal = target.with_pending(start.pending_op, keep)
+        goal = target.with_pending(start.pending_op, start.pending_axes)
         tail = ((Slice((), target.pending_op, added), target),)
-    middle = _sandwich(start, goal) or _gather_slice(start, goal)
-    return (*hops, *middle, *tail)
+    return start, goal, head, tail
 
 
 def _kept(source: ArrayType, resolved: tuple[SubAxis, ...]) -> tuple[SubAxis, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
-from redist.plan.memory import default_staging_bytes, rounds_for, staging_for
 from redist.plan.rules import nested, type_after
 from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
 from redist.plan.topology import FLAT, Topology
@@ -54,21 +53,15 @@ def hop_time(
     action: Action,
     before: ArrayType,
     after: ArrayType,
-    ends: tuple[ArrayType, ArrayType],
     topology: Topology = FLAT,
 ) -> int:
     """Modelled time of one step, by the definitions alone."""
     traffic = traffic_of(action, before, after, topology)
-    itemsize = before.dtype.itemsize
-    most = traffic.received_range[1] * itemsize
-    staging = staging_for(most, default_staging_bytes(*ends), itemsize)
-    rounds = rounds_for(max(traffic.sent_worst * itemsize, most), staging)
-    return traffic.time_ps(topology, itemsize, rounds)
+    return traffic.time_ps(topology, before.dtype.itemsize)
 
 
 def best_time(source: ArrayType, target: ArrayType, topology: Topology = FLAT) -> int:
     """The least modelled time over every route that the docstring of ``find_plan`` names."""
-    ends = (source, target)
     types = all_types(source, target)
     plain = source.with_pending(None, ())
 
@@ -76,12 +69,12 @@ def best_time(source: ArrayType, target: ArrayType, topology: Topology = FLAT) -
         if before == after:
             return 0
         if before.pending_op is None:
-            return hop_time(Exchange(after), before, after, ends, topology)
+            return hop_time(Exchange(after), before, after, topology)
         if after == plain:
-            return hop_time(AllReduce(before.pending_axes), before, after, ends, topology)
-        return hop_time(ReduceScatter(after), before, after, ends, topology)
+            return hop_time(AllReduce(before.pending_axes), before, after, topology)
+        return hop_time(ReduceScatter(after), before, after, topology)
 
-    tails = {end: tail for end, tail in _tails(target, types, ends, topology)}
+    tails = dict(_tails(source, target, types, topology))
     first = {t: leg(source, t) for t in types}
     return min(
         first[middle] + leg(middle, end) + tail for end, tail in tails.items() for middle in types
@@ -89,14 +82,14 @@ def best_time(source: ArrayType, target: ArrayType, topology: Topology = FLAT) -
 
 
 def _tails(
+    source: ArrayType,
     target: ArrayType,
     types: list[ArrayType],
-    ends: tuple[ArrayType, ArrayType],
     topology: Topology,
 ) -> Iterator[tuple[ArrayType, int]]:
     """Types from which idle axes of one dim, in mesh order, are gathered, and the cheapest way."""
     yield target, 0
-    factors = prime_parts(target.mesh, (*ends[0].used, *target.used))
+    factors = prime_parts(target.mesh, (*source.used, *target.used))
     used = {p for t in (target,) for dim in t.dims for q in dim for p in factors if _in(p, q)}
     idle = [p for p in factors if p not in used]
     for n in range(1, len(idle) + 1):
@@ -108,12 +101,12 @@ def _tails(
                 if end not in types or not nested(size, target.cuts[dim], end.cuts[dim]):
                     continue
                 at_once = AllGather(tuple((part, dim) for part in extra))
-                ways = [hop_time(at_once, end, target, ends, topology)]
+                ways = [hop_time(at_once, end, target, topology)]
                 try:
                     here, cost = end, 0
                     for part in reversed(extra):
                         step = AllGather(((part, dim),))
-                        cost += hop_time(step, here, type_after(step, here), ends, topology)
+                        cost += hop_time(step, here, type_after(step, here), topology)
                         here = type_after(step, here)
                     ways.append(cost)
                 except StepError:
