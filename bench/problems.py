@@ -109,7 +109,7 @@ def _mesh(rng: random.Random, n_devices: int, ranks: list[int] | None = None) ->
     if rng.random() < 0.1:
         sizes.append(1)
     rng.shuffle(sizes)
-    return Mesh([("xyzwuv"[i], size) for i, size in enumerate(sizes)], ranks=ranks)
+    return Mesh([("xyzwuvabcdefgh"[i], size) for i, size in enumerate(sizes)], ranks=ranks)
 
 
 def _other_mesh(rng: random.Random, mesh: Mesh, devices: tuple[int, ...]) -> Mesh:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.problems import problems
-from redist import CheckError, Mesh, Plan, synthesize
+from redist import ArrayType, CheckError, Mesh, Plan, synthesize
 from redist.check.replay import check_plan
 from redist.layout.axes import SubAxis
 from redist.plan.request import Request
@@ -74,11 +74,9 @@ def figure_mutations(plan: Plan, step: Step) -> Iterator[tuple[str, Step]]:
     low, high = step.received_range_bytes
     yield "received by the busiest", replace(step, received_range_bytes=(low, high + 1))
     yield "peak", replace(step, peak_bytes=step.peak_bytes - 1)
-    if high and step.staging_bytes:
-        yield "rounds", replace(step, rounds=(2 * high - 1) // step.staging_bytes)
-    if not isinstance(step.action, (Slice, AllReduce)):
-        few, many = step.messages_range
-        yield "messages", replace(step, messages_range=(few, many + 1))
+    yield "rounds", replace(step, rounds=step.rounds + 1)
+    few, many = step.messages_range
+    yield "messages", replace(step, messages_range=(few, many + 1))
     for i, event in enumerate(step.events):
         for name, changed in (
             ("larger", replace(event, n_bytes=event.n_bytes + 1)),
@@ -175,3 +173,22 @@ def test_stored_plans_are_judged_alike(donate):
         again = Plan.from_json(plan.to_json())
         assert again == plan
         check_plan(again)
+
+
+def test_a_third_mesh_is_rejected():
+    """Who holds what is told by two meshes; a third with the same ranks would hide memory."""
+    mesh, other = Mesh(a=2), Mesh({"c": 4}, ranks=[2, 3, 4, 5])
+    plan = synthesize("f32[512{a}]", "f32[512{c}]", mesh=mesh, target_mesh=other)
+    third = ArrayType.parse("f32[512]", Mesh(b=2))
+    step = replace(plan.steps[0], action=Exchange(third), after=third)
+    error = rejected(replace(plan, steps=(step, *plan.steps)))
+    assert error is not None and error.step == 0 and "third mesh" in error.reason
+
+
+def test_steps_that_the_strategy_forbids_are_rejected():
+    plan = synthesize("f32[8{x}, 8{y}]", "f32[8{y}, 8{x}]", mesh=Mesh(x=2, y=4))
+    assert plan.steps[0].op == "exchange"
+    assert rejected(replace(plan, strategy="collectives")) is not None
+    two = synthesize("f32[64{x}, 64{y}]", "f32[64, 64]", mesh=Mesh(x=2, y=4))
+    assert len(two.steps) > 1
+    assert rejected(replace(two, strategy="direct")) is not None
