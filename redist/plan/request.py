@@ -31,9 +31,9 @@ class Request:
         if a.dtype != b.dtype:
             raise RequestError(f"cannot turn {a} into {b}: dtypes {a.dtype} and {b.dtype} differ")
         devices = max(a.mesh.n_devices, b.mesh.n_devices)
-        if a.global_elems * a.dtype.itemsize * devices >= 2**62:
+        if a.global_elems * devices >= 2**62:
             raise RequestError(
-                f"cannot plan {a} on {devices} devices: bytes times devices must stay below 2^62"
+                f"cannot plan {a} on {devices} devices: elements times devices must stay below 2^62"
             )
         for name, value, known in (
             ("objective", self.objective, OBJECTIVES),

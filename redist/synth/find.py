@@ -28,8 +28,8 @@ MOST_ORDERS = 6
 """Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
-MAX_CELLS = 4_000_000
-"""Types times ranks that the search will look at."""
+MAX_CELLS = {True: 4_000_000, False: 300_000}
+"""Types times ranks that a search will look at, over prime factors and over coarser ones."""
 
 
 def find_plan(request: Request) -> Plan:
@@ -156,7 +156,7 @@ def _searched_to(
         )
         ranks = max(source.mesh.n_devices, target.mesh.n_devices)
         size = sum(n_types(len(f), source.rank) for f in factors)
-        if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS:
+        if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS[primes]:
             break
         exactness = "bounded"
     else:
