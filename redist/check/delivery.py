@@ -175,7 +175,7 @@ def _gather_fault(
         if not any(_undone(before, after, dim, list(order)) for order in permutations(parts)):
             return f"taking its axes off dim {dim} does not give the type after it"
     members = group_numbers(before.type, [part for part, _ in moves])
-    return _group_cover_fault(before, members) or _hull_fault(before, after, members, exact=True)
+    return _group_fault(before, after, members, exact=True)
 
 
 def _undone(before: Holding, after: Holding, dim: int, parts: list[SubAxis]) -> bool:
@@ -204,7 +204,7 @@ def _all_to_all_fault(
     if tuple(cuts) != after.cuts or not bool(np.all(index == after.index)):
         return "the moves that it names do not give the type after it"
     members = group_numbers(before.type, [part for part, _, _ in moves])
-    return _group_cover_fault(before, members) or _hull_fault(before, after, members, exact=False)
+    return _group_fault(before, after, members, exact=False)
 
 
 def _hulls(holding: Holding, members: Ints) -> tuple[Ints, Ints]:
@@ -219,29 +219,21 @@ def _hulls(holding: Holding, members: Ints) -> tuple[Ints, Ints]:
     return lo, hi
 
 
-def _group_cover_fault(before: Holding, members: Ints) -> str | None:
-    """The boxes of a group must fill its hull without gaps or overlaps."""
+def _group_fault(before: Holding, after: Holding, members: Ints, exact: bool) -> str | None:
+    """Whether groups hold one full box each, and that has (or exactly is) what they need."""
     lo, hi = _hulls(before, members)
     filled = np.zeros(len(lo), dtype=np.int64)
     np.add.at(filled, members, before.volumes)
     hull = np.where(filled > 0, np.prod(np.maximum(hi - lo, 0), axis=1, dtype=np.int64), 0)
     # Boxes of one grid are disjoint unless equal, so equal volumes mean an exact cover.
-    if bool(np.all(filled == hull)):
-        return None
-    return "the tiles of a group do not fill one box"
-
-
-def _hull_fault(before: Holding, after: Holding, members: Ints, exact: bool) -> str | None:
-    lo, hi = _hulls(before, members)
-    need = after.volumes > 0
-    outer = lo[members], hi[members]
-    inside = np.all((after.lo >= outer[0]) & (after.hi <= outer[1]), axis=1)
-    if not bool(np.all(inside | ~need)):
+    if not bool(np.all(filled == hull)):
+        return "the tiles of a group do not fill one box"
+    idle = after.volumes == 0
+    lo, hi = lo[members], hi[members]
+    if not bool(np.all(idle | np.all((after.lo >= lo) & (after.hi <= hi), axis=1))):
         return "a device needs elements that its group does not hold"
-    if exact:
-        same = np.all((after.lo == outer[0]) & (after.hi == outer[1]), axis=1)
-        if not bool(np.all(same | ~need)):
-            return "a device would drop elements that its group gathered"
+    if exact and not bool(np.all(idle | np.all((after.lo == lo) & (after.hi == hi), axis=1))):
+        return "a device would drop elements that its group gathered"
     return None
 
 
@@ -249,13 +241,20 @@ def _permute_fault(before: Holding, after: Holding) -> str | None:
     """Every tile that is needed must be some rank's whole tile, of the same partial value."""
     if before.type.tile_shape != after.type.tile_shape:
         return "tile shapes differ"
-    rows = []
+    # Tiles have one size, so where a tile begins tells it from the others.
+    seen: list[Ints] = []
+    n_tiles = 1
     for holding in (before, after):
-        classes = coordinates(holding.type.mesh, holding.type.pending_axes)[:, None]
-        table = np.concatenate([holding.lo, holding.hi, classes], axis=1)
-        rows.append(np.unique(table[holding.volumes > 0], axis=0))
-    joined = np.unique(np.concatenate(rows), axis=0)
-    return None if len(joined) == len(rows[0]) else "a device needs a tile that no rank holds whole"
+        key = coordinates(holding.type.mesh, holding.type.pending_axes)
+        n_tiles = size(holding.type.pending_axes)
+        for i, (n, tile) in enumerate(zip(holding.type.shape, before.type.tile_shape, strict=True)):
+            count = -(-n // tile) if n else 1
+            key = key * count + (holding.lo[:, i] // tile if n else 0)
+            n_tiles *= count
+        seen.append(key[holding.volumes > 0])
+    held = np.zeros(n_tiles, dtype=np.bool_)
+    held[seen[0]] = True
+    return None if bool(np.all(held[seen[1]])) else "a device needs a tile that no rank holds whole"
 
 
 def _all_reduce_fault(

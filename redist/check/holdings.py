@@ -18,18 +18,17 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holding:
-    """Boxes of all ranks of a mesh under a type, one row per device, one column per dim."""
+    """Boxes of all ranks of a mesh under a type, one row per device, one column per dim.
+
+    ``index`` numbers the tiles, ``volumes`` counts the elements of the boxes.
+    """
 
     type: ArrayType
     cuts: tuple[int, ...]
     index: Ints
     lo: Ints
     hi: Ints
-
-    @property
-    def volumes(self) -> Ints:
-        """Elements of every rank's box."""
-        return np.prod(self.hi - self.lo, axis=1, dtype=np.int64)
+    volumes: Ints
 
 
 def holding(t: ArrayType) -> Holding:
@@ -40,7 +39,7 @@ def holding(t: ArrayType) -> Holding:
     for i, (size, axes) in enumerate(zip(t.shape, t.dims, strict=True)):
         index[:, i] = coordinates(t.mesh, axes)
         lo[:, i], hi[:, i] = bounds(size, t.cuts[i], index[:, i])
-    return Holding(t, t.cuts, index, lo, hi)
+    return Holding(t, t.cuts, index, lo, hi, np.prod(hi - lo, axis=1, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from redist.units import ceil_div
 Ints = NDArray[np.int64]
 
 REMEMBERED_DEVICES = 4096
-"""Coordinates are kept for meshes up to this size."""
+"""Many coordinates are remembered for meshes up to this size, a few for larger ones."""
 
 
 def bounds(n: int, cuts: int, index: Ints) -> tuple[Ints, Ints]:
@@ -43,15 +43,18 @@ def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
 
 @lru_cache(maxsize=2048)
 def _small_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
-    out = _make_coordinates(mesh, parts)
-    out.setflags(write=False)
-    return out
+    return _make_coordinates(mesh, parts)
+
+
+@lru_cache(maxsize=16)
+def _large_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+    return _make_coordinates(mesh, parts)
 
 
 def _coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
     if mesh.n_devices <= REMEMBERED_DEVICES:
         return _small_coordinates(mesh, parts)
-    return _make_coordinates(mesh, parts)
+    return _large_coordinates(mesh, parts)
 
 
 def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
@@ -65,6 +68,7 @@ def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
     for part in parts:
         rest = mesh.size(part.name) // part.end
         out = out * part.size + (device // (strides[part.name] * rest)) % part.size
+    out.setflags(write=False)
     return out
 
 

@@ -14,10 +14,11 @@ from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
 from redist.synth.assemble import Route
-from redist.synth.routes import direct, gather_and_slice, normal_form, via
+from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384
-"""Above so many devices only one scattered route is looked at."""
+"""Above so many devices only one scattered route is looked at, and only short ones otherwise."""
+FEW_STEPS = 4
 
 
 def standard_routes(request: Request) -> dict[str, Route]:
@@ -28,6 +29,10 @@ def standard_routes(request: Request) -> dict[str, Route]:
         return {"direct": one}
     if request.strategy == "auto":
         routes = {"direct": one, "normal form": normal_form(source, target)}
+        apart = axis_by_axis(source, routes["normal form"])
+        few = len(apart) <= FEW_STEPS or source.mesh.n_devices <= MANY_DEVICES
+        if apart != routes["normal form"] and few:
+            routes["axis by axis"] = apart
         general: Route = ((ReduceScatter(target), target),)
         if resolved_axes(source, target) and one != general:
             routes["reduce_scatter"] = general
@@ -38,6 +43,7 @@ def standard_routes(request: Request) -> dict[str, Route]:
         "normal form": normal_form(source, target),
         "gather and slice": gather_and_slice(source, target),
     }
+    routes["axis by axis"] = axis_by_axis(source, routes["normal form"])
     if _allowed(one, request, source):
         routes["direct"] = one
     return {name: r for name, r in routes.items() if _allowed(r, request, source)}

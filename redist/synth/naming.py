@@ -108,6 +108,9 @@ def _proposals(
         yield AllPermute(after)
 
 
+MOST_STATES = 20_000
+"""How many arrangements of axes are looked at for a sequence of moves."""
+
 State = tuple[tuple[SubAxis, ...], ...]
 Move = tuple[SubAxis, int, int]
 
@@ -119,6 +122,8 @@ def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | 
     edge: list[list[State]] = [[start], [goal]]
     for depth in range(most):
         end = depth % 2
+        if len(reached[0]) + len(reached[1]) > MOST_STATES:
+            break
         fringe: list[State] = []
         for state in edge[end]:
             done = reached[end][state]

@@ -9,7 +9,7 @@ from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.plan.rules import added_axes, difference, nested, resolved_axes, type_after
-from redist.plan.steps import Action, AllPermute, AllReduce, Slice
+from redist.plan.steps import Action, AllGather, AllPermute, AllReduce, AllToAll, Slice
 from redist.synth.assemble import Hop, Route
 from redist.synth.naming import (
     Dims,
@@ -106,25 +106,49 @@ def _to_pending(source: ArrayType, target: ArrayType) -> Slice | None:
 def _sandwich(source: ArrayType, target: ArrayType) -> Route | None:
     """slice; all_to_all and all_permute between types with the same axes; all_gather.
 
-    Axes are split into primes first: on composite axes this form gets stuck.
+    Whole axes first; where they get stuck, their prime factors.
     """
     if source == target:
         return ()
-    if common_pieces(source, target) is None:
+    whole = common_pieces(source, target)
+    if whole is None:
         return None
-    pieces = prime_parts(source.mesh, (*source.used, *target.used))
-    old, new = split_dims(source, pieces), split_dims(target, pieces)
-    before = {piece for dim in old for piece in dim}
-    after = {piece for dim in new for piece in dim}
-    sliced = _extended(source, old, [p for p in pieces if p in after - before], new)
-    ungathered = _extended(target, new, [p for p in pieces if p in before - after], old)
-    if sliced is None or ungathered is None:
-        return None
-    for middle in _same_size_stops(sliced, ungathered, pieces):
-        route = _named_route(source, [sliced, *middle, ungathered, target])
-        if route is not None:
-            return route
+    for pieces in dict.fromkeys((whole, prime_parts(source.mesh, (*source.used, *target.used)))):
+        old, new = split_dims(source, pieces), split_dims(target, pieces)
+        before = {piece for dim in old for piece in dim}
+        after = {piece for dim in new for piece in dim}
+        sliced = _extended(source, old, [p for p in pieces if p in after - before], new)
+        ungathered = _extended(target, new, [p for p in pieces if p in before - after], old)
+        if sliced is None or ungathered is None:
+            continue
+        for middle in _same_size_stops(sliced, ungathered, pieces):
+            route = _named_route(source, [sliced, *middle, ungathered, target])
+            if route is not None:
+                return route
     return None
+
+
+def axis_by_axis(source: ArrayType, route: Route) -> Route:
+    """A route with every all_to_all and all_gather done one axis at a time: fewer messages."""
+    here = source
+    hops: list[Hop] = []
+    for action, after in route:
+        singles: list[Action] = [action]
+        match action:
+            case AllToAll(triples):
+                singles = [AllToAll((move,)) for move in triples]
+            case AllGather(moves):
+                singles = [AllGather((move,)) for move in reversed(moves)]
+            case _:
+                pass
+        try:
+            for single in singles:
+                here = type_after(single, here)
+                hops.append((single, here))
+        except StepError:
+            return route
+        assert here == after, f"{action} taken apart leads to {here}, not {after}"
+    return tuple(hops)
 
 
 def _same_size_stops(
