@@ -38,7 +38,7 @@ def standard_routes(request: Request) -> dict[str, Route]:
             routes["reduce_scatter"] = general
         for name, stops in (*_scattered_first(request), *_near_first(request)):
             routes[name] = via(source, stops)
-        return routes
+        return {name: r for name, r in routes.items() if within_ends(r, source, target)}
     routes = {
         "normal form": normal_form(source, target),
         "gather and slice": gather_and_slice(source, target),
@@ -47,6 +47,12 @@ def standard_routes(request: Request) -> dict[str, Route]:
     if _allowed(one, request, source):
         routes["direct"] = one
     return {name: r for name, r in routes.items() if _allowed(r, request, source)}
+
+
+def within_ends(route: Route, source: ArrayType, target: ArrayType) -> bool:
+    """Whether no tile on the way is larger than those of both ends."""
+    larger = max(source.tile_bytes, target.tile_bytes)
+    return all(after.tile_bytes <= larger for _, after in route)
 
 
 def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
