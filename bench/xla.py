@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import subprocess
@@ -134,10 +135,9 @@ def _table(pairs: Sequence[Pair]) -> Table:
         "free",
         "XLA not free",
     )
-    import jax
-
+    version = importlib.metadata.version("jax")
     return Table(
-        f"Received bytes over the lower bound beside XLA (jax {jax.__version__}, compiled for CPU)",
+        f"Received bytes over the lower bound beside XLA (jax {version}, compiled for CPU)",
         columns,
         tuple(rows),
         (

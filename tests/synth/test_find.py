@@ -9,19 +9,14 @@ import subprocess
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 
-import redist
 from bench.problems import Problem, problems
 from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
 from redist.plan.memory import default_staging_bytes, fixed_live_bytes
 from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
-from redist.plan.schedule import make_schedule
-from redist.plan.steps import AllReduce, Slice
 from redist.plan.topology import FLAT, Level, Topology
-from redist.plan.traffic import flow
 from redist.synth.assemble import Pricer
 from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
@@ -354,68 +349,10 @@ def test_known_examples(axes, shape, source, target, bound):
                 assert plan.steps[0].received_range_bytes[1] == 4 * bound
 
 
-def entries_per_node(plan: redist.Plan, topology: Topology, node: int) -> int:
-    """How often any element enters any node, at most."""
-    counts: dict[int, np.ndarray] = {}
-    before = plan.source
-    for step in plan.steps:
-        if not isinstance(step.action, (Slice, AllReduce)):
-            have, need = flow(step.action, before, step.after)
-            schedule = make_schedule(have, need, topology)
-            for at in np.flatnonzero(schedule.level == 1):
-                where = int(need.ranks[schedule.receiver[at]]) // node
-                seen = counts.setdefault(where, np.zeros(before.shape, dtype=int))
-                lo, hi = schedule.lo[at], schedule.hi[at]
-                seen[tuple(slice(lo[i], hi[i]) for i in range(before.rank))] += 1
-        before = step.after
-    return max((int(seen.max()) for seen in counts.values()), default=0)
-
-
-@pytest.mark.parametrize(
-    ("mesh", "source", "target"),
-    [
-        ("x=8,y=8", "f64[512{x,y}, 128]", "f64[512, 128]"),
-        ("x=8,y=8", "f64[512{x}, 128{y}]", "f64[512, 128]"),
-        ("x=8,y=8", "f64[512{x}, 128]", "f64[512, 128]"),
-        ("x=4,y=4,z=4", "f64[65536{z,x,y}]", "f64[65536]"),
-        ("x=64", "f64[512, 256{x}]", "f64[512, 256]"),
-        ("x=16,y=4", "f64[64{y}, 64, 64{x}]", "f64[64, 64, 64]"),
-    ],
-)
-def test_replicating_plans_cross_nodes_once_and_beat_direct_exchange(mesh, source, target):
-    plans = [
-        synthesize(source, target, mesh=Mesh.parse(mesh), topology=TWO_LEVELS, strategy=strategy)
-        for strategy in ("auto", "direct")
-    ]
-    assert entries_per_node(plans[0], TWO_LEVELS, 8) == 1
-    assert 2 * plans[0].time_ps <= plans[1].time_ps
-
-
-def test_small_arrays_use_fewer_messages_than_direct():
-    for source, target in (
-        ("f32[2048{x,y}, 8]", "f32[2048, 8]"),
-        ("f32[512{x,y}, 32]", "f32[512, 32{x,y}]"),
-    ):
-        ends = [
-            synthesize(source, target, mesh=Mesh(x=8, y=8), topology=TWO_LEVELS, strategy=s)
-            for s in ("auto", "direct")
-        ]
-        assert ends[0].source.tile_bytes == 1024
-        assert ends[0].messages < ends[1].messages
-
-
 def test_reductions_scatter_before_they_move():
     plan = synthesize("f32[64, 64{x}] sum{y}", "f32[64{y}, 64]", mesh=Mesh(x=2, y=4))
     assert plan.steps[0].op == "reduce_scatter"
     assert plan.received_bytes == plan.lower_bound_bytes
-
-
-def test_reductions_on_two_levels_go_near_first():
-    plan = synthesize(
-        "f32[1024, 64] sum{x,y}", "f32[1024, 64]", mesh=Mesh(x=8, y=8), topology=TWO_LEVELS
-    )
-    assert [step.op for step in plan.steps][:2] == ["reduce_scatter", "reduce_scatter"]
-    assert [step.group for step in plan.steps][:2] == [8, 8]
 
 
 def test_explain_lists_the_alternatives_with_the_chosen_one_first():
