@@ -78,6 +78,9 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
         return
     pieces = factors_of(target.mesh, target.used, (), request.topology, primes=False)
     spare = [p for p in pieces if not any(_inside(p, q) for q in target.used)]
+    if len(request.topology.levels) > 1:
+        # Far axes first, so that what is gathered last lies near, however ranks are numbered.
+        spare.sort(key=lambda p: -group_level(target.mesh, [p], request.topology))
     starts = range(len(spare))
     if target.mesh.n_devices > MANY_DEVICES:
         near = [level.size for level in request.topology.levels if level.size is not None]
