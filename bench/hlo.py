@@ -45,7 +45,7 @@ def received_elems(text: str, n_devices: int) -> int:
 def _received(op: str, given: int, n_operands: int, rest: str, n_devices: int) -> int:
     if op == "collective-permute":
         pairs = re.findall(r"\{(\d+),(\d+)\}", rest.partition("source_target_pairs=")[2])
-        return given * sum(a != b for a, b in pairs)
+        return given * sum(1 for a, b in pairs if a != b)
     g = group_size(rest, n_devices)
     if op == "all-gather":
         return n_devices * given * (g - 1)

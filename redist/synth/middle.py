@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -44,13 +44,13 @@ class MiddleSearch:
         self._floors = {end: int(floor) for end, floor in zip(ends, floors, strict=True)}
         queue: list[tuple[int, int, int, int]] = []
         for end in ends:
-            alone = None if end == start else self._first_leg(end)
+            alone = 0 if end == start else self._first_leg(end)
             if alone is not None and alone + self._floors[end] < below:
                 queue.append((alone + self._floors[end], 0, end, end))
                 self._bounds[end] = alone
         for _, _, end, _ in sorted(queue)[:3]:
             # What a route without a middle costs bounds the search for one with.
-            below = min(below, self._hop(start, end)[0] + self._tail(end)[0] + 1)
+            below = min(below, self._leg(start, end) + self._tail(end)[0] + 1)
         first, ids = self._first_legs(below)
         for end in ends:
             bound, middles = self._second_legs(first, ids, end, self._floors[end], below)
@@ -73,18 +73,17 @@ class MiddleSearch:
             if known == 0:
                 bound += self._tail(end)[0] - self._floors[end]
             elif known == 1:
-                bound += self._hop(start, middle)[0] - self._bounds[middle]
+                bound += self._leg(start, middle) - self._bounds[middle]
             elif middle != end:
-                exact = self._tail(end)[0] + self._hop(start, middle)[0]
+                exact = self._tail(end)[0] + self._leg(start, middle)
                 bound = max(bound, exact + self._hop(middle, end)[0])
             if bound < below:
                 heapq.heappush(queue, (bound, known + 1, middle, end))
         return None
 
     def _route(self, middle: int, end: int) -> Route:
-        hops = [self._hop(self.prices.start, middle)[1]]
-        if middle != end:
-            hops.append(self._hop(middle, end)[1])
+        stops = (self.prices.start, middle, end)
+        hops = (self._hop(u, v)[1] for u, v in pairwise(stops) if u != v)
         return (*hops, *self._tail(end)[1])
 
     def _ends(self) -> list[int]:
@@ -136,6 +135,10 @@ class MiddleSearch:
         ends = np.full(len(ids), end)
         total = first + prices.at_least(ids, ends, lack, messages, fixed) + floor
         return total[total < below], ids[total < below]
+
+    def _leg(self, u: int, v: int) -> int:
+        """Exact cost of a leg, 0 where it is left out."""
+        return 0 if u == v else self._hop(u, v)[0]
 
     def _hop(self, u: int, v: int) -> tuple[int, Hop]:
         if (u, v) not in self._hops:
