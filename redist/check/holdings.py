@@ -73,10 +73,7 @@ def size(parts: Iterable[SubAxis]) -> int:
 
 
 def _covered(piece: SubAxis, parts: Iterable[SubAxis]) -> bool:
-    return any(
-        piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end
-        for part in parts
-    )
+    return any(piece.inside(part) for part in parts)
 
 
 def group_numbers(t: ArrayType, moved: Iterable[SubAxis]) -> Ints:

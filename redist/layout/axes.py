@@ -29,6 +29,14 @@ class SubAxis:
         """Product of the sizes down to and including this part."""
         return self.pre * self.size
 
+    def inside(self, other: SubAxis) -> bool:
+        """Whether this part is all or a piece of another.
+
+        >>> SubAxis("x", 2, 2).inside(SubAxis("x", 1, 8))
+        True
+        """
+        return self.name == other.name and other.pre <= self.pre and self.end <= other.end
+
     def text(self, mesh: Mesh) -> str:
         """``x`` for a whole axis, ``x:(2)3`` for a part of one."""
         if self.pre == 1 and self.size == mesh.size(self.name):

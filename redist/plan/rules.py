@@ -126,11 +126,7 @@ def union(mesh: Mesh, parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
     """
     given = tuple(parts)
     pieces = refined_parts(mesh, given)
-    return merged(
-        p
-        for p in pieces
-        if any(p.name == q.name and q.pre <= p.pre and p.end <= q.end for q in given)
-    )
+    return merged(p for p in pieces if any(p.inside(q) for q in given))
 
 
 def resolved_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:

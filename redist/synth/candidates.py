@@ -77,7 +77,7 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
     if target.pending_op is not None:
         return
     pieces = factors_of(target.mesh, target.used, (), request.topology, primes=False)
-    spare = [p for p in pieces if not any(_inside(p, q) for q in target.used)]
+    spare = [p for p in pieces if not any(p.inside(q) for q in target.used)]
     if len(request.topology.levels) > 1:
         # Far axes first, so that what is gathered last lies near, however ranks are numbered.
         spare.sort(key=lambda p: -group_level(target.mesh, [p], request.topology))
@@ -107,7 +107,7 @@ def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]
     source, target = request.source, request.target
     resolved, kept = resolved_axes(source, target), kept_axes(source, target)
     pieces = factors_of(source.mesh, source.used, kept, request.topology, primes=False)
-    pieces = tuple(p for p in pieces if any(_inside(p, q) for q in resolved))
+    pieces = tuple(p for p in pieces if any(p.inside(q) for q in resolved))
     near = [p for p in pieces if group_level(source.mesh, [p], request.topology) == 0]
     far = [p for p in pieces if p not in near]
     if len(request.topology.levels) == 1 or not near or not far:
@@ -138,11 +138,7 @@ def factors_of(
     pieces = prime_parts(mesh, edges)
     if not primes:
         pieces = refined_parts(mesh, [*edges, *_level_cuts(mesh, edges, topology)])
-    return tuple(p for p in pieces if not any(_inside(p, q) for q in fixed))
-
-
-def _inside(part: SubAxis, whole: SubAxis) -> bool:
-    return part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
+    return tuple(p for p in pieces if not any(p.inside(q) for q in fixed))
 
 
 def _level_cuts(mesh: Mesh, edges: list[SubAxis], topology: Topology) -> list[SubAxis]:

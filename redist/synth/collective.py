@@ -164,7 +164,4 @@ class CollectiveSearch:
         return ((Slice(early), sliced), last)
 
     def _is_resolved(self, part: SubAxis) -> bool:
-        return any(
-            part.name == whole.name and whole.pre <= part.pre and part.end <= whole.end
-            for whole in self.prices.resolved
-        )
+        return any(part.inside(whole) for whole in self.prices.resolved)

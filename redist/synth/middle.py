@@ -221,7 +221,7 @@ def _gathers(before: ArrayType, goal: ArrayType, at_once: int | None) -> Route:
     here = before
     for part, dim in reversed(whole.moves):
         for piece in reversed(prime_parts(here.mesh, [part])):
-            if piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end:
+            if piece.inside(part):
                 action = AllGather(((piece, dim),))
                 try:
                     here = type_after(action, here)

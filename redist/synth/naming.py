@@ -25,15 +25,7 @@ Dims = list[list[SubAxis]]
 
 def split_dims(t: ArrayType, pieces: tuple[SubAxis, ...]) -> Dims:
     """The dims of a type in terms of finer pieces of its axes."""
-    return [
-        [
-            piece
-            for part in dim
-            for piece in pieces
-            if piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end
-        ]
-        for dim in t.dims
-    ]
+    return [[piece for part in dim for piece in pieces if piece.inside(part)] for dim in t.dims]
 
 
 def common_pieces(a: ArrayType, b: ArrayType) -> tuple[SubAxis, ...] | None:

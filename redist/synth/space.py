@@ -213,12 +213,7 @@ class Space:
     @staticmethod
     def _chain(parts: tuple[SubAxis, ...], dim: tuple[SubAxis, ...]) -> tuple[int, ...] | None:
         """A dim in terms of factors, None if these factors cannot spell it."""
-        chain = tuple(
-            f
-            for part in dim
-            for f, piece in enumerate(parts)
-            if piece.name == part.name and part.pre <= piece.pre and piece.end <= part.end
-        )
+        chain = tuple(f for part in dim for f, piece in enumerate(parts) if piece.inside(part))
         exact = math.prod(parts[f].size for f in chain) == math.prod(part.size for part in dim)
         return chain if exact else None
 
