@@ -7,17 +7,21 @@
 ['all_to_all']
 """
 
+from typing import TYPE_CHECKING, Any
+
 from redist.errors import (
     CheckError,
     ConversionError,
     LayoutError,
     NoPlanError,
     ParseError,
+    PeerError,
     PlanFormatError,
     RedistError,
     RequestError,
     StepError,
     TopologyError,
+    TransferError,
 )
 from redist.layout.array_type import ArrayType
 from redist.layout.interop import (
@@ -32,6 +36,10 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 
+if TYPE_CHECKING:
+    from redist.runtime.redistribute import redistribute
+    from redist.runtime.transfer import Transfer
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -42,6 +50,7 @@ __all__ = [
     "Mesh",
     "NoPlanError",
     "ParseError",
+    "PeerError",
     "Plan",
     "PlanFormatError",
     "RedistError",
@@ -49,11 +58,27 @@ __all__ = [
     "StepError",
     "Topology",
     "TopologyError",
+    "Transfer",
+    "TransferError",
     "__version__",
     "from_partition_spec",
     "from_placements",
+    "redistribute",
     "same_layout",
     "synthesize",
     "to_partition_spec",
     "to_placements",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs MPI is imported when it is first used."""
+    if name == "redistribute":
+        from redist.runtime.redistribute import redistribute
+
+        return redistribute
+    if name == "Transfer":
+        from redist.runtime.transfer import Transfer
+
+        return Transfer
+    raise AttributeError(f"module 'redist' has no attribute {name!r}")

@@ -25,6 +25,9 @@ class ParseError(RedistError):
         found = f"({text[position]!r})" if position < len(text) else "(end of text)"
         super().__init__(f"cannot parse {text!r}: {reason} at character {position + 1} {found}")
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.text, self.position, self.reason)
+
     def pointer(self) -> str:
         """The text with a caret under the character."""
         return f"{self.text}\n{' ' * self.position}^"
@@ -63,6 +66,9 @@ class CheckError(RedistError):
         where = "the plan" if step is None else f"step {step + 1}"
         super().__init__(f"{where} is rejected: {reason}")
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.step, self.reason)
+
 
 class NoPlanError(RedistError):
     """No plan fits the limit; ``least_bytes`` is the least limit that would do."""
@@ -70,3 +76,14 @@ class NoPlanError(RedistError):
     def __init__(self, message: str, least_bytes: int) -> None:
         self.least_bytes = least_bytes
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.least_bytes)
+
+
+class TransferError(RedistError):
+    """A transfer that cannot run, or that another rank ended."""
+
+
+class PeerError(TransferError):
+    """Another rank failed, died or did not come within the time limit; names the rank and why."""

@@ -20,11 +20,22 @@ def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
     >>> combine("max", DType.named("i32"), np.array([1, 5]), np.array([3, 2]))
     array([3, 5])
     """
+    check_reduces(op, dtype)
     real = _arithmetic(dtype)
-    if real.kind == "c" and op in ("max", "min"):
-        raise RedistError(f"cannot take the {op} of {dtype}: its values have no order")
     out = _UFUNC[op](a.view(real), b.view(real))
     return np.asarray(out, dtype=real).view(a.dtype)
+
+
+def combine_into(op: str, dtype: DType, a: Array, b: Array) -> None:
+    """``a = a op b``, in place; the same bits as :func:`combine`."""
+    real = _arithmetic(dtype)
+    _UFUNC[op](a.view(real), b.view(real), out=a.view(real))
+
+
+def check_reduces(op: str, dtype: DType) -> None:
+    """An error where values of ``dtype`` cannot be combined by ``op``."""
+    if _arithmetic(dtype).kind == "c" and op in ("max", "min"):
+        raise RedistError(f"cannot take the {op} of {dtype}: its values have no order")
 
 
 def identity(op: str, dtype: DType) -> Any:

@@ -1,0 +1,230 @@
+/* Copies of strided boxes and waiting for peers in shared memory, without Python in between.
+ *
+ * Plain C behind ctypes: no Python headers, one shared library for every Python version.
+ * The package works without it (kernels.py); this only makes it fast.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#if defined(__linux__)
+#include <sys/uio.h>
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#define MAX_DIMS 6
+#define CONTROL_WORD 8 /* 64-bit words in a cache line */
+
+/* One box: `block` contiguous bytes, repeated over `n_dims` counts with a stride on either side.
+ * moves.py writes these as rows of 64-bit integers. */
+typedef struct {
+    int64_t dst, dst_off, src, src_off, block, n_dims;
+    int64_t count[MAX_DIMS], dst_stride[MAX_DIMS], src_stride[MAX_DIMS];
+} move;
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* Copy past the cache: large results are not read again soon, and lines need not be fetched first. */
+static inline void stream(char *d, const char *s, size_t n)
+{
+#if defined(__x86_64__)
+    size_t head = (size_t)(-(uintptr_t)d) & 63;
+    if (n < 128 + head) {
+        memcpy(d, s, n);
+        return;
+    }
+    memcpy(d, s, head);
+    d += head, s += head, n -= head;
+    for (; n >= 64; d += 64, s += 64, n -= 64) {
+        __m128i a = _mm_loadu_si128((const __m128i *)s);
+        __m128i b = _mm_loadu_si128((const __m128i *)(s + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(s + 32));
+        __m128i e = _mm_loadu_si128((const __m128i *)(s + 48));
+        _mm_stream_si128((__m128i *)d, a);
+        _mm_stream_si128((__m128i *)(d + 16), b);
+        _mm_stream_si128((__m128i *)(d + 32), c);
+        _mm_stream_si128((__m128i *)(d + 48), e);
+    }
+#endif
+    memcpy(d, s, n);
+}
+
+#define ITEMS(size)                                                                               \
+    case size:                                                                                    \
+        for (int64_t i = 0; i < n; i++, d += ds, s += ss)                                         \
+            memcpy(d, s, size);                                                                   \
+        return;
+
+/* One row of runs. */
+static void copy_runs(char *d, const char *s, int64_t n, int64_t ds, int64_t ss, int64_t block,
+                      int streaming)
+{
+    switch (block) {
+        ITEMS(1)
+        ITEMS(2)
+        ITEMS(4)
+        ITEMS(8)
+        ITEMS(16)
+        ITEMS(32)
+        ITEMS(64)
+    }
+    if (streaming)
+        for (int64_t i = 0; i < n; i++, d += ds, s += ss)
+            stream(d, s, (size_t)block);
+    else
+        for (int64_t i = 0; i < n; i++, d += ds, s += ss)
+            memcpy(d, s, (size_t)block);
+}
+
+static void copy_box(char *d, const char *s, const move *m, int64_t dim, int streaming)
+{
+    if (dim >= m->n_dims - 1) {
+        if (m->n_dims == 0)
+            copy_runs(d, s, 1, 0, 0, m->block, streaming);
+        else
+            copy_runs(d, s, m->count[dim], m->dst_stride[dim], m->src_stride[dim], m->block,
+                      streaming);
+        return;
+    }
+    for (int64_t i = 0; i < m->count[dim]; i++)
+        copy_box(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, streaming);
+}
+
+/* Run moves in order; dst and src index the table of base addresses. */
+void redist_copy(const move *moves, int64_t n, char *const *bases, int streaming)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const move *m = moves + k;
+        copy_box(bases[m->dst] + m->dst_off, bases[m->src] + m->src_off, m, 0, streaming);
+    }
+#if defined(__x86_64__)
+    if (streaming)
+        _mm_sfence();
+#endif
+}
+
+#if defined(__linux__)
+#define IOVECS 512
+
+typedef struct {
+    int pid, used;
+    struct iovec here[IOVECS], there[IOVECS];
+    size_t bytes;
+} batch;
+
+static int flush(batch *b)
+{
+    size_t i = 0;
+    while (b->bytes > 0) {
+        ssize_t got = process_vm_readv(b->pid, b->here + i, (size_t)b->used - i, b->there + i,
+                                       (size_t)b->used - i, 0);
+        if (got <= 0)
+            return -1;
+        b->bytes -= (size_t)got;
+        while (b->bytes > 0 && (size_t)got >= b->here[i].iov_len)
+            got -= (ssize_t)b->here[i++].iov_len;
+        if (b->bytes > 0 && got > 0) {
+            b->here[i].iov_base = (char *)b->here[i].iov_base + got;
+            b->there[i].iov_base = (char *)b->there[i].iov_base + got;
+            b->here[i].iov_len -= (size_t)got;
+            b->there[i].iov_len -= (size_t)got;
+        }
+    }
+    b->used = 0;
+    return 0;
+}
+
+static int read_box(batch *b, char *d, char *s, const move *m, int64_t dim)
+{
+    if (dim == m->n_dims) {
+        b->here[b->used].iov_base = d;
+        b->there[b->used].iov_base = s;
+        b->here[b->used].iov_len = b->there[b->used].iov_len = (size_t)m->block;
+        b->bytes += (size_t)m->block;
+        return ++b->used == IOVECS ? flush(b) : 0;
+    }
+    for (int64_t i = 0; i < m->count[dim]; i++)
+        if (read_box(b, d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1))
+            return -1;
+    return 0;
+}
+
+/* The same, where the source addresses belong to another process. 0, or -1 if the kernel refuses. */
+int redist_read(int pid, const move *moves, int64_t n, char *const *bases)
+{
+    batch b;
+    b.pid = pid, b.used = 0, b.bytes = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const move *m = moves + k;
+        if (read_box(&b, bases[m->dst] + m->dst_off, bases[m->src] + m->src_off, m, 0))
+            return -1;
+    }
+    return flush(&b);
+}
+#else
+int redist_read(int pid, const move *moves, int64_t n, char *const *bases)
+{
+    (void)pid, (void)moves, (void)n, (void)bases;
+    return -1;
+}
+#endif
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+enum { ALL_SAME = 0, DIFFERENT = 1, NOT_YET = 2, ABORTED = 3 };
+
+/* Say that rank `me` of n has come to meeting `seq` with a word, and wait for the others.
+ *
+ * control[i] points to the block of rank i: word 0 the last meeting it came to, word 1 nonzero once
+ * it has given up, words 8 and 16 what it said at even and odd meetings. Nobody is ever two meetings
+ * ahead, so two words suffice. Everything written before is visible to whoever returns 0.
+ */
+int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word, int64_t wait_ns)
+{
+    size_t at = CONTROL_WORD * (1 + (seq & 1));
+    __atomic_store_n(control[me] + at, word, __ATOMIC_RELAXED);
+    __atomic_store_n(control[me], seq, __ATOMIC_SEQ_CST);
+    int64_t start = 0, tries = 0;
+    for (int i = 0; i < n; i++) {
+        while (__atomic_load_n(control[i], __ATOMIC_ACQUIRE) < seq) {
+            if (++tries < 64) {
+                relax();
+                continue;
+            }
+            for (int k = 0; k < n; k++)
+                if (__atomic_load_n(control[k] + 1, __ATOMIC_ACQUIRE))
+                    return ABORTED;
+            int64_t t = now_ns();
+            start = start ? start : t;
+            if (t - start >= wait_ns)
+                return NOT_YET;
+            if (t - start < 2000000) {
+                sched_yield();
+            } else {
+                struct timespec pause = {0, t - start < 50000000 ? 50000 : 500000};
+                nanosleep(&pause, NULL);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++)
+        if (__atomic_load_n(control[i] + at, __ATOMIC_RELAXED) != word)
+            return DIFFERENT;
+    return ALL_SAME;
+}

@@ -1,0 +1,141 @@
+"""Lists of strided copies between buffers, prepared once and run many times."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import TransferError
+from redist.layout.tiles import Ints
+from redist.runtime.kernels import MAX_DIMS, kernels
+from redist.runtime.strided import Strided
+
+Addresses = NDArray[np.uintp]
+
+STREAM_BYTES = 2**20
+"""From so many bytes on, results are written past the cache."""
+
+WIDE_BYTES = 128
+"""Runs shorter than this are quicker for NumPy as one item each."""
+
+_HEAD = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A strided copy from buffer ``src`` at a byte offset to buffer ``dst``; numbers of a table."""
+
+    dst: int
+    dst_offset: int
+    src: int
+    src_offset: int
+    form: Strided
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Copies to be made in order, as the rows of integers that the compiled kernel reads.
+
+    >>> from redist.runtime.strided import canonical
+    >>> a, b = np.arange(6.0).reshape(2, 3), np.zeros((2, 1))
+    >>> moves = Moves.of([Move(0, 0, 1, 16, canonical((2, 1), 8, b.strides, a.strides))])
+    >>> moves.run(addresses([b, a]))
+    >>> b.ravel()
+    array([2., 5.])
+    """
+
+    rows: Ints
+    n_bytes: int
+    shortest_run: int
+
+    @staticmethod
+    def of(moves: Iterable[Move]) -> Moves:
+        """Prepare ``moves``; more dims than the kernel knows become several rows."""
+        rows = [row for move in moves if move.form.n_bytes for row in _rows(move)]
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), _HEAD + 3 * MAX_DIMS)
+        counts = np.where(
+            np.arange(MAX_DIMS) < table[:, 5:6], table[:, _HEAD : _HEAD + MAX_DIMS], 1
+        )
+        n_bytes = int(np.sum(table[:, 4] * np.prod(counts, axis=1)))
+        return Moves(table, n_bytes, int(table[:, 4].min(initial=2**62)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def run(self, bases: Addresses) -> None:
+        """Copy; ``bases`` has the address of every buffer."""
+        if not len(self.rows):
+            return
+        compiled = kernels()
+        if compiled is None:
+            self._run_with_numpy(bases)
+        else:
+            streaming = self.n_bytes >= STREAM_BYTES
+            compiled.copy(self.rows.ctypes.data, len(self.rows), bases.ctypes.data, int(streaming))
+
+    def read(self, pid: int, bases: Addresses) -> None:
+        """Copy where the sources are addresses of process ``pid``."""
+        compiled = kernels()
+        assert compiled is not None
+        if len(self.rows) and compiled.read(
+            pid, self.rows.ctypes.data, len(self.rows), bases.ctypes.data
+        ):
+            raise TransferError(f"cannot read the memory of process {pid}: the kernel refuses")
+
+    def _run_with_numpy(self, bases: Addresses) -> None:
+        for dst, dst_offset, src, src_offset, block, n_dims, *rest in self.rows.tolist():
+            counts = rest[:n_dims]
+            dst_strides = rest[MAX_DIMS : MAX_DIMS + n_dims]
+            src_strides = rest[2 * MAX_DIMS : 2 * MAX_DIMS + n_dims]
+            dtype: np.dtype[Any] = np.dtype((np.void, block))  # a short run is one wide item
+            if block >= WIDE_BYTES:
+                dtype = np.dtype(np.uint8)
+                counts, dst_strides, src_strides = (
+                    [*counts, block],
+                    [*dst_strides, 1],
+                    [*src_strides, 1],
+                )
+            to = array_at(int(bases[dst]) + dst_offset, counts, dst_strides, dtype)
+            of = array_at(int(bases[src]) + src_offset, counts, src_strides, dtype)
+            np.copyto(to, of)
+
+
+def array_at(
+    address: int, shape: Iterable[int], strides: Iterable[int], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """The memory at an address as an array. Whoever calls keeps the memory alive."""
+    counts, steps = tuple(shape), tuple(strides)
+    if 0 in counts:
+        return np.empty(counts, dtype)
+    low = sum((n - 1) * min(step, 0) for n, step in zip(counts, steps, strict=True))
+    high = sum((n - 1) * max(step, 0) for n, step in zip(counts, steps, strict=True))
+    memory: Any = (ctypes.c_char * (high - low + dtype.itemsize)).from_address(address + low)
+    return np.ndarray(counts, dtype, memory, -low, steps)
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def addresses(arrays: Iterable[NDArray[Any]]) -> Addresses:
+    """A table of base addresses."""
+    return np.array([address_of(array) for array in arrays], dtype=np.uintp)
+
+
+def _rows(move: Move) -> Iterator[list[int]]:
+    outer, inner = move.form.dims[:-MAX_DIMS], move.form.dims[-MAX_DIMS:]
+    pad = [0] * (MAX_DIMS - len(inner))
+    columns = [[dim[k] for dim in inner] + pad for k in range(3)]
+    tail = [*columns[0], *columns[1], *columns[2]]
+    for place in itertools.product(*(range(count) for count, _, _ in outer)):
+        dst = sum(i * d for i, (_, d, _) in zip(place, outer, strict=True))
+        src = sum(i * s for i, (_, _, s) in zip(place, outer, strict=True))
+        head = [move.dst, move.dst_offset + dst, move.src, move.src_offset + src]
+        yield [*head, move.form.block, len(inner), *tail]

@@ -1,0 +1,104 @@
+"""One call: plan, prepare, agree and move; the second call like it only moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpi4py import MPI
+
+from redist.errors import RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.plan.topology import Topology
+from redist.runtime.agreement import all_agree
+from redist.runtime.transfer import (
+    ERROR_WORD,
+    TIMEOUT_S,
+    Locals,
+    Named,
+    Transfer,
+    Type,
+    requests_of,
+    shown,
+)
+from redist.runtime.world import Disagreement
+from redist.runtime.worlds import world_of
+
+REMEMBERED = 64
+"""Prepared transfers that a communicator keeps."""
+NEW_WORD = 3
+"""What a rank says that has not prepared the request."""
+
+
+def redistribute(
+    local: Locals,
+    source: Type | Named,
+    target: Type | Named,
+    comm: MPI.Comm | None = None,
+    limit_bytes: int | None = None,
+    donate: bool = False,
+    out: Locals = None,
+    *,
+    mesh: Mesh | None = None,
+    target_mesh: Mesh | None = None,
+    topology: Topology | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+) -> Any:
+    """**Collective over** ``comm``. Turn a distributed array of one type into another type.
+
+    In an SPMD program, every rank with its tile of the source::
+
+        rows = np.full((1024, 4096), comm.rank)                    # f64[4096{x}, 4096], x=4
+        columns = redist.redistribute(
+            rows, "f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)
+        )                                                          # (4096, 1024) on every rank
+
+    The result is this rank's tile of the target: ``out`` where given, else a new array; ranks
+    outside the source's mesh pass None, those outside the target's get None. ``local`` is not
+    modified unless it is donated: then its contents are undefined afterwards. ``limit_bytes`` bounds
+    what any rank holds at any time, source and target included. Dicts of named arrays and types move
+    as one operation. Plans and preparations are remembered: a repeated request only moves data.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    world = world_of(comm)
+    world.check_usable()
+    world.finish()
+    given = {"limit_bytes": limit_bytes, "donate": donate, "topology": topology}
+    key = (_frozen(source), _frozen(target), mesh, target_mesh, *given.values())
+    transfer: Transfer | None = world.transfers.get(key)
+    if transfer is not None:
+        transfer.timeout_s = timeout_s
+        try:
+            return transfer._run(local, out)
+        except Disagreement:
+            pass  # the others have not prepared it: do so together
+    else:
+        said, error = "", None
+        try:
+            said = shown(requests_of(source, target, mesh, target_mesh, comm.size), given)
+        except RedistError as problem:
+            error = problem
+        with world.failing_together():
+            same = world.meet(ERROR_WORD if error else NEW_WORD, timeout_s)
+        if not same or error:
+            all_agree(world.comm, "cannot transfer", said, error)
+    transfer = Transfer(
+        source,
+        target,
+        comm,
+        mesh=mesh,
+        target_mesh=target_mesh,
+        limit_bytes=limit_bytes,
+        donate=donate,
+        topology=topology,
+        timeout_s=timeout_s,
+    )
+    transfer.keeps_buffers = False
+    if len(world.transfers) >= REMEMBERED:
+        world.transfers.pop(next(iter(world.transfers)))
+    world.transfers[key] = transfer
+    return transfer._run(local, out)
+
+
+def _frozen(types: Type | Named) -> Any:
+    return types if isinstance(types, (str, ArrayType)) else tuple(types.items())

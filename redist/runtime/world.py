@@ -1,0 +1,358 @@
+"""The ranks of a communicator: who shares a node, how they meet, and how a failure reaches them all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from redist.errors import PeerError, TransferError
+from redist.runtime.kernels import ABORTED, ALL_SAME, DIFFERENT, NOT_YET, kernels
+from redist.runtime.moves import address_of
+from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
+
+CONTROL_BYTES = 4096
+"""Of every rank's board: meetings, status and the text of a failure."""
+TEXT_AT, TEXT_BYTES = 256, 2048
+DESCRIPTION = 8
+"""Integers that describe where one array of a transfer lies."""
+LEAST_POOL_BYTES = 8192
+"""A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
+SLICE_S = 0.05
+TAG_ABORT, TAG_DATA = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One rank's part of the shared control memory: control words, descriptions, pool."""
+
+    memory: Bytes
+    n_items: int
+
+    @property
+    def control(self) -> NDArray[np.uint64]:
+        """Meeting number, whether it gave up, and its words."""
+        return self.memory[:TEXT_AT].view(np.uint64)
+
+    def descriptions(self, parity: int) -> NDArray[np.int64]:
+        """Where the arrays of the current transfer lie, one row each."""
+        n_bytes = self.n_items * DESCRIPTION * 8
+        at = CONTROL_BYTES + parity * n_bytes
+        return self.memory[at : at + n_bytes].view(np.int64).reshape(self.n_items, DESCRIPTION)
+
+    @property
+    def pool_at(self) -> int:
+        """Where the pool begins."""
+        return CONTROL_BYTES + 2 * self.n_items * DESCRIPTION * 8
+
+    @property
+    def pool_bytes(self) -> int:
+        """How large it is."""
+        return len(self.memory) - self.pool_at
+
+    @property
+    def text(self) -> str:
+        """Why this rank gave up."""
+        return bytes(self.memory[TEXT_AT : TEXT_AT + TEXT_BYTES]).split(b"\0")[0].decode()
+
+
+class Disagreement(Exception):
+    """A rank came to the first meeting with another request, or with an error."""
+
+
+class World:
+    """What all transfers over one communicator share. Making one is **collective over** ``comm``.
+
+    ``node`` lists the ranks that share memory with this one, itself included; ``groups`` has the
+    node of every rank. A failure after a transfer has begun ends the world for good: ranks may have
+    stopped at different places, and only a new communicator gives them a common start.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, transport: str = "auto", node_size: int | None = None
+    ) -> None:
+        self.comm = comm.Dup()
+        self.rank, self.size = comm.rank, comm.size
+        self.seq = 0
+        self.broken: str | None = None
+        self.attached: dict[tuple[int, int], Bytes] = {}
+        self.reads_memory = False
+        self.transfers: dict[Any, Any] = {}
+        self._worker: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+        self._find_node(transport, node_size)
+        self.boards: dict[int, Board] = {}
+        self._table = np.zeros(1, dtype=np.uintp)
+        self.pids: dict[int, int] = {}
+        self.reserve(16, LEAST_POOL_BYTES)
+        self._probe()
+
+    @property
+    def one_node(self) -> bool:
+        """Whether all ranks share memory."""
+        return len(self.node) == self.size
+
+    def _find_node(self, transport: str, node_size: int | None) -> None:
+        colour = self.rank if transport == "mpi" or not can_share() else 0
+        if node_size is not None:
+            colour = self.rank // node_size
+        split = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
+        self.node_comm = split.Split(colour, key=self.rank)
+        split.Free()
+        nodes = self.comm.allgather(tuple(self.node_comm.allgather(self.rank)))
+        self.groups = tuple(node[0] for node in nodes)
+        self.node = nodes[self.rank]
+        compiled = self.comm.allreduce(int(kernels() is not None), op=MPI.MIN)
+        self.kernels = kernels() if compiled else None
+
+    def _probe(self) -> None:
+        """Map the neighbours' memory; a node where that fails falls apart into single ranks."""
+        works = 1
+        try:
+            self._map_boards()
+        except (OSError, ValueError, TransferError):
+            works = 0
+        if self.node_comm.allreduce(works, op=MPI.MIN) == 0:
+            alone = self.node_comm.Split(self.rank)
+            self.node_comm.Free()
+            self.node_comm = alone
+        nodes = self.comm.allgather(tuple(self.node_comm.allgather(self.rank)))
+        self.groups = tuple(node[0] for node in nodes)
+        self.node = nodes[self.rank]
+        self._map_boards()
+        self.reads_memory = self._can_read_memory()
+
+    def _can_read_memory(self) -> bool:
+        """Whether the kernel lets every rank of this node read its neighbours' private memory."""
+        if self.kernels is None:
+            return False
+        mine, got = np.array([self.rank + 1], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        places = self.node_comm.allgather((os.getpid(), address_of(mine)))
+        from redist.runtime.moves import Move, Moves
+        from redist.runtime.strided import Strided
+
+        ok = True
+        for rank, (pid, address) in zip(self.node, places, strict=True):
+            moves = Moves.of([Move(0, 0, 1, 0, Strided(8, ()))])
+            try:
+                moves.read(pid, np.array([address_of(got), address], dtype=np.uintp))
+            except TransferError:
+                ok = False
+            ok = ok and int(got[0]) == rank + 1
+        return bool(self.node_comm.allreduce(int(ok), op=MPI.MIN))
+
+    def reserve(self, n_items: int, pool_bytes: int) -> None:
+        """**Collective.** Make boards large enough for transfers of so many arrays and bytes."""
+        mine = self.boards.get(self.rank)
+        if mine is not None and mine.n_items >= n_items and mine.pool_bytes >= pool_bytes:
+            return
+        if mine is not None:
+            n_items, pool_bytes = max(n_items, mine.n_items), max(pool_bytes, mine.pool_bytes)
+        n_bytes = CONTROL_BYTES + 2 * n_items * DESCRIPTION * 8 + pool_bytes
+        memory = shared_bytes(n_bytes) if can_share() else np.zeros(n_bytes, np.uint8)
+        self.boards = {self.rank: Board(memory, n_items)}
+        if mine is not None:
+            self._map_boards()
+
+    def _map_boards(self) -> None:
+        mine = self.boards[self.rank]
+        found = find(mine.memory)
+        token = os.urandom(8)
+        mine.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(token, np.uint8)
+        handles = self.node_comm.allgather((found[0] if found else None, token, os.getpid()))
+        boards: dict[int, Board] = {}
+        for rank, (handle, there, pid) in zip(self.node, handles, strict=True):
+            memory = mine.memory
+            if rank != self.rank:
+                if handle is None:
+                    raise TransferError(f"rank {rank} has no memory to share")
+                memory = attach(handle)[: len(mine.memory)]
+            if bytes(memory[TEXT_AT : TEXT_AT + 8]) != there:
+                raise TransferError(f"what is mapped is not the memory of rank {rank}")
+            boards[rank] = Board(memory, mine.n_items)
+            self.pids[rank] = pid
+        self.boards = boards
+        self._table = np.array([address_of(boards[r].memory) for r in self.node], dtype=np.uintp)
+        self.seq = 0
+        self.node_comm.Barrier()
+        mine.memory[TEXT_AT : TEXT_AT + 8] = 0
+        mine.control[:] = 0
+        self.node_comm.Barrier()
+
+    def map_segment(self, rank: int, handle: Handle) -> Bytes:
+        """A segment of a neighbour, mapped once."""
+        key = rank, handle.number
+        found = self.attached.get(key)
+        if found is None:
+            if (
+                len(self.attached) >= 256
+            ):  # mappings of dead segments cost no memory, only addresses
+                self.attached.pop(next(iter(self.attached)))
+            found = self.attached[key] = attach(handle)
+        return found
+
+    # Meeting
+
+    def meet(self, word: int, timeout_s: float | None) -> bool:
+        """Wait for every rank; whether all came with the same word."""
+        if self.one_node and self.kernels is not None:
+            return self._meet_on_node(word, timeout_s)
+        seen = np.array([word, -word], dtype=np.int64)
+        request = self.comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)
+        self.wait([request], timeout_s)
+        self.seq += 1
+        return bool(seen[0] == -seen[1])
+
+    def meet_node(self, timeout_s: float | None) -> None:
+        """Wait for the ranks of this node; what they wrote before is visible after."""
+        if len(self.node) == 1:
+            self.seq += 1
+        elif self.kernels is not None:
+            self._meet_on_node(0, timeout_s)
+        else:
+            self.wait([self.node_comm.Ibarrier()], timeout_s)
+            self.seq += 1
+
+    def _meet_on_node(self, word: int, timeout_s: float | None) -> bool:
+        assert self.kernels is not None
+        self.seq += 1
+        table, n, me = self._table.ctypes.data, len(self.node), self.node.index(self.rank)
+        start = 0.0
+        while True:
+            answer = self.kernels.meet(table, n, me, self.seq, word, int(SLICE_S * 1e9))
+            if answer in (ALL_SAME, DIFFERENT):
+                return bool(answer == ALL_SAME)
+            if answer == ABORTED:
+                self._raise_abort()
+            assert answer == NOT_YET
+            start = start or time.monotonic() - SLICE_S
+            self._look_for_the_dead()
+            if timeout_s is not None and time.monotonic() - start > timeout_s:
+                late = [r for r in self.node if int(self.boards[r].control[0]) < self.seq]
+                raise PeerError(f"{_ranks(late)} did not come within {timeout_s:g} s")
+
+    def wait(self, requests: list[Any], timeout_s: float | None) -> None:
+        """Wait for MPI requests, and for failures of others."""
+        start, pause = 0.0, 0.0
+        tries = 0
+        while not MPI.Request.Testall(requests):
+            tries += 1
+            if tries % 16:
+                os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+                continue
+            now = time.monotonic()
+            start = start or now
+            if tries % 256 == 0:
+                self._look_for_aborts()
+            if timeout_s is not None and now - start > timeout_s:
+                raise PeerError(f"other ranks did not come within {timeout_s:g} s")
+            if now - start > 0.01:
+                pause = min(pause + 1e-5, 1e-3)
+                self._look_for_aborts()
+                time.sleep(pause)
+
+    def _look_for_aborts(self) -> None:
+        for rank in self.node:
+            if int(self.boards[rank].control[1]):
+                self._raise_abort()
+        status = MPI.Status()
+        if self.comm.Iprobe(MPI.ANY_SOURCE, TAG_ABORT, status):
+            text = self.comm.recv(source=status.source, tag=TAG_ABORT)
+            raise PeerError(f"rank {status.source} failed: {text}")
+        self._look_for_the_dead()
+
+    def _raise_abort(self) -> None:
+        for rank in self.node:
+            if int(self.boards[rank].control[1]):
+                raise PeerError(f"rank {rank} failed: {self.boards[rank].text}")
+
+    def _look_for_the_dead(self) -> None:
+        for rank in self.node:
+            if rank != self.rank and not _is_alive(self.pids[rank]):
+                raise PeerError(f"rank {rank} died (process {self.pids[rank]} is gone)")
+
+    def abort(self, reason: str) -> None:
+        """Tell every rank that this one has given up. The world cannot be used after that."""
+        self.broken = reason
+        board = self.boards[self.rank]
+        text = reason.encode()[: TEXT_BYTES - 1]
+        board.memory[TEXT_AT : TEXT_AT + len(text)] = np.frombuffer(text, np.uint8)
+        board.control[1] = 1
+        for rank in range(self.size):
+            if rank not in self.node:
+                with contextlib.suppress(MPI.Exception):
+                    self.comm.isend(reason, rank, TAG_ABORT)
+
+    @contextlib.contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """An exception inside reaches the other ranks as an error of theirs."""
+        try:
+            yield
+        except Disagreement:
+            raise
+        except BaseException as error:
+            if self.broken is None:
+                self.abort(f"{type(error).__name__}: {error}")
+            raise
+
+    # Transfers in the background
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """Run ``work`` after everything enqueued before, without waiting for it."""
+        if not self._may_use_threads:
+            work()
+            return
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "redist")
+        self._last = self._worker.submit(work)
+
+    def finish(self) -> None:
+        """Wait until nothing is under way."""
+        if self._last is not None:
+            self._last.result()
+            self._last = None
+
+    @property
+    def _may_use_threads(self) -> bool:
+        """Whether a thread may move data: it calls MPI only where ranks are on several nodes."""
+        silent = self.one_node and self.kernels is not None
+        return silent or MPI.Query_thread() >= MPI.THREAD_MULTIPLE
+
+    def close(self) -> None:
+        """**Collective.** Free the communicators."""
+        self.finish()
+        if self._worker is not None:
+            self._worker.shutdown()
+        for comm in (self.node_comm, self.comm):
+            comm.Free()
+
+    def check_usable(self) -> None:
+        """An error if an earlier failure ended this world."""
+        if self.broken is not None:
+            raise TransferError(
+                f"cannot use this communicator any more: an earlier transfer failed "
+                f"({self.broken}); go on with a new one, as from comm.Dup()"
+            )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _ranks(ranks: list[int]) -> str:
+    names = ", ".join(map(str, ranks))
+    return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"

@@ -1,0 +1,45 @@
+"""One world per communicator, remembered with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpi4py import MPI
+
+from redist.plan.topology import Level, Topology
+from redist.runtime.world import World
+
+_KEY = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, worlds: _close(worlds))
+
+
+def world_of(comm: MPI.Comm, transport: str = "auto", node_size: int | None = None) -> World:
+    """The world of a communicator; **collective over** ``comm`` the first time."""
+    worlds: Any = comm.Get_attr(_KEY)
+    if worlds is None:
+        worlds = {}
+        comm.Set_attr(_KEY, worlds)
+    key = transport, node_size
+    if key not in worlds:
+        worlds[key] = World(comm, transport, node_size)
+    return worlds[key]
+
+
+def default_topology(world: World) -> Topology:
+    """What to plan for where nothing was measured: a node is near, the network far.
+
+    Within a node a message is a copy: it costs next to nothing beyond its bytes.
+    """
+    sizes = {world.groups.count(group) for group in world.groups}
+    in_blocks = world.groups == tuple(r // max(sizes) * max(sizes) for r in range(world.size))
+    node = Level("node", max(sizes), 50_000, 100_000)
+    if world.one_node:
+        return Topology((Level("node", None, 50_000, 100_000),))
+    network = Level("network", None, 2_000_000, 100_000)
+    if len(sizes) == 1 and in_blocks and max(sizes) > 1:
+        return Topology((node, network))
+    return Topology((network,))
+
+
+def _close(worlds: dict[tuple[str, int | None], World]) -> None:
+    for world in worlds.values():
+        world.close()

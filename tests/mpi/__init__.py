@@ -1,0 +1,1 @@
+"""Tests that run under mpirun; the files test_*.py start them."""
