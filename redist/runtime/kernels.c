@@ -228,3 +228,15 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
             return DIFFERENT;
     return ALL_SAME;
 }
+
+/* A whole round in one call: stage, meet and, if all said the same, fetch. */
+int redist_round(const move *stage, int64_t n_stage, const move *fetch, int64_t n_fetch,
+                 char *const *bases, uint64_t *const *control, int n, int me, uint64_t seq,
+                 uint64_t word, int64_t wait_ns)
+{
+    redist_copy(stage, n_stage, bases, 0);
+    int answer = redist_meet(control, n, me, seq, word, wait_ns);
+    if (answer == ALL_SAME)
+        redist_copy(fetch, n_fetch, bases, 0);
+    return answer;
+}

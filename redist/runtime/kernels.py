@@ -7,9 +7,20 @@ import os
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 MAX_DIMS = 6
 """Dims of a strided copy in C, as in kernels.c."""
+
+_MEETING: list[Any] = [
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_uint64,
+    ctypes.c_uint64,
+    ctypes.c_int64,
+]
+"""Boards, their number, the own one, meeting, word, nanoseconds to wait."""
 
 ALL_SAME, DIFFERENT, NOT_YET, ABORTED = range(4)
 
@@ -24,15 +35,10 @@ class Kernels:
         self.copy.restype = None
         self.read = library.redist_read
         self.read.argtypes = [ctypes.c_int, pointer, int64, pointer]
+        self.round = library.redist_round
+        self.round.argtypes = [pointer, int64, pointer, int64, pointer, *_MEETING]
         self.meet = library.redist_meet
-        self.meet.argtypes = [
-            pointer,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_uint64,
-            ctypes.c_uint64,
-            int64,
-        ]
+        self.meet.argtypes = _MEETING
 
 
 @lru_cache(maxsize=1)

@@ -52,7 +52,7 @@ class Moves:
 
     rows: Ints
     n_bytes: int
-    shortest_run: int
+    address: int
 
     @staticmethod
     def of(moves: Iterable[Move]) -> Moves:
@@ -63,10 +63,15 @@ class Moves:
             np.arange(MAX_DIMS) < table[:, 5:6], table[:, _HEAD : _HEAD + MAX_DIMS], 1
         )
         n_bytes = int(np.sum(table[:, 4] * np.prod(counts, axis=1)))
-        return Moves(table, n_bytes, int(table[:, 4].min(initial=2**62)))
+        return Moves(table, n_bytes, address_of(table))
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def pointer(self) -> tuple[int, int]:
+        """Address and number of the rows."""
+        return self.address, len(self.rows)
 
     def run(self, bases: Addresses) -> None:
         """Copy; ``bases`` has the address of every buffer."""
@@ -77,15 +82,13 @@ class Moves:
             self._run_with_numpy(bases)
         else:
             streaming = self.n_bytes >= STREAM_BYTES
-            compiled.copy(self.rows.ctypes.data, len(self.rows), bases.ctypes.data, int(streaming))
+            compiled.copy(self.address, len(self.rows), address_of(bases), int(streaming))
 
     def read(self, pid: int, bases: Addresses) -> None:
         """Copy where the sources are addresses of process ``pid``."""
         compiled = kernels()
         assert compiled is not None
-        if len(self.rows) and compiled.read(
-            pid, self.rows.ctypes.data, len(self.rows), bases.ctypes.data
-        ):
+        if len(self.rows) and compiled.read(pid, self.address, len(self.rows), address_of(bases)):
             raise TransferError(f"cannot read the memory of process {pid}: the kernel refuses")
 
     def _run_with_numpy(self, bases: Addresses) -> None:

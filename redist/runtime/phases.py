@@ -204,7 +204,7 @@ def _fetch(step: Step, before: ArrayType, rank: int, topology: Topology) -> Phas
                 int(schedule.sender[k]), int(schedule.receiver[k]), schedule.lo[k], schedule.hi[k]
             )
         )
-    pieces.sort(key=lambda p: p.order)
+    pieces.sort(key=lambda p: (p.order, (p.sender - p.receiver) % (len(have.ranks) + 1)))
     fills = _leaves_room(pieces, step.after, rank)
     op = before.pending_op or step.after.pending_op
     return Phase(tuple(pieces), op, fills, False, not len(schedule.sender), before.tile_shape)

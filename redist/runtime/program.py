@@ -6,17 +6,15 @@ with every run. So a program is made once for a kind of request and serves every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from redist.layout.dtype import DType
 from redist.runtime.moves import Addresses, Move, Moves, array_at
 from redist.runtime.phases import Phase, Piece, Shape
+from redist.runtime.pools import Box
 from redist.runtime.reduce import combine_into
-from redist.runtime.rounds import Slab, part_of
+from redist.runtime.rounds import Turn, part_of
 from redist.runtime.strided import Strided, c_strides, canonical
 
 NOTHING, POOL, SHARED, READ = range(4)
@@ -27,7 +25,7 @@ Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Load:
     """One array of a stage."""
 
     phase: Phase
@@ -118,210 +116,172 @@ class Bases:
         return (2 + self.place[rank]) * self.n_items + item
 
 
-def compile_round(
-    rank: int,
-    parts: Sequence[Part],
-    slabs: Sequence[Slab],
-    bases: Bases,
-    kinds: dict[tuple[int, int], int],
-    src_strides: Sequence[Strides],
-    dst_strides: Sequence[Strides],
-    room: tuple[int, int],
-) -> Round:
-    """The round that takes ``slabs`` across.
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Turns the turns of a round into copies and messages for one rank.
 
-    ``kinds`` says where the tile of (rank, item) is found, ``room`` how many bytes can be packed to
-    send and to receive; what has no room there goes from tile to tile by MPI's own datatypes.
+    ``kinds`` says where the tile of (rank, item) is found; ``offsets`` where a box of (rank, item)
+    lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
+    room there goes from tile to tile by MPI's own datatypes.
     """
-    stage: list[Move] = []
-    copies: list[Move] = []
-    reads: dict[int, list[Move]] = {}
-    combines: list[tuple[int, Combine]] = []
-    outgoing: dict[int, list[tuple[int, Piece]]] = {}
-    incoming: dict[int, list[tuple[int, Piece]]] = {}
-    for slab in slabs:
-        item = slab.item
-        part = parts[item]
-        if kinds.get((rank, item), NOTHING) == POOL:
-            stage.append(staging_move(part, slab, bases, src_strides[item], rank))
-        for whole_piece in part.phase.pieces:
-            piece = part_of(whole_piece, slab)
-            if piece is None:
+
+    rank: int
+    loads: Sequence[Load]
+    bases: Bases
+    kinds: Mapping[tuple[int, int], int]
+    offsets: Mapping[tuple[int, int], Mapping[Box, int]]
+    src_strides: Sequence[Strides]
+    dst_strides: Sequence[Strides]
+    room: tuple[int, int]
+
+    def staging(self, turns: Iterable[Turn]) -> Moves:
+        """The copies of this rank's data into its pool."""
+        moves = []
+        for turn in turns:
+            item = turn.item
+            if self.kinds.get((self.rank, item)) != POOL:
                 continue
-            if piece.receiver != rank:
-                if piece.receiver not in bases.place:
-                    outgoing.setdefault(piece.receiver, []).append((item, piece))
-                continue
-            if piece.sender == rank:
-                base = bases.source(item)
-                strides, offset = src_strides[item], _offset(piece.src_lo, src_strides[item])
-                kind = SHARED
-            elif piece.sender not in bases.place:
-                incoming.setdefault(piece.sender, []).append((item, piece))
-                continue
-            else:
-                kind = kinds[piece.sender, item]
-                base = bases.neighbour(piece.sender, item)
-                strides, offset = _found(kind, piece, slab, part.itemsize)
-            if piece.order == 0:
-                move = _move(piece, part, bases, dst_strides[item], item, base, offset, strides)
-                (reads.setdefault(piece.sender, []) if kind == READ else copies).append(move)
-            else:
-                combines.append(
-                    (
-                        piece.order,
-                        _combine(
-                            piece, part, bases, dst_strides[item], item, base, offset, strides
-                        ),
+            strides, itemsize = self.src_strides[item], self.loads[item].itemsize
+            for (lo, shape), offset in self.offsets[self.rank, item].items():
+                part = part_of(Piece(0, 0, 0, lo, lo, shape, shape, shape), turn)
+                if part is not None:
+                    form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
+                    place = _offset(part.src_lo, strides)
+                    moves.append(
+                        Move(self.bases.pool, offset, self.bases.source(item), place, form)
                     )
-                )
-    pack, sends = _messages(parts, outgoing, bases, src_strides, room[0], sending=True)
-    unpack, receives = _messages(parts, incoming, bases, dst_strides, room[1], sending=False)
-    unpacked: list[Move] = []
-    for move, piece, item in unpack:
-        if piece.order == 0:
-            unpacked.append(move)
-        else:
-            strides = c_strides(piece.shape, parts[item].itemsize)
-            combines.append(
-                (
-                    piece.order,
-                    _combine(
-                        piece,
-                        parts[item],
-                        bases,
-                        dst_strides[item],
-                        item,
-                        move.src,
-                        move.src_offset,
-                        strides,
-                    ),
-                )
-            )
-    combines.sort(key=lambda entry: entry[0])
-    return Round(
-        Moves.of(stage),
-        Moves.of(move for move, _, _ in pack),
-        tuple(sends),
-        tuple(receives),
-        Moves.of(copies),
-        tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
-        Moves.of(unpacked),
-        tuple(entry for _, entry in combines),
-    )
+        return Moves.of(moves)
+
+    def round(self, turns: Sequence[Turn]) -> Round:
+        """All that a round asks of this rank."""
+        copies: list[Move] = []
+        reads: dict[int, list[Move]] = {}
+        combines: list[tuple[int, Combine]] = []
+        outgoing: dict[int, list[tuple[int, Piece]]] = {}
+        incoming: dict[int, list[tuple[int, Piece]]] = {}
+        for turn in turns:
+            item = turn.item
+            for piece in self.loads[item].phase.pieces:
+                part = part_of(piece, turn)
+                if part is None:
+                    continue
+                if piece.receiver != self.rank:
+                    if piece.receiver not in self.bases.place:
+                        outgoing.setdefault(piece.receiver, []).append((item, part))
+                elif piece.sender not in self.bases.place:
+                    incoming.setdefault(piece.sender, []).append((item, part))
+                else:
+                    base, offset, strides, kind = self._find(piece, part, item)
+                    if piece.order:
+                        combines.append(
+                            (piece.order, self._combine(part, item, base, offset, strides))
+                        )
+                    else:
+                        move = self._move(part, item, base, offset, strides)
+                        (reads.setdefault(piece.sender, []) if kind == READ else copies).append(
+                            move
+                        )
+        pack, sends = self._messages(outgoing, sending=True)
+        unpack, receives = self._messages(incoming, sending=False)
+        unpacked = [move for move, part, _ in unpack if part.order == 0]
+        for move, part, item in unpack:
+            if part.order:
+                strides = c_strides(part.shape, self.loads[item].itemsize)
+                combine = self._combine(part, item, move.src, move.src_offset, strides)
+                combines.append((part.order, combine))
+        combines.sort(key=lambda entry: entry[0])
+        return Round(
+            self.staging(turns),
+            Moves.of(move for move, _, _ in pack),
+            tuple(sends),
+            tuple(receives),
+            Moves.of(copies),
+            tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
+            Moves.of(unpacked),
+            tuple(combine for _, combine in combines),
+        )
+
+    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, int]:
+        """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""
+        itemsize = self.loads[item].itemsize
+        if piece.sender == self.rank:
+            strides = self.src_strides[item]
+            return self.bases.source(item), _offset(part.src_lo, strides), strides, SHARED
+        kind = self.kinds[piece.sender, item]
+        base = self.bases.neighbour(piece.sender, item)
+        if kind == POOL:
+            offset = self.offsets[piece.sender, item][piece.src_lo, piece.shape]
+            return base, offset, c_strides(part.shape, itemsize), kind
+        strides = c_strides(piece.src_shape, itemsize)
+        return base, _offset(part.src_lo, strides), strides, kind
+
+    def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Move:
+        to = self.dst_strides[item]
+        form = canonical(part.shape, self.loads[item].itemsize, to, strides)
+        return Move(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
+
+    def _combine(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Combine:
+        load, to = self.loads[item], self.dst_strides[item]
+        assert load.phase.op is not None
+        return Combine(
+            load.phase.op,
+            load.dtype,
+            part.shape,
+            self.bases.target(item),
+            _offset(part.dst_lo, to),
+            to,
+            base,
+            offset,
+            strides,
+        )
+
+    def _messages(
+        self, parts: Mapping[int, list[tuple[int, Piece]]], sending: bool
+    ) -> tuple[list[tuple[Move, Piece, int]], list[Message]]:
+        """One message per peer, with the copies that pack or unpack it.
+
+        A message that is one contiguous part of a tile goes from there, or there, without a copy.
+        """
+        moves: list[tuple[Move, Piece, int]] = []
+        messages: list[Message] = []
+        staging = self.bases.send if sending else self.bases.receive
+        room = self.room[0 if sending else 1]
+        direct = {peer: sending or not any(p.order for _, p in own) for peer, own in parts.items()}
+        used = 0
+        for peer in sorted(parts, key=lambda peer: (direct[peer], peer)):
+            at = used
+            packing: list[tuple[Move, Piece, int]] = []
+            forms: list[tuple[int, int, Strided]] = []
+            for item, part in parts[peer]:
+                itemsize = self.loads[item].itemsize
+                packed = c_strides(part.shape, itemsize)
+                strides = self.src_strides[item] if sending else self.dst_strides[item]
+                tile = self.bases.source(item) if sending else self.bases.target(item)
+                place = _offset(part.src_lo if sending else part.dst_lo, strides)
+                ordered = _in_order(part.shape, itemsize, strides)
+                forms.append((tile, place, ordered))
+                if sending:
+                    form = canonical(part.shape, itemsize, packed, strides)
+                    packing.append((Move(staging, at, tile, place, form), part, item))
+                else:
+                    form = canonical(part.shape, itemsize, strides, packed)
+                    packing.append((Move(tile, place, staging, at, form), part, item))
+                at += form.n_bytes
+            if direct[peer] and len(forms) == 1 and not forms[0][2].dims:
+                messages.append(Message(peer, forms[0][0], forms[0][1], at - used))
+            elif direct[peer] and at > room:
+                messages.append(Message(peer, staging, 0, at - used, tuple(forms)))
+            else:
+                messages.append(Message(peer, staging, used, at - used))
+                moves += packing
+                used = at
+        return moves, messages
 
 
-def _found(kind: int, piece: Piece, slab: Slab, itemsize: int) -> tuple[Strides, int]:
-    """Strides and offset of a piece in a neighbour's tile, or in its pool."""
-    if kind == POOL:
-        lo, shape = slab.box(piece.src_shape)
-        strides = c_strides(shape, itemsize)
-        relative = tuple(a - b for a, b in zip(piece.src_lo, lo, strict=True))
-        return strides, slab.offset + _offset(relative, strides)
-    strides = c_strides(piece.src_shape, itemsize)
-    return strides, _offset(piece.src_lo, strides)
-
-
-def staging_move(part: Part, slab: Slab, bases: Bases, strides: Strides, rank: int) -> Move:
-    """The copy of a slab of this rank's tile into its pool."""
-    tile = next((p.src_shape for p in part.phase.pieces if p.sender == rank), None)
-    assert tile is not None
-    lo, shape = slab.box(tile)
-    form = canonical(shape, part.itemsize, c_strides(shape, part.itemsize), strides)
-    source = bases.source(slab.item)
-    return Move(bases.pool, slab.offset, source, _offset(lo, strides), form)
-
-
-def _move(
-    piece: Piece,
-    part: Part,
-    bases: Bases,
-    dst_strides: Strides,
-    item: int,
-    base: int,
-    offset: int,
-    strides: Strides,
-) -> Move:
-    form = canonical(piece.shape, part.itemsize, dst_strides, strides)
-    return Move(bases.target(item), _offset(piece.dst_lo, dst_strides), base, offset, form)
-
-
-def _combine(
-    piece: Piece,
-    part: Part,
-    bases: Bases,
-    dst_strides: Strides,
-    item: int,
-    base: int,
-    offset: int,
-    strides: Strides,
-) -> Combine:
-    assert part.phase.op is not None
-    return Combine(
-        part.phase.op,
-        part.dtype,
-        piece.shape,
-        bases.target(item),
-        _offset(piece.dst_lo, dst_strides),
-        dst_strides,
-        base,
-        offset,
-        strides,
-    )
-
-
-def _messages(
-    parts: Sequence[Part],
-    pieces: dict[int, list[tuple[int, Piece]]],
-    bases: Bases,
-    strides: Sequence[Strides],
-    room: int,
-    sending: bool,
-) -> tuple[list[tuple[Move, Piece, int]], list[Message]]:
-    """One message per peer, with the copies that pack or unpack it.
-
-    A message that is one contiguous part of a tile goes from there, or there, without a copy.
-    """
-    moves: list[tuple[Move, Piece, int]] = []
-    messages: list[Message] = []
-    staging = bases.send if sending else bases.receive
-    used = 0
-    to_write = {peer: all(p.order == 0 for _, p in own) for peer, own in pieces.items()}
-    for peer in sorted(pieces, key=lambda peer: (to_write[peer], peer)):
-        at = used
-        packing: list[tuple[Move, Piece, int]] = []
-        forms: list[tuple[int, int, Strided]] = []
-        for item, piece in pieces[peer]:
-            itemsize = parts[item].itemsize
-            packed = c_strides(piece.shape, itemsize)
-            tile = bases.source(item) if sending else bases.target(item)
-            place = _offset(piece.src_lo if sending else piece.dst_lo, strides[item])
-            form = canonical(piece.shape, itemsize, strides[item], packed)
-            move = Move(tile, place, staging, at, form)
-            if sending:
-                form = canonical(piece.shape, itemsize, packed, strides[item])
-                move = Move(staging, at, tile, place, form)
-            packing.append((move, piece, item))
-            forms.append((tile, place, canonical(piece.shape, itemsize, strides[item], packed)))
-            at += form.n_bytes
-        direct = sending or to_write[peer]
-        if len(forms) == 1 and not forms[0][2].dims and direct:
-            tile, place, _ = forms[0]
-            messages.append(Message(peer, tile, place, at - used))
-        elif direct and at > room:
-            messages.append(Message(peer, staging, 0, at - used, tuple(forms)))
-        else:
-            messages.append(Message(peer, staging, used, at - used))
-            moves += packing
-            used = at
-    return moves, messages
+def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:
+    """A box in C order, as MPI's datatypes walk it: both ends of a message must walk alike."""
+    return canonical(shape, itemsize, c_strides(shape, itemsize), strides).swapped()
 
 
 def _offset(lo: Iterable[int], strides: Iterable[int]) -> int:
     return sum(a * s for a, s in zip(lo, strides, strict=True))
-
-
-def table(bases: Bases) -> Addresses:
-    """An empty table of base addresses."""
-    out: np.ndarray[Any, np.dtype[np.uintp]] = np.zeros(bases.size, dtype=np.uintp)
-    return out

@@ -21,7 +21,7 @@ from redist.runtime.transfer import (
     requests_of,
     shown,
 )
-from redist.runtime.world import Disagreement
+from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import world_of
 
 REMEMBERED = 64
@@ -79,8 +79,8 @@ def redistribute(
         except RedistError as problem:
             error = problem
         with world.failing_together():
-            same = world.meet(ERROR_WORD if error else NEW_WORD, timeout_s)
-        if not same or error:
+            met = world.meet(ERROR_WORD if error else NEW_WORD, 0, timeout_s)
+        if met != SAME or error:
             all_agree(world.comm, "cannot transfer", said, error)
     transfer = Transfer(
         source,

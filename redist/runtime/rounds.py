@@ -1,92 +1,109 @@
-"""Rounds: which part of which array passes through the staging buffer at a time."""
+"""Rounds: which part of every piece passes through the staging buffer at a time.
+
+Each piece is cut by itself, so in every round every rank has something to give and to take. Partial
+values of one element lie at the same place in equal pieces, so they all pass in the same round.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from redist.runtime.phases import Piece, Shape, box_at, split_counts
-
-ALIGN = 64
+from redist.runtime.phases import Piece, Shape, box_at
 
 
 @dataclass(frozen=True, slots=True)
-class Slab:
-    """A part of every rank's tile of one array: dims cut by ``counts``, the box at ``place``.
-
-    Ranks with equal tiles have equal slabs, so all partial values of an element pass in one round.
-    ``offset`` is where the part lies in the staging buffer, C-contiguous.
-    """
+class Turn:
+    """Part ``number`` of ``parts`` of every piece of one array."""
 
     item: int
-    counts: Shape
-    place: Shape
-    offset: int
-
-    def box(self, tile: Sequence[int]) -> tuple[Shape, Shape]:
-        """Start and shape of this part of a tile."""
-        return box_at(tile, self.counts, self.place)
+    parts: int
+    number: int
 
 
-def make_rounds(
-    tiles: Sequence[tuple[Shape, int]], slot_bytes: int
-) -> tuple[tuple[Slab, ...], ...]:
-    """Rounds that take tiles of (shape, itemsize) through a slot, as many at a time as fit.
+Rounds = tuple[tuple[Turn, ...], ...]
 
-    >>> [[(s.item, s.place) for s in r] for r in make_rounds([((4, 8), 4), ((2,), 4)], 64)]
-    [[(0, (0, 0))], [(0, (1, 0))], [(1, (0,))]]
+
+def part_counts(shape: Sequence[int], parts: int) -> Shape:
+    """Into how many each dim is cut, outer dims first, for at most ``parts`` boxes.
+
+    >>> part_counts((4, 10), 3), part_counts((4, 10), 9)
+    ((3, 1), (4, 2))
     """
-    rounds: list[list[Slab]] = [[]]
-    used = 0
-    for item, (shape, itemsize) in enumerate(tiles):
-        counts = _counts(shape, itemsize, slot_bytes)
-        part = [-(-n // k) for n, k in zip(shape, counts, strict=True)]
-        n_bytes = math.prod(part) * itemsize
-        for place in np.ndindex(*counts):
-            if rounds[-1] and used + n_bytes > slot_bytes:
-                rounds.append([])
-                used = 0
-            rounds[-1].append(Slab(item, counts, place, used))
-            used += -(-n_bytes // ALIGN) * ALIGN
-    return tuple(tuple(slabs) for slabs in rounds)
+    counts = []
+    for n in shape:
+        k = max(1, min(n, parts))
+        counts.append(k)
+        parts //= k
+    return tuple(counts)
 
 
-def whole(n_dims: Sequence[int]) -> tuple[tuple[Slab, ...], ...]:
-    """One round that takes everything: nothing passes through staging."""
-    return (tuple(Slab(i, (1,) * n, (0,) * n, 0) for i, n in enumerate(n_dims)),)
+def part_of(piece: Piece, turn: Turn) -> Piece | None:
+    """What of a piece passes in a turn.
 
-
-def part_of(piece: Piece, slab: Slab) -> Piece | None:
-    """What a piece has in a slab of its sender's tile."""
-    at, shape = slab.box(piece.src_shape)
-    lo = tuple(map(max, piece.src_lo, at))
-    ends = (a + n for a, n in zip(piece.src_lo, piece.shape, strict=True))
-    hi = tuple(map(min, ends, (a + n for a, n in zip(at, shape, strict=True))))
-    size = tuple(b - a for a, b in zip(lo, hi, strict=True))
-    if any(n <= 0 for n in size):
+    >>> piece = Piece(0, 1, 0, (2, 0), (0, 4), (4, 3), (8, 3), (4, 8))
+    >>> part = part_of(piece, Turn(0, 2, 1))
+    >>> part.src_lo, part.dst_lo, part.shape
+    ((4, 0), (2, 4), (2, 3))
+    """
+    if turn.parts == 1:
+        return piece
+    counts = part_counts(piece.shape, turn.parts)
+    if turn.number >= math.prod(counts):
         return None
-    moved = (d + a - s for d, a, s in zip(piece.dst_lo, lo, piece.src_lo, strict=True))
-    return Piece(
-        piece.sender,
-        piece.receiver,
-        piece.order,
-        lo,
-        tuple(moved),
-        size,
-        piece.src_shape,
-        piece.dst_shape,
+    place: list[int] = []
+    left = turn.number
+    for k in reversed(counts):
+        place.insert(0, left % k)
+        left //= k
+    lo, shape = box_at(piece.shape, counts, place)
+    if 0 in shape:
+        return None
+    return replace(
+        piece,
+        src_lo=tuple(a + b for a, b in zip(piece.src_lo, lo, strict=True)),
+        dst_lo=tuple(a + b for a, b in zip(piece.dst_lo, lo, strict=True)),
+        shape=shape,
     )
 
 
-def _counts(shape: Shape, itemsize: int, slot_bytes: int) -> Shape:
-    """The least cut of a tile into parts that fit, outer dims first."""
-    parts = max(1, -(-math.prod(shape) * itemsize // max(1, slot_bytes)))
-    while True:
-        counts = split_counts(shape, parts)
-        part = math.prod(-(-n // k) for n, k in zip(shape, counts, strict=True))
-        if part * itemsize <= slot_bytes or part <= 1:
-            return counts
-        parts = max(parts + 1, parts * 9 // 8)
+def part_elems(shape: Sequence[int], parts: int) -> int:
+    """Elements of the largest part."""
+    counts = part_counts(shape, parts)
+    return math.prod(-(-n // k) for n, k in zip(shape, counts, strict=True))
+
+
+def parts_needed(need: Callable[[int], int], limit: int, most: int) -> int:
+    """The least number of parts for which ``need`` falls to the limit, or ``most``.
+
+    >>> parts_needed(lambda k: -(-100 // k), 30, 100)
+    4
+    """
+    parts = max(1, min(most, -(-need(1) // max(1, limit))))
+    while parts < most and need(parts) > limit:
+        parts = min(most, max(parts + 1, parts * 9 // 8))
+    return parts
+
+
+def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -> Rounds:
+    """Arrays in turn: several together while their weights fit a slot, large ones in parts.
+
+    >>> [[(t.item, t.number) for t in r] for r in make_rounds([10, 20, 90, 5], [1, 1, 3, 1], 32)]
+    [[(0, 0), (1, 0)], [(2, 0)], [(2, 1)], [(2, 2)], [(3, 0)]]
+    """
+    rounds: list[list[Turn]] = []
+    used = slot_bytes + 1
+    for item, (weight, k) in enumerate(zip(weights, parts, strict=True)):
+        for number in range(k):
+            if k > 1 or used + weight > slot_bytes:
+                rounds.append([])
+                used = 0
+            rounds[-1].append(Turn(item, k, number))
+            used += weight if k == 1 else slot_bytes + 1
+    return tuple(tuple(turns) for turns in rounds)
+
+
+def whole(n_items: int) -> Rounds:
+    """One round that takes everything: nothing passes through staging."""
+    return (tuple(Turn(item, 1, 0) for item in range(n_items)),)

@@ -2,126 +2,172 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.runtime import program
 from redist.runtime.datatypes import post
-from redist.runtime.moves import Addresses, Moves, address_of
+from redist.runtime.moves import Moves, address_of
 from redist.runtime.phases import Piece
-from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Part, Round, compile_round
+from redist.runtime.pools import Box, Exports
+from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
-from redist.runtime.rounds import Slab, make_rounds, whole
+from redist.runtime.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
 from redist.runtime.segments import Handle, find
 from redist.runtime.strided import c_strides, canonical
-from redist.runtime.world import LEAST_POOL_BYTES, TAG_DATA, Disagreement, World
+from redist.runtime.world import (
+    DISAGREE,
+    LEAST_POOL_BYTES,
+    SAME,
+    SLICE_NS,
+    TAG_DATA,
+    Disagreement,
+    World,
+)
 
 Array = NDArray[Any]
+Strides = tuple[tuple[int, ...], ...]
 
 SMALL_BYTES = 32768
 """Tiles up to this size pass through the pool even where they could be read in place: one meeting
-less costs more than the copy."""
+less is worth more than the copy."""
+READ_BYTES = 2**18
+"""Smaller tiles are not read from a neighbour's private memory, for the same reason."""
 READ_RUN_BYTES = 4096
-"""Shorter runs are not read from a neighbour's private memory: every run costs the kernel time."""
+"""Nor are runs shorter than this: every run costs the kernel time."""
 MAX_MESSAGE_BYTES = 2**29
+MOST_SOFT_PARTS = 64
+"""Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
 
 @dataclass
 class Counts:
-    """What this rank did in a stage."""
+    """What this rank did in a stage, over all calls."""
 
     seconds: float = 0.0
-    sent_bytes: int = 0
-    received_bytes: int = 0
-    messages: int = 0
     rounds: int = 0
-    ways: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """A round that is one call: staging and fetching, for even and odd meetings."""
+
+    stage: Moves
+    fetch: Moves
+    tables: tuple[NDArray[np.uintp], NDArray[np.uintp]]
 
 
 class Stage:
-    """A prepared stage. Making one is **collective** where ranks are on several nodes."""
+    """A prepared stage. Making one is **collective**."""
 
-    def __init__(self, world: World, parts: Sequence[Part], staging_bytes: int) -> None:
+    def __init__(self, world: World, loads: Sequence[Load], staging_bytes: int) -> None:
         self.world = world
-        self.parts = tuple(parts)
-        self.is_local = all(part.phase.is_local for part in parts)
-        self.bases = Bases(len(parts), world.node)
-        self.programs: dict[Any, tuple[Round, ...]] = {}
-        self.exports = [self._exported(part) for part in parts]
-        self.whole = whole([len(part.phase.src_tile) for part in parts])
-        self.readable = [self._is_readable(part) for part in parts]
-        self.slot_bytes = 0
-        self.rounds = self.whole
-        self.send_bytes = self.receive_bytes = 0
+        self.loads = tuple(loads)
+        self.is_local = all(load.phase.is_local for load in loads)
+        self.bases = Bases(len(loads), world.node)
+        self.whole = whole(len(loads))
+        self.rounds: Rounds = self.whole
+        self.slot_bytes = self.send_bytes = self.receive_bytes = 0
+        self.offsets: dict[tuple[int, int], dict[Box, int]] = {}
+        self.exports: dict[tuple[int, int], bool] = {}
+        self._programs: dict[Any, tuple[Round, ...]] = {}
+        self._first: dict[Any, Moves] = {}
+        self._quick: dict[Any, Quick] = {}
+        self._table = np.zeros(self.bases.size, dtype=np.uintp)
         if not self.is_local:
-            self._plan_rounds(staging_bytes)
+            self._plan_rounds(max(staging_bytes, LEAST_POOL_BYTES))
+        self._readable = [self._is_readable(load) for load in loads]
 
     @property
     def pool_bytes(self) -> int:
         """Bytes of the pool that this stage needs: two slots."""
         return 2 * self.slot_bytes
 
-    def _exported(self, part: Part) -> bool:
-        """Whether a neighbour reads this rank's tile."""
-        me, node = self.world.rank, self.world.node
-        return any(
-            p.sender == me and p.receiver != me and p.receiver in node for p in part.phase.pieces
-        )
+    # Preparing
 
-    def _is_readable(self, part: Part) -> bool:
+    def _plan_rounds(self, budget: int) -> None:
+        """Choose rounds so that a pool slot, and what is packed for other nodes, stay within staging.
+
+        Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
+        to be combined must find it.
+        """
+        world, n = self.world, len(self.loads)
+        shared = any(world.groups.count(group) > 1 for group in world.groups)
+        share = budget if world.one_node or not shared else budget // 2
+        slot = min(share // 2, MAX_MESSAGE_BYTES)
+        exports = [
+            Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
+            for load in self.loads
+        ]
+        weights, parts = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+        for item, load in enumerate(self.loads):
+            staged = _Needs(load, world.rank, world.node)
+            weights[item] = max(exports[item].bytes_for(1), staged.hard(1), staged.soft(1))
+            if weights[item] > slot:
+                most = max(1, max((_elems(p) for p in load.phase.pieces), default=1))
+
+                def hard(k: int, item: int = item, staged: _Needs = staged) -> int:
+                    return max(exports[item].bytes_for(k), staged.hard(k))
+
+                soft = parts_needed(staged.soft, slot, min(most, MOST_SOFT_PARTS))
+                parts[item] = max(parts_needed(hard, slot, most), soft)
+        for values in (weights, parts):
+            world.comm.Allreduce(MPI.IN_PLACE, values, op=MPI.MAX)
+        self.rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
+        need = self._place_boxes(exports, weights.tolist(), parts.tolist(), slot)
+        least = int(world.comm.allreduce(need, op=MPI.MAX))
+        self.slot_bytes = -(-least // 64) * 64 if shared else 0
+        if not world.one_node:
+            self.send_bytes = self.receive_bytes = slot
+
+    def _place_boxes(
+        self, exports: Sequence[Exports], weights: list[int], parts: list[int], slot: int
+    ) -> int:
+        """Say where the boxes of all neighbours lie in their pools; the bytes of the fullest slot."""
+        world = self.world
+        fullest = 0
+        mine: list[dict[Box, int]] = []
+        starts: dict[int, int] = {}
+        for turns in self.rounds:
+            at = 0
+            for turn in turns:
+                starts.setdefault(turn.item, at)
+                at += weights[turn.item]
+        for item, own in enumerate(exports):
+            mine.append(own.offsets(parts[item], starts[item]))
+            fullest = max(fullest, starts[item] + own.bytes_for(parts[item]))
+        asked: list[list[dict[Box, int]]] = [
+            [
+                {
+                    (p.src_lo, p.shape): mine[item][p.src_lo, p.shape]
+                    for p in load.phase.pieces
+                    if p.sender == world.rank and p.receiver == peer != world.rank
+                }
+                for item, load in enumerate(self.loads)
+            ]
+            for peer in world.node
+        ]
+        gives = [bool(own.boxes) for own in exports]
+        told = world.node_comm.alltoall([(gives, boxes) for boxes in asked])
+        for peer, (given, boxes) in zip(world.node, told, strict=True):
+            for item, places in enumerate(boxes):
+                self.exports[peer, item] = given[item]
+                self.offsets[peer, item] = mine[item] if peer == world.rank else places
+        return fullest
+
+    def _is_readable(self, load: Load) -> bool:
         """Whether reading this rank's private tile piece by piece is quick."""
-        if not self.world.reads_memory or any(p.order for p in part.phase.pieces):
+        if not self.world.reads_memory or any(p.order for p in load.phase.pieces):
             return False
         return all(
-            _run_bytes(p, part.itemsize) >= READ_RUN_BYTES
-            for p in part.phase.pieces
+            _run_bytes(p, load.itemsize) >= READ_RUN_BYTES
+            for p in load.phase.pieces
             if p.sender == self.world.rank != p.receiver
-        )
-
-    def _plan_rounds(self, staging_bytes: int) -> None:
-        """Choose rounds so that a pool slot, and what passes between nodes, stay within staging.
-
-        Between nodes, copies that find no room in staging go by MPI's datatypes; partial values that
-        are to be combined must find it, so slots are small enough for those of all their senders.
-        """
-        world = self.world
-        tiles = [(part.phase.src_tile, part.itemsize) for part in self.parts]
-        budget = max(staging_bytes, LEAST_POOL_BYTES)
-        if world.one_node:
-            self.slot_bytes = budget // 2
-            self.rounds = make_rounds(tiles, self.slot_bytes)
-            return
-        shared = any(world.groups.count(group) > 1 for group in world.groups)
-        share = budget // 2 if shared else budget
-        senders = {
-            (piece.sender, item)
-            for item, part in enumerate(self.parts)
-            for piece in part.phase.pieces
-            if piece.receiver == world.rank and piece.order and piece.sender not in world.node
-        }
-        most = world.comm.allreduce(len(senders), op=MPI.MAX)
-        slot = min(share // 2 // max(1, most), MAX_MESSAGE_BYTES)
-        self.rounds = make_rounds(tiles, slot)
-        self.slot_bytes = slot if shared else 0
-        self.send_bytes = self.receive_bytes = share // 2
-
-    def _compile(
-        self,
-        rounds: Sequence[Sequence[Slab]],
-        kinds: dict[tuple[int, int], int],
-        src_strides: Sequence[tuple[int, ...]],
-        dst_strides: Sequence[tuple[int, ...]],
-    ) -> tuple[Round, ...]:
-        me, room = self.world.rank, (self.send_bytes, self.receive_bytes)
-        return tuple(
-            compile_round(me, self.parts, slabs, self.bases, kinds, src_strides, dst_strides, room)
-            for slabs in rounds
         )
 
     # Running
@@ -140,184 +186,162 @@ class Stage:
         Raises :class:`Disagreement` after the first meeting if a rank came with another word.
         """
         start = time.perf_counter()
-        bases = self.bases
-        self._fill(targets)
-        table = program.table(bases)
-        for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            if target is not None:
-                table[bases.target(item)] = address_of(target)
-            if source is not None:
-                table[bases.source(item)] = address_of(source)
-        table[bases.send], table[bases.receive] = map(address_of, staging)
-        src_strides = tuple(() if s is None else s.strides for s in sources)
-        dst_strides = tuple(() if t is None else t.strides for t in targets)
-        in_place = False
-        if self.is_local:
-            (round_,) = self._program(self.whole, (), src_strides, dst_strides)
-            round_.copies.run(table)
-        else:
-            in_place = self._run_rounds(
-                word, sources, table, src_strides, dst_strides, timeout_s, counts
-            )
+        in_place = self._run(word, sources, targets, staging, timeout_s, counts)
         counts.seconds += time.perf_counter() - start
         return in_place
 
-    def _fill(self, targets: Sequence[Array | None]) -> None:
-        for part, target in zip(self.parts, targets, strict=True):
-            if target is not None and part.phase.fills:
-                assert part.phase.op is not None
-                target[...] = identity(part.phase.op, part.dtype)
-
-    def _run_rounds(
+    def _run(
         self,
         word: int,
         sources: Sequence[Array | None],
-        table: Addresses,
-        src_strides: tuple[tuple[int, ...], ...],
-        dst_strides: tuple[tuple[int, ...], ...],
+        targets: Sequence[Array | None],
+        staging: tuple[Array, Array],
         timeout_s: float | None,
         counts: Counts,
     ) -> bool:
-        world = self.world
-        mine = self._describe(sources)
-        first: tuple[Round, ...] | None = None
-        slot = self._slot(table, world.rank)
-        if POOL in mine:  # stage the first round before it is known what the others do
-            own = {(world.rank, item): kind for item, kind in enumerate(mine)}
-            key = ("stage", tuple(mine), src_strides)
-            if key not in self.programs:
-                self.programs[key] = (self._stage_only(own, src_strides),)
-            self.programs[key][0].stage.run(table)
-        if not world.meet(word, timeout_s):
+        world, bases, table = self.world, self.bases, self._table
+        src_strides = tuple([() if s is None else s.strides for s in sources])
+        dst_strides = tuple([() if t is None else t.strides for t in targets])
+        kinds = [NOTHING] * len(sources) if self.is_local else self._kinds(sources)
+        flag = int(SHARED in kinds or READ in kinds)
+        parity = (world.seq + 1) & 1
+        quick = None if flag else self._quick.get((src_strides, dst_strides))
+        if quick is not None:
+            table = quick.tables[parity]
+        for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            if target is not None:
+                table[item] = address_of(target)
+                if self.loads[item].phase.fills:
+                    target[...] = identity(self.loads[item].phase.op or "", self.loads[item].dtype)
+            if source is not None:
+                table[bases.n_items + item] = address_of(source)
+        if quick is not None:
+            met = self._run_quick(quick, table, word, timeout_s)
+            counts.rounds += 1
+            if met == SAME:
+                return False
+            self._table[:] = table
+            table = self._table
+        elif self.is_local:
+            (round_,) = self._program(self.whole, {}, src_strides, dst_strides)
+            round_.copies.run(table)
+            return False
+        else:
+            table[bases.send], table[bases.receive] = map(address_of, staging)
+            table[bases.pool] = world.boards[world.rank].slot(parity, self.slot_bytes)
+            if POOL in kinds:
+                self._stage_first(tuple(kinds), src_strides, table)
+            if flag:
+                self._describe(kinds, sources, parity)
+            met = world.meet(word, flag, timeout_s)
+        if met == DISAGREE:
             raise Disagreement
-        kinds, in_place = self._look(table, slot)
-        rounds = self.rounds if POOL in kinds or not world.one_node else self.whole
-        first = self._program(rounds, kinds, src_strides, dst_strides)
-        for number, round_ in enumerate(first):
-            if number:
-                slot = self._slot(table, world.rank)
-                round_.stage.run(table)
-                requests = self._post(round_, table)
-                world.meet_node(timeout_s)
-                self._point_at_pools(table, kinds, slot)
-            else:
-                requests = self._post(round_, table)
-            self._fetch(round_, table, requests, timeout_s, counts)
-        counts.rounds += len(first)
-        return in_place
-
-    def _slot(self, table: Addresses, rank: int) -> int:
-        """Point at the slot that the next meeting makes visible."""
-        parity = (self.world.seq + 1) & 1
-        board = self.world.boards[rank]
-        table[self.bases.pool] = address_of(board.memory) + board.pool_at + parity * self.slot_bytes
-        return parity
-
-    def _stage_only(self, own: dict[tuple[int, int], int], strides: Any) -> Round:
-        mine = tuple(
-            slab for slab in self.rounds[0] if own.get((self.world.rank, slab.item)) == POOL
+        found = self._look(parity, met == SAME and not flag)
+        pooled = not world.one_node or any(kind == POOL for kind in found.values())
+        rounds = self._program(
+            self.rounds if pooled else self.whole, found, src_strides, dst_strides
         )
-        moves = [
-            program.staging_move(
-                self.parts[s.item], s, self.bases, strides[s.item], self.world.rank
-            )
-            for s in mine
-        ]
-        empty = Moves.of([])
-        return Round(Moves.of(moves), empty, (), (), empty, (), empty, ())
+        self._run_rounds(rounds, found, parity, timeout_s)
+        counts.rounds += len(rounds)
+        if met == SAME and not flag:
+            self._remember(rounds, src_strides, dst_strides)
+        return any(kind in (SHARED, READ) for kind in found.values())
 
-    def _describe(self, sources: Sequence[Array | None]) -> list[int]:
-        """Tell the neighbours where this rank's tiles are found."""
-        world = self.world
-        rows = world.boards[world.rank].descriptions((world.seq + 1) & 1)
+    def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
+        """Where the neighbours shall find this rank's tiles."""
         one_round = len(self.rounds) == 1
         kinds = []
         for item, source in enumerate(sources):
-            kind, place = NOTHING, (0, 0, 0, 0)
-            if source is not None and self.exports[item]:
+            kind = NOTHING
+            if source is not None and self.exports[self.world.rank, item]:
                 kind = POOL
-                small = one_round and source.nbytes <= SMALL_BYTES
-                if not small and source.flags.c_contiguous:
-                    found = find(source)
-                    if found is not None:
-                        handle, offset = found
+                n_bytes = source.nbytes
+                if not (one_round and n_bytes <= SMALL_BYTES) and source.flags.c_contiguous:
+                    if find(source) is not None:
                         kind = SHARED
-                        place = (handle.fd, handle.number, handle.n_bytes, offset)
-                    elif self.readable[item] and not (one_round and source.nbytes < 2**18):
-                        kind, place = READ, (0, 0, 0, address_of(source))
+                    elif self._readable[item] and not (one_round and n_bytes <= READ_BYTES):
+                        kind = READ
             kinds.append(kind)
-            rows[item, 0] = kind
-            rows[item, 1:5] = place
         return kinds
 
-    def _look(self, table: Addresses, parity: int) -> tuple[tuple[int, ...], bool]:
-        """Where every neighbour's tiles are found, in the order of the node's ranks."""
-        world, n = self.world, len(self.parts)
-        kinds: list[int] = []
+    def _describe(self, kinds: list[int], sources: Sequence[Array | None], parity: int) -> None:
+        """Tell the neighbours where this rank's tiles are found."""
+        rows = self.world.boards[self.world.rank].descriptions[parity]
+        for item, (kind, source) in enumerate(zip(kinds, sources, strict=True)):
+            place = (0, 0, 0, 0)
+            if kind == SHARED and source is not None:
+                found = find(source)
+                assert found is not None
+                handle, offset = found
+                place = (handle.fd, handle.number, handle.n_bytes, offset)
+            elif kind == READ and source is not None:
+                place = (0, 0, 0, address_of(source))
+            rows[item, :5] = (kind, *place)
+
+    def _look(self, parity: int, all_pooled: bool) -> dict[tuple[int, int], int]:
+        """Where every neighbour's tiles are found; their addresses go into the table."""
+        world, n = self.world, len(self.loads)
+        kinds: dict[tuple[int, int], int] = {}
         for rank in world.node:
-            rows = world.boards[rank].descriptions(parity)
-            for item in range(n):
-                kind = int(rows[item, 0])
-                kinds.append(kind)
-                if rank == world.rank or kind in (NOTHING, POOL):
-                    continue
-                fd, number, n_bytes, place = (int(v) for v in rows[item, 1:5])
-                if kind == SHARED:
-                    handle = Handle(world.pids[rank], fd, number, n_bytes)
-                    place += address_of(world.map_segment(rank, handle))
-                table[self.bases.neighbour(rank, item)] = place
-        found = tuple(kinds)
-        self._point_at_pools(table, found, parity)
-        return found, SHARED in found or READ in found
-
-    def _point_at_pools(self, table: Addresses, kinds: tuple[int, ...], parity: int) -> None:
-        world, n = self.world, len(self.parts)
-        for k, rank in enumerate(world.node):
             board = world.boards[rank]
-            pool = address_of(board.memory) + board.pool_at + parity * self.slot_bytes
+            described = not all_pooled and world.flag_of(rank)
             for item in range(n):
-                if kinds[k * n + item] == POOL:
-                    table[self.bases.neighbour(rank, item)] = pool
+                kind = POOL if self.exports[rank, item] else NOTHING
+                if described:
+                    kind = int(board.descriptions[parity][item, 0])
+                kinds[rank, item] = kind
+                place = board.slot(parity, self.slot_bytes)
+                if kind in (SHARED, READ) and rank != world.rank:
+                    fd, number, n_bytes, place = board.descriptions[parity][item, 1:5].tolist()
+                    if kind == SHARED:
+                        handle = Handle(world.pids[rank], fd, number, n_bytes)
+                        place += address_of(world.map_segment(rank, handle))
+                self._table[self.bases.neighbour(rank, item)] = place
+        return kinds
 
-    def _program(
+    def _stage_first(self, kinds: tuple[int, ...], strides: Strides, table: Any) -> None:
+        """Stage the first round before it is known what the others do."""
+        key = kinds, strides
+        moves = self._first.get(key)
+        if moves is None:
+            me = self.world.rank
+            own = {(me, item): kind for item, kind in enumerate(kinds)}
+            compiler = self._compiler(own, strides, strides)
+            moves = self._first[key] = compiler.staging(self.rounds[0])
+        moves.run(table)
+
+    def _run_rounds(
         self,
-        rounds: tuple[tuple[Slab, ...], ...],
-        kinds: tuple[int, ...],
-        src_strides: tuple[tuple[int, ...], ...],
-        dst_strides: tuple[tuple[int, ...], ...],
-    ) -> tuple[Round, ...]:
-        key = rounds is self.whole, kinds, src_strides, dst_strides
-        found = self.programs.get(key)
-        if found is None:
-            if len(self.programs) >= 16:
-                self.programs.clear()
-            n = len(self.parts)
-            where = {
-                (rank, item): kinds[k * n + item]
-                for k, rank in enumerate(self.world.node if kinds else ())
-                for item in range(n)
-            }
-            found = self.programs[key] = self._compile(rounds, where, src_strides, dst_strides)
-        return found
+        rounds: tuple[Round, ...],
+        kinds: dict[tuple[int, int], int],
+        parity: int,
+        timeout_s: float | None,
+    ) -> None:
+        world, table = self.world, self._table
+        for number, round_ in enumerate(rounds):
+            if number:
+                parity = (world.seq + 1) & 1
+                for (rank, item), kind in kinds.items():
+                    if kind == POOL:
+                        pool = world.boards[rank].slot(parity, self.slot_bytes)
+                        table[self.bases.neighbour(rank, item)] = pool
+                pool = world.boards[world.rank].slot(parity, self.slot_bytes)
+                table[self.bases.pool] = pool
+                round_.stage.run(table)
+            requests = self._post(round_)
+            if number:
+                world.meet_node(timeout_s)
+            self._fetch(round_, requests, timeout_s)
 
-    def _post(self, round_: Round, table: Addresses) -> list[Any]:
-        comm = self.world.comm
-        requests = []
-        for message in round_.receives:
-            requests.append(post(comm.Irecv, message, table, TAG_DATA))
+    def _post(self, round_: Round) -> list[Any]:
+        comm, table = self.world.comm, self._table
+        requests = [post(comm.Irecv, m, table, TAG_DATA) for m in round_.receives]
         round_.pack.run(table)
-        for message in round_.sends:
-            requests.append(post(comm.Isend, message, table, TAG_DATA))
+        requests += [post(comm.Isend, m, table, TAG_DATA) for m in round_.sends]
         return requests
 
-    def _fetch(
-        self,
-        round_: Round,
-        table: Addresses,
-        requests: list[Any],
-        timeout_s: float | None,
-        counts: Counts,
-    ) -> None:
+    def _fetch(self, round_: Round, requests: list[Any], timeout_s: float | None) -> None:
+        table = self._table
         if requests and round_.combines:
             self.world.wait(requests, timeout_s)
             requests = []
@@ -329,8 +353,114 @@ class Stage:
         round_.unpack.run(table)
         for combine in round_.combines:
             combine.run(table)
-        counts.sent_bytes += sum(m.n_bytes for m in round_.sends)
-        counts.messages += len(round_.receives)
+
+    def _program(
+        self,
+        rounds: Rounds,
+        kinds: dict[tuple[int, int], int],
+        src_strides: Strides,
+        dst_strides: Strides,
+    ) -> tuple[Round, ...]:
+        key = rounds is self.whole, tuple(kinds.values()), src_strides, dst_strides
+        found = self._programs.get(key)
+        if found is None:
+            if len(self._programs) >= 16:
+                self._programs.clear()
+            compiler = self._compiler(kinds, src_strides, dst_strides)
+            found = self._programs[key] = tuple(compiler.round(turns) for turns in rounds)
+        return found
+
+    def _compiler(
+        self, kinds: dict[tuple[int, int], int], src_strides: Strides, dst_strides: Strides
+    ) -> Compiler:
+        room = self.send_bytes, self.receive_bytes
+        return Compiler(
+            self.world.rank,
+            self.loads,
+            self.bases,
+            kinds,
+            self.offsets,
+            src_strides,
+            dst_strides,
+            room,
+        )
+
+    # One call per round, for small arrays
+
+    def _remember(
+        self, rounds: tuple[Round, ...], src_strides: Strides, dst_strides: Strides
+    ) -> None:
+        """Keep a round that is nothing but copies through pools, ready to be run in one call."""
+        world = self.world
+        if len(rounds) > 1 or not world.one_node or world.kernels is None or rounds[0].combines:
+            return
+        tables = self._table.copy(), self._table.copy()
+        for k, table in enumerate(tables):
+            for rank in world.node:
+                pool = world.boards[rank].slot(k, self.slot_bytes)
+                for item in range(len(self.loads)):
+                    table[self.bases.neighbour(rank, item)] = pool
+                if rank == world.rank:
+                    table[self.bases.pool] = pool
+        if len(self._quick) >= 16:
+            self._quick.clear()
+        self._quick[src_strides, dst_strides] = Quick(rounds[0].stage, rounds[0].copies, tables)
+
+    def _run_quick(self, quick: Quick, table: Any, word: int, timeout_s: float | None) -> int:
+        world = self.world
+        assert world.kernels is not None
+        world.seq += 1
+        said = 2 * word
+        meeting = (world.table, len(world.node), world.place, world.seq, said, SLICE_NS)
+        bases = address_of(table)
+        answer = world.kernels.round(*quick.stage.pointer, *quick.fetch.pointer, bases, *meeting)
+        if answer == 0:
+            return SAME
+        kernels = world.kernels
+        answer = world.patiently(lambda: kernels.meet(*meeting), timeout_s)
+        met = world.judge(answer, said)
+        if met == SAME:
+            quick.fetch.run(table)
+        return met
+
+
+class _Needs:
+    """Bytes that one array's messages between nodes take in staging, by the number of parts."""
+
+    def __init__(self, load: Load, rank: int, node: Sequence[int]) -> None:
+        self.itemsize = load.itemsize
+        self.sent = [
+            p
+            for p in load.phase.pieces
+            if p.sender == rank
+            and p.receiver not in node
+            and not _is_contiguous(p.shape, p.src_shape, load.itemsize)
+        ]
+        got = [p for p in load.phase.pieces if p.receiver == rank and p.sender not in node]
+        self.combined = [p for p in got if p.order]
+        self.received = [
+            p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
+        ]
+
+    def hard(self, parts: int) -> int:
+        """What must be received into staging."""
+        return self._bytes(self.combined, parts)
+
+    def soft(self, parts: int) -> int:
+        """What is better packed."""
+        return max(self._bytes(self.sent, parts), self._bytes(self.received, parts))
+
+    def _bytes(self, pieces: list[Piece], parts: int) -> int:
+        return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize
+
+
+def _elems(piece: Piece) -> int:
+    return part_elems(piece.shape, 1)
+
+
+def _is_contiguous(shape: tuple[int, ...], tile: tuple[int, ...], itemsize: int) -> bool:
+    strides = c_strides(tile, itemsize)
+    return not canonical(shape, itemsize, c_strides(shape, itemsize), strides).dims
 
 
 def _run_bytes(piece: Piece, itemsize: int) -> int:
@@ -341,12 +471,3 @@ def _run_bytes(piece: Piece, itemsize: int) -> int:
         c_strides(piece.src_shape, itemsize),
     )
     return form.block
-
-
-def received_bytes(part: Part, rank: int) -> int:
-    """Bytes that a rank fetches from others in a phase."""
-    return sum(
-        math.prod(p.shape) * part.itemsize
-        for p in part.phase.pieces
-        if p.receiver == rank != p.sender
-    )

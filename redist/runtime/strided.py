@@ -24,6 +24,10 @@ class Strided:
             total *= count
         return total
 
+    def swapped(self) -> Strided:
+        """The copy back, walked in the same order."""
+        return Strided(self.block, tuple((n, src, dst) for n, dst, src in self.dims))
+
 
 def canonical(
     shape: Sequence[int], itemsize: int, dst: Sequence[int], src: Sequence[int]

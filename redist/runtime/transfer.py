@@ -20,12 +20,12 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
-from redist.runtime.program import Part
+from redist.runtime.program import Load
 from redist.runtime.release import release_pages
 from redist.runtime.route import Route
 from redist.runtime.segments import shared_empty
 from redist.runtime.stage import Counts, Stage
-from redist.runtime.world import Disagreement, World
+from redist.runtime.world import SAME, Disagreement, World
 from redist.runtime.worlds import default_topology, world_of
 
 Array = NDArray[Any]
@@ -126,7 +126,7 @@ class Transfer:
         self._stages = tuple(
             Stage(
                 self._world,
-                [Part(leg.phase, plans[leg.item].source.dtype) for leg in legs],
+                [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
                 self._route.staging_bytes(number),
             )
             for number, legs in enumerate(self._route.stages)
@@ -234,10 +234,11 @@ class Transfer:
     ) -> list[Array | None]:
         world, route = self._world, self._route
         buffers: dict[tuple[int, int], Array | None] = {}
+        same = True
         if failed or self._stages[0].is_local:
-            same = world.meet(word, self.timeout_s)
-            if failed or not same:
-                raise Disagreement
+            same = world.meet(word, 0, self.timeout_s) == SAME
+        if failed or not same:
+            raise Disagreement
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source
             buffers[item, route.last(item)] = target

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,37 +25,37 @@ DESCRIPTION = 8
 """Integers that describe where one array of a transfer lies."""
 LEAST_POOL_BYTES = 8192
 """A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
-SLICE_S = 0.05
+SLICE_NS = 50_000_000
+"""Waits look up so often: at signals, at the clock, and at whether the others live."""
+CONTROL_WORD = 8
+"""Control words lie a cache line apart, as in kernels.c."""
+SAME, MIXED, DISAGREE = range(3)
 TAG_ABORT, TAG_DATA = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
 class Board:
     """One rank's part of the shared control memory: control words, descriptions, pool."""
 
-    memory: Bytes
-    n_items: int
+    def __init__(self, memory: Bytes, n_items: int) -> None:
+        self.memory = memory
+        self.n_items = n_items
+        self.address = address_of(memory)
+        self.control: NDArray[np.uint64] = memory[:TEXT_AT].view(np.uint64)
+        n_bytes = n_items * DESCRIPTION * 8
+        starts = (CONTROL_BYTES, CONTROL_BYTES + n_bytes)
+        self.descriptions = [
+            memory[at : at + n_bytes].view(np.int64).reshape(n_items, DESCRIPTION) for at in starts
+        ]
+        """Where the arrays of a transfer lie, one row each; for even and odd meetings."""
+        self.pool_bytes = len(memory) - CONTROL_BYTES - 2 * n_bytes
+        self.pool_address = self.address + CONTROL_BYTES + 2 * n_bytes
 
-    @property
-    def control(self) -> NDArray[np.uint64]:
-        """Meeting number, whether it gave up, and its words."""
-        return self.memory[:TEXT_AT].view(np.uint64)
+    def slot(self, parity: int, slot_bytes: int) -> int:
+        """Address of the slot for even or odd meetings: one from the front, one from the back.
 
-    def descriptions(self, parity: int) -> NDArray[np.int64]:
-        """Where the arrays of the current transfer lie, one row each."""
-        n_bytes = self.n_items * DESCRIPTION * 8
-        at = CONTROL_BYTES + parity * n_bytes
-        return self.memory[at : at + n_bytes].view(np.int64).reshape(self.n_items, DESCRIPTION)
-
-    @property
-    def pool_at(self) -> int:
-        """Where the pool begins."""
-        return CONTROL_BYTES + 2 * self.n_items * DESCRIPTION * 8
-
-    @property
-    def pool_bytes(self) -> int:
-        """How large it is."""
-        return len(self.memory) - self.pool_at
+        So slots of different sizes, of one transfer after another, do not overlap.
+        """
+        return self.pool_address + (self.pool_bytes - slot_bytes if parity else 0)
 
     @property
     def text(self) -> str:
@@ -90,7 +89,7 @@ class World:
         self._last: Future[None] | None = None
         self._find_node(transport, node_size)
         self.boards: dict[int, Board] = {}
-        self._table = np.zeros(1, dtype=np.uintp)
+        self._addresses = np.zeros(1, dtype=np.uintp)
         self.pids: dict[int, int] = {}
         self.reserve(16, LEAST_POOL_BYTES)
         self._probe()
@@ -180,7 +179,10 @@ class World:
             boards[rank] = Board(memory, mine.n_items)
             self.pids[rank] = pid
         self.boards = boards
-        self._table = np.array([address_of(boards[r].memory) for r in self.node], dtype=np.uintp)
+        self._addresses = np.array([boards[r].address for r in self.node], dtype=np.uintp)
+        self.table = address_of(self._addresses)
+        self.place = self.node.index(self.rank)
+        self._words = {rank: _words(board.control) for rank, board in boards.items()}
         self.seq = 0
         self.node_comm.Barrier()
         mine.memory[TEXT_AT : TEXT_AT + 8] = 0
@@ -201,42 +203,64 @@ class World:
 
     # Meeting
 
-    def meet(self, word: int, timeout_s: float | None) -> bool:
-        """Wait for every rank; whether all came with the same word."""
+    def meet(self, word: int, flag: int, timeout_s: float | None) -> int:
+        """Wait for every rank; ``SAME`` if all came with this word and flag, else why not.
+
+        Ranks with other flags are no disagreement: ``MIXED``; :meth:`flag_of` tells whose.
+        """
+        said = 2 * word + flag
         if self.one_node and self.kernels is not None:
-            return self._meet_on_node(word, timeout_s)
-        seen = np.array([word, -word], dtype=np.int64)
-        request = self.comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)
-        self.wait([request], timeout_s)
+            self.seq += 1
+            return self.judge(self._wait_on_node(said, timeout_s), said)
         self.seq += 1
-        return bool(seen[0] == -seen[1])
+        self._words[self.rank][CONTROL_WORD * (1 + (self.seq & 1))] = said
+        seen = np.array([said, -said], dtype=np.int64)
+        self.wait([self.comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)], timeout_s)
+        if seen[0] == -seen[1]:
+            return SAME
+        return MIXED if seen[0] // 2 == -seen[1] // 2 else DISAGREE
+
+    def judge(self, answer: int, said: int) -> int:
+        """What an answer of the kernel means for a meeting of all ranks."""
+        if answer == ALL_SAME:
+            return SAME
+        at = CONTROL_WORD * (1 + (self.seq & 1))
+        same = all(self._words[rank][at] // 2 == said // 2 for rank in self.node)
+        return MIXED if same else DISAGREE
+
+    def flag_of(self, rank: int) -> int:
+        """The flag with which a neighbour came to the last meeting of all ranks."""
+        return self._words[rank][CONTROL_WORD * (1 + (self.seq & 1))] & 1
 
     def meet_node(self, timeout_s: float | None) -> None:
         """Wait for the ranks of this node; what they wrote before is visible after."""
+        self.seq += 1
         if len(self.node) == 1:
-            self.seq += 1
-        elif self.kernels is not None:
-            self._meet_on_node(0, timeout_s)
+            return
+        if self.kernels is not None:
+            self._wait_on_node(0, timeout_s)
         else:
             self.wait([self.node_comm.Ibarrier()], timeout_s)
-            self.seq += 1
 
-    def _meet_on_node(self, word: int, timeout_s: float | None) -> bool:
+    def _wait_on_node(self, said: int, timeout_s: float | None) -> int:
         assert self.kernels is not None
-        self.seq += 1
-        table, n, me = self._table.ctypes.data, len(self.node), self.node.index(self.rank)
+        args = self.table, len(self.node), self.place, self.seq, said, SLICE_NS
+        return self.patiently(lambda: self.kernels.meet(*args), timeout_s)  # type: ignore[union-attr]
+
+    def patiently(self, meet: Callable[[], int], timeout_s: float | None) -> int:
+        """Call ``meet`` until the others have come; an error if one fails, dies or is too late."""
         start = 0.0
         while True:
-            answer = self.kernels.meet(table, n, me, self.seq, word, int(SLICE_S * 1e9))
+            answer = meet()
             if answer in (ALL_SAME, DIFFERENT):
-                return bool(answer == ALL_SAME)
+                return answer
             if answer == ABORTED:
                 self._raise_abort()
             assert answer == NOT_YET
-            start = start or time.monotonic() - SLICE_S
+            start = start or time.monotonic() - SLICE_NS / 1e9
             self._look_for_the_dead()
             if timeout_s is not None and time.monotonic() - start > timeout_s:
-                late = [r for r in self.node if int(self.boards[r].control[0]) < self.seq]
+                late = [rank for rank in self.node if self._words[rank][0] < self.seq]
                 raise PeerError(f"{_ranks(late)} did not come within {timeout_s:g} s")
 
     def wait(self, requests: list[Any], timeout_s: float | None) -> None:
@@ -341,6 +365,11 @@ class World:
                 f"cannot use this communicator any more: an earlier transfer failed "
                 f"({self.broken}); go on with a new one, as from comm.Dup()"
             )
+
+
+def _words(control: Any) -> memoryview:
+    """Control words as Python numbers, quick to read."""
+    return memoryview(control)
 
 
 def _is_alive(pid: int) -> bool:

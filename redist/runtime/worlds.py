@@ -31,9 +31,9 @@ def default_topology(world: World) -> Topology:
     """
     sizes = {world.groups.count(group) for group in world.groups}
     in_blocks = world.groups == tuple(r // max(sizes) * max(sizes) for r in range(world.size))
-    node = Level("node", max(sizes), 50_000, 100_000)
+    node = Level("node", max(sizes), 0, 100_000)
     if world.one_node:
-        return Topology((Level("node", None, 50_000, 100_000),))
+        return Topology((Level("node", None, 0, 100_000),))
     network = Level("network", None, 2_000_000, 100_000)
     if len(sizes) == 1 and in_blocks and max(sizes) > 1:
         return Topology((node, network))
