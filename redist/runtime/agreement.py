@@ -8,17 +8,20 @@ from typing import TypeVar
 from mpi4py import MPI
 
 from redist.errors import RedistError, RequestError
+from redist.runtime.patience import broadcast, gather
 
 T = TypeVar("T")
 
 
-def all_agree(comm: MPI.Comm, what: str, say: str | None, error: Exception | None) -> None:
+def all_agree(
+    comm: MPI.Comm, what: str, say: str | None, error: Exception | None, timeout_s: float | None
+) -> None:
     """**Collective.** Return if every rank says the same and none has an error, else raise.
 
     The error is the same on every rank: ``cannot transfer: ranks disagree: ...``.
     """
     failed = None if error is None else f"{error}"
-    answers: list[tuple[str | None, str | None]] = comm.allgather((say, failed))
+    answers: list[tuple[str | None, str | None]] = gather(comm, (say, failed), timeout_s)
     errors = _by_text((rank, text) for rank, (_, text) in enumerate(answers) if text is not None)
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
@@ -31,7 +34,7 @@ def all_agree(comm: MPI.Comm, what: str, say: str | None, error: Exception | Non
         raise RequestError(f"{what}: ranks disagree on the request; " + "; ".join(parts))
 
 
-def from_first(comm: MPI.Comm, make: Callable[[], T]) -> T:
+def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -> T:
     """**Collective.** What rank 0 makes, on every rank; its error likewise."""
     answer: tuple[T | None, RedistError | None] = (None, None)
     if comm.rank == 0:
@@ -40,9 +43,10 @@ def from_first(comm: MPI.Comm, make: Callable[[], T]) -> T:
         except RedistError as problem:
             answer = None, problem
         except Exception as problem:
-            comm.bcast((None, RequestError(f"rank 0 failed: {type(problem).__name__}: {problem}")))
+            text = f"rank 0 failed: {type(problem).__name__}: {problem}"
+            broadcast(comm, (None, RequestError(text)), timeout_s)
             raise
-    value, error = comm.bcast(answer)
+    value, error = broadcast(comm, answer, timeout_s)
     if error is not None:
         raise error
     assert value is not None

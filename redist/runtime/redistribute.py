@@ -11,23 +11,21 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.agreement import all_agree
-from redist.runtime.transfer import (
+from redist.runtime.requests import (
     ERROR_WORD,
+    NEW_WORD,
     TIMEOUT_S,
-    Locals,
+    Asked,
     Named,
-    Transfer,
+    Options,
     Type,
-    requests_of,
-    shown,
 )
-from redist.runtime.world import SAME, Disagreement
+from redist.runtime.transfer import Locals, Transfer
+from redist.runtime.world import SAME, Disagreement, World
 from redist.runtime.worlds import world_of
 
 REMEMBERED = 64
 """Prepared transfers that a communicator keeps."""
-NEW_WORD = 3
-"""What a rank says that has not prepared the request."""
 
 
 def redistribute(
@@ -48,7 +46,7 @@ def redistribute(
 
     In an SPMD program, every rank with its tile of the source::
 
-        rows = np.full((1024, 4096), comm.rank)                    # f64[4096{x}, 4096], x=4
+        rows = np.full((1024, 4096), comm.rank, dtype="f8")        # f64[4096{x}, 4096], x=4
         columns = redist.redistribute(
             rows, "f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)
         )                                                          # (4096, 1024) on every rank
@@ -61,27 +59,17 @@ def redistribute(
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     world = world_of(comm)
-    world.check_usable()
-    world.finish()
-    given = {"limit_bytes": limit_bytes, "donate": donate, "topology": topology}
-    key = (_frozen(source), _frozen(target), mesh, target_mesh, *given.values())
+    key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
     transfer: Transfer | None = world.transfers.get(key)
     if transfer is not None:
         transfer.timeout_s = timeout_s
         try:
-            return transfer._run(local, out)
+            return transfer(local, out)
         except Disagreement:
-            pass  # the others have not prepared it: do so together
+            pass  # others asked for the same in other words, and have not prepared it
     else:
-        said, error = "", None
-        try:
-            said = shown(requests_of(source, target, mesh, target_mesh, comm.size), given)
-        except RedistError as problem:
-            error = problem
-        with world.failing_together():
-            met = world.meet(ERROR_WORD if error else NEW_WORD, 0, timeout_s)
-        if met != SAME or error:
-            all_agree(world.comm, "cannot transfer", said, error)
+        options = Options(limit_bytes, donate, topology=topology)
+        _meet_as_new(world, source, target, mesh, target_mesh, options, timeout_s)
     transfer = Transfer(
         source,
         target,
@@ -93,11 +81,35 @@ def redistribute(
         topology=topology,
         timeout_s=timeout_s,
     )
-    transfer.keeps_buffers = False
+    transfer.forget_buffers()
     if len(world.transfers) >= REMEMBERED:
         world.transfers.pop(next(iter(world.transfers)))
     world.transfers[key] = transfer
-    return transfer._run(local, out)
+    return transfer(local, out)
+
+
+def _meet_as_new(
+    world: World,
+    source: Type | Named,
+    target: Type | Named,
+    mesh: Mesh | None,
+    target_mesh: Mesh | None,
+    options: Options,
+    timeout_s: float | None,
+) -> None:
+    """Find out whether all ranks have the same new request; raise on all of them if not."""
+    world.check_usable()
+    world.finish()
+    asked, error = None, None
+    try:
+        asked = Asked.of(source, target, mesh, target_mesh, world.size, options)
+    except RedistError as problem:
+        error = problem
+    with world.failing_together():
+        met = world.meet(ERROR_WORD if error else NEW_WORD, 0, timeout_s)
+    if error or met != SAME:
+        text = asked.text if asked else None
+        all_agree(world.comm, "cannot transfer", text, error, timeout_s)
 
 
 def _frozen(types: Type | Named) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ from redist.runtime.world import (
     DISAGREE,
     LEAST_POOL_BYTES,
     SAME,
-    SLICE_NS,
     TAG_DATA,
     Disagreement,
     World,
@@ -32,6 +30,7 @@ from redist.runtime.world import (
 
 Array = NDArray[Any]
 Strides = tuple[tuple[int, ...], ...]
+Kinds = dict[tuple[int, int], int]
 
 SMALL_BYTES = 32768
 """Tiles up to this size pass through the pool even where they could be read in place: one meeting
@@ -41,25 +40,29 @@ READ_BYTES = 2**18
 READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
 MAX_MESSAGE_BYTES = 2**29
+REMEMBERED = 16
+"""Programs that a stage keeps: one for each kind of request and memory layout."""
 MOST_SOFT_PARTS = 64
 """Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
 
-@dataclass
-class Counts:
-    """What this rank did in a stage, over all calls."""
-
-    seconds: float = 0.0
-    rounds: int = 0
-
-
 @dataclass(frozen=True, slots=True)
+class Layouts:
+    """Strides of the arrays of a call; empty where there is none."""
+
+    sources: Strides
+    targets: Strides
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Quick:
     """A round that is one call: staging and fetching, for even and odd meetings."""
 
+    strides: Layouts
     stage: Moves
     fetch: Moves
     tables: tuple[NDArray[np.uintp], NDArray[np.uintp]]
+    version: int
 
 
 class Stage:
@@ -77,7 +80,7 @@ class Stage:
         self.exports: dict[tuple[int, int], bool] = {}
         self._programs: dict[Any, tuple[Round, ...]] = {}
         self._first: dict[Any, Moves] = {}
-        self._quick: dict[Any, Quick] = {}
+        self.quick: Quick | None = None
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         if not self.is_local:
             self._plan_rounds(max(staging_bytes, LEAST_POOL_BYTES))
@@ -179,72 +182,48 @@ class Stage:
         targets: Sequence[Array | None],
         staging: tuple[Array, Array],
         timeout_s: float | None,
-        counts: Counts,
     ) -> bool:
         """Move; whether anyone reads a neighbour's array in place (and must be waited for).
 
         Raises :class:`Disagreement` after the first meeting if a rank came with another word.
         """
-        start = time.perf_counter()
-        in_place = self._run(word, sources, targets, staging, timeout_s, counts)
-        counts.seconds += time.perf_counter() - start
-        return in_place
-
-    def _run(
-        self,
-        word: int,
-        sources: Sequence[Array | None],
-        targets: Sequence[Array | None],
-        staging: tuple[Array, Array],
-        timeout_s: float | None,
-        counts: Counts,
-    ) -> bool:
         world, bases, table = self.world, self.bases, self._table
-        src_strides = tuple([() if s is None else s.strides for s in sources])
-        dst_strides = tuple([() if t is None else t.strides for t in targets])
-        kinds = [NOTHING] * len(sources) if self.is_local else self._kinds(sources)
-        flag = int(SHARED in kinds or READ in kinds)
-        parity = (world.seq + 1) & 1
-        quick = None if flag else self._quick.get((src_strides, dst_strides))
-        if quick is not None:
-            table = quick.tables[parity]
+        strides = Layouts(
+            tuple([() if s is None else s.strides for s in sources]),
+            tuple([() if t is None else t.strides for t in targets]),
+        )
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             if target is not None:
-                table[item] = address_of(target)
+                table[bases.target(item)] = address_of(target)
                 if self.loads[item].phase.fills:
                     target[...] = identity(self.loads[item].phase.op or "", self.loads[item].dtype)
             if source is not None:
-                table[bases.n_items + item] = address_of(source)
-        if quick is not None:
-            met = self._run_quick(quick, table, word, timeout_s)
-            counts.rounds += 1
-            if met == SAME:
-                return False
-            self._table[:] = table
-            table = self._table
-        elif self.is_local:
-            (round_,) = self._program(self.whole, {}, src_strides, dst_strides)
-            round_.copies.run(table)
+                table[bases.source(item)] = address_of(source)
+        if self.is_local:
+            self._program(self.whole, {}, strides)[0].copies.run(table)
             return False
-        else:
-            table[bases.send], table[bases.receive] = map(address_of, staging)
-            table[bases.pool] = world.boards[world.rank].slot(parity, self.slot_bytes)
-            if POOL in kinds:
-                self._stage_first(tuple(kinds), src_strides, table)
-            if flag:
-                self._describe(kinds, sources, parity)
-            met = world.meet(word, flag, timeout_s)
+        kinds = self._kinds(sources)
+        flag = int(SHARED in kinds or READ in kinds)
+        parity = (world.seq + 1) & 1
+        table[bases.send], table[bases.receive] = map(address_of, staging)
+        table[bases.pool] = world.boards[world.rank].slot(parity, self.slot_bytes)
+        if POOL in kinds:
+            self._stage_first(tuple(kinds), strides)
+        if flag:
+            self._describe(kinds, sources, parity)
+        return self.go_on(world.meet(word, flag, timeout_s), flag, strides, timeout_s)
+
+    def go_on(self, met: int, flag: int, strides: Layouts, timeout_s: float | None) -> bool:
+        """What follows the first meeting."""
         if met == DISAGREE:
             raise Disagreement
-        found = self._look(parity, met == SAME and not flag)
+        world = self.world
+        found = self._look(world.seq & 1, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
-        rounds = self._program(
-            self.rounds if pooled else self.whole, found, src_strides, dst_strides
-        )
-        self._run_rounds(rounds, found, parity, timeout_s)
-        counts.rounds += len(rounds)
+        rounds = self._program(self.rounds if pooled else self.whole, found, strides)
+        self._run_rounds(rounds, found, timeout_s)
         if met == SAME and not flag:
-            self._remember(rounds, src_strides, dst_strides)
+            self._remember(rounds, strides)
         return any(kind in (SHARED, READ) for kind in found.values())
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
@@ -278,10 +257,10 @@ class Stage:
                 place = (0, 0, 0, address_of(source))
             rows[item, :5] = (kind, *place)
 
-    def _look(self, parity: int, all_pooled: bool) -> dict[tuple[int, int], int]:
+    def _look(self, parity: int, all_pooled: bool) -> Kinds:
         """Where every neighbour's tiles are found; their addresses go into the table."""
         world, n = self.world, len(self.loads)
-        kinds: dict[tuple[int, int], int] = {}
+        kinds: Kinds = {}
         for rank in world.node:
             board = world.boards[rank]
             described = not all_pooled and world.flag_of(rank)
@@ -299,34 +278,26 @@ class Stage:
                 self._table[self.bases.neighbour(rank, item)] = place
         return kinds
 
-    def _stage_first(self, kinds: tuple[int, ...], strides: Strides, table: Any) -> None:
+    def _stage_first(self, kinds: tuple[int, ...], strides: Layouts) -> None:
         """Stage the first round before it is known what the others do."""
-        key = kinds, strides
-        moves = self._first.get(key)
+        moves = self._first.get((kinds, strides))
         if moves is None:
-            me = self.world.rank
-            own = {(me, item): kind for item, kind in enumerate(kinds)}
-            compiler = self._compiler(own, strides, strides)
-            moves = self._first[key] = compiler.staging(self.rounds[0])
-        moves.run(table)
+            own = {(self.world.rank, item): kind for item, kind in enumerate(kinds)}
+            moves = self._compiler(own, strides).staging(self.rounds[0])
+            self._first[kinds, strides] = moves
+        moves.run(self._table)
 
-    def _run_rounds(
-        self,
-        rounds: tuple[Round, ...],
-        kinds: dict[tuple[int, int], int],
-        parity: int,
-        timeout_s: float | None,
-    ) -> None:
+    def _run_rounds(self, rounds: tuple[Round, ...], kinds: Kinds, timeout_s: float | None) -> None:
         world, table = self.world, self._table
         for number, round_ in enumerate(rounds):
             if number:
                 parity = (world.seq + 1) & 1
                 for (rank, item), kind in kinds.items():
+                    slot = world.boards[rank].slot(parity, self.slot_bytes)
                     if kind == POOL:
-                        pool = world.boards[rank].slot(parity, self.slot_bytes)
-                        table[self.bases.neighbour(rank, item)] = pool
-                pool = world.boards[world.rank].slot(parity, self.slot_bytes)
-                table[self.bases.pool] = pool
+                        table[self.bases.neighbour(rank, item)] = slot
+                    if rank == world.rank:
+                        table[self.bases.pool] = slot
                 round_.stage.run(table)
             requests = self._post(round_)
             if number:
@@ -354,74 +325,43 @@ class Stage:
         for combine in round_.combines:
             combine.run(table)
 
-    def _program(
-        self,
-        rounds: Rounds,
-        kinds: dict[tuple[int, int], int],
-        src_strides: Strides,
-        dst_strides: Strides,
-    ) -> tuple[Round, ...]:
-        key = rounds is self.whole, tuple(kinds.values()), src_strides, dst_strides
+    def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> tuple[Round, ...]:
+        key = rounds is self.whole, tuple(kinds.values()), strides
         found = self._programs.get(key)
         if found is None:
-            if len(self._programs) >= 16:
+            if len(self._programs) >= REMEMBERED:
                 self._programs.clear()
-            compiler = self._compiler(kinds, src_strides, dst_strides)
+            compiler = self._compiler(kinds, strides)
             found = self._programs[key] = tuple(compiler.round(turns) for turns in rounds)
         return found
 
-    def _compiler(
-        self, kinds: dict[tuple[int, int], int], src_strides: Strides, dst_strides: Strides
-    ) -> Compiler:
+    def _compiler(self, kinds: Kinds, strides: Layouts) -> Compiler:
         room = self.send_bytes, self.receive_bytes
+        me, offsets = self.world.rank, self.offsets
         return Compiler(
-            self.world.rank,
-            self.loads,
-            self.bases,
-            kinds,
-            self.offsets,
-            src_strides,
-            dst_strides,
-            room,
+            me, self.loads, self.bases, kinds, offsets, strides.sources, strides.targets, room
         )
 
     # One call per round, for small arrays
 
-    def _remember(
-        self, rounds: tuple[Round, ...], src_strides: Strides, dst_strides: Strides
-    ) -> None:
+    def take_over(self, table: NDArray[np.uintp]) -> None:
+        """Go on the long way from where a quick round has come."""
+        self._table[:] = table
+
+    def _remember(self, rounds: tuple[Round, ...], strides: Layouts) -> None:
         """Keep a round that is nothing but copies through pools, ready to be run in one call."""
         world = self.world
         if len(rounds) > 1 or not world.one_node or world.kernels is None or rounds[0].combines:
             return
         tables = self._table.copy(), self._table.copy()
-        for k, table in enumerate(tables):
+        for parity, table in enumerate(tables):
             for rank in world.node:
-                pool = world.boards[rank].slot(k, self.slot_bytes)
+                slot = world.boards[rank].slot(parity, self.slot_bytes)
                 for item in range(len(self.loads)):
-                    table[self.bases.neighbour(rank, item)] = pool
+                    table[self.bases.neighbour(rank, item)] = slot
                 if rank == world.rank:
-                    table[self.bases.pool] = pool
-        if len(self._quick) >= 16:
-            self._quick.clear()
-        self._quick[src_strides, dst_strides] = Quick(rounds[0].stage, rounds[0].copies, tables)
-
-    def _run_quick(self, quick: Quick, table: Any, word: int, timeout_s: float | None) -> int:
-        world = self.world
-        assert world.kernels is not None
-        world.seq += 1
-        said = 2 * word
-        meeting = (world.table, len(world.node), world.place, world.seq, said, SLICE_NS)
-        bases = address_of(table)
-        answer = world.kernels.round(*quick.stage.pointer, *quick.fetch.pointer, bases, *meeting)
-        if answer == 0:
-            return SAME
-        kernels = world.kernels
-        answer = world.patiently(lambda: kernels.meet(*meeting), timeout_s)
-        met = world.judge(answer, said)
-        if met == SAME:
-            quick.fetch.run(table)
-        return met
+                    table[self.bases.pool] = slot
+        self.quick = Quick(strides, rounds[0].stage, rounds[0].copies, tables, world.version)
 
 
 class _Needs:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -13,30 +13,25 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import RedistError, RequestError, TransferError
-from redist.layout.array_type import ArrayType
-from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
+from redist.runtime.buffers import Buffers, Key
+from redist.runtime.express import Express
+from redist.runtime.operands import as_tile, check_out, check_source, result_dtype
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
+from redist.runtime.report import Report, Watch
+from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
 from redist.runtime.route import Route
-from redist.runtime.segments import shared_empty
-from redist.runtime.stage import Counts, Stage
-from redist.runtime.world import SAME, Disagreement, World
+from redist.runtime.stage import Stage
+from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
 
 Array = NDArray[Any]
-Type = ArrayType | str
-Named = Mapping[str, Type]
 Locals = Array | None | Mapping[str, Array | None]
-
-TIMEOUT_S = 300.0
-ERROR_WORD = 1
-DEFAULTS = (None, False, "time", "auto")
-"""Values of options that go without saying."""
 
 
 class Transfer:
@@ -79,72 +74,67 @@ class Transfer:
     ) -> None:
         self.comm = MPI.COMM_WORLD if comm is None else comm
         self.timeout_s = timeout_s
-        self.donate = donate
-        error: Exception | None = None
-        said = ""
-        requests: dict[str, tuple[ArrayType, ArrayType]] = {}
+        options = Options(limit_bytes, donate, objective, strategy, topology, transport, node_size)
+        asked, error = None, None
         try:
-            if transport not in ("auto", "mpi"):
-                raise RequestError(f"unknown transport {transport!r}; known: auto, mpi")
-            self.is_batch = isinstance(source, Mapping)
-            requests = requests_of(source, target, mesh, target_mesh, self.comm.size)
-            given = {
-                "limit_bytes": limit_bytes,
-                "donate": donate,
-                "objective": objective,
-                "strategy": strategy,
-                "topology": topology,
-                "transport": transport,
-                "node_size": node_size,
-            }
-            said = shown(requests, given)
+            asked = Asked.of(source, target, mesh, target_mesh, self.comm.size, options)
         except RedistError as problem:
             error = problem
-        all_agree(self.comm, "cannot make a transfer", said, error)
-        self._said, self._word = said, _word(said)
-        self.keeps_buffers = True
-        self._world: World = world_of(self.comm, transport, node_size)
-        self._world.check_usable()
-        self._topology = topology if topology is not None else default_topology(self._world)
-        self._names = tuple(requests)
-        plans = from_first(
-            self._world.comm,
-            lambda: tuple(
+        text = asked.text if asked else None
+        all_agree(self.comm, "cannot make a transfer", text, error, timeout_s)
+        assert asked is not None
+        self._asked, self._word = asked, asked.word
+        self._prepare(asked)
+
+    def _prepare(self, asked: Asked) -> None:
+        options = asked.options
+        world = self._world = world_of(self.comm, options.transport, options.node_size)
+        world.check_usable()
+        self.topology = options.topology or default_topology(world)
+
+        def plan() -> tuple[Plan, ...]:
+            return tuple(
                 synthesize(
                     a,
                     b,
-                    limit_bytes=limit_bytes,
-                    objective=objective,
-                    strategy=strategy,
-                    donate=donate,
-                    topology=self._topology,
+                    limit_bytes=options.limit_bytes,
+                    objective=options.objective,
+                    strategy=options.strategy,
+                    donate=options.donate,
+                    topology=self.topology,
                 )
-                for a, b in requests.values()
-            ),
-        )
-        self._route = Route.of(plans, self.comm.rank, self._topology)
-        self._stages = tuple(
-            Stage(
-                self._world,
-                [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
-                self._route.staging_bytes(number),
+                for a, b in asked.pairs.values()
             )
-            for number, legs in enumerate(self._route.stages)
-        )
-        pool = max(stage.pool_bytes for stage in self._stages)
-        self._world.reserve(len(plans), pool)
+
+        plans = from_first(world.comm, plan, self.timeout_s)
+        self._names = tuple(asked.pairs)
+        self._route = route = Route.of(plans, world.rank, self.topology)
+        with world.failing_together():
+            self._stages = tuple(
+                Stage(
+                    world,
+                    [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
+                    route.staging_bytes(number),
+                )
+                for number, legs in enumerate(route.stages)
+            )
+            world.reserve(len(plans), max(stage.pool_bytes for stage in self._stages))
         self._staging = (
             np.empty(max(stage.send_bytes for stage in self._stages), np.uint8),
             np.empty(max(stage.receive_bytes for stage in self._stages), np.uint8),
         )
-        self._middles: dict[tuple[int, int], Array] = {}
-        self._own: dict[tuple[int, int], Array] = {}
-        self._thread: _Running | None = None
+        self._buffers = Buffers(route, options.donate)
+        self._watch = Watch(world, route)
+        self._express: Express | None = None
+        self._running: _Running | None = None
         self._closed = False
-        self.counts = [Counts() for _ in self._stages]
-        self.calls = 0
 
     # What it is
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it moves a dict of arrays."""
+        return self._asked.is_batch
 
     @property
     def plan(self) -> Plan:
@@ -166,14 +156,20 @@ class Transfer:
     @property
     def input(self) -> Any:
         """**Local.** This rank's source tile in shared memory, made when first asked for."""
-        return self._unnamed([self._own_buffer(item, 0) for item in range(len(self._names))])
+        return self._named([self._buffers.end(item, 0) for item in range(len(self._names))])
 
     @property
     def output(self) -> Any:
         """**Local.** This rank's target tile in shared memory, made when first asked for."""
-        return self._unnamed(
-            [self._own_buffer(item, self._route.last(item)) for item in range(len(self._names))]
+        last = self._route.last
+        return self._named(
+            [self._buffers.end(item, last(item)) for item in range(len(self._names))]
         )
+
+    def report(self) -> Report:
+        """**Collective.** What every step moved and took so far, against the model."""
+        self._world.finish()
+        return self._watch.report(self.timeout_s)
 
     # Running
 
@@ -183,7 +179,10 @@ class Transfer:
         The result is ``out`` where given, :attr:`output` where :attr:`input` was moved, else new.
         """
         self._world.finish()
-        return self._run(local, out)
+        express = self._express
+        if express is not None and express.fits(local, out):
+            return self._hurry(express, local, out)
+        return self.run(local, out)
 
     def start(self, local: Locals = None, out: Locals = None) -> None:
         """**Collective.** Begin to move; go on computing, then call :meth:`wait`.
@@ -191,19 +190,37 @@ class Transfer:
         Leave ``local`` and ``out`` alone until then. Transfers over one communicator run one after
         another, in the order they were started.
         """
-        if self._thread is not None:
+        if self._running is not None:
             raise TransferError("cannot start: this transfer is under way; wait() first")
-        self._thread = _Running(self, local, out)
-        self._world.enqueue(self._thread)
+        self._running = _Running(self, local, out)
+        self._world.enqueue(self._running)
 
     def wait(self) -> Any:
         """**Collective.** The result of :meth:`start`."""
-        if self._thread is None:
+        if self._running is None:
             raise TransferError("cannot wait: nothing was started")
-        running, self._thread = self._thread, None
+        running, self._running = self._running, None
         return running.result()
 
-    def _run(self, local: Locals, out: Locals) -> Any:
+    def _hurry(self, express: Express, local: Any, out: Any) -> Any:
+        """The short way; see :class:`Express`."""
+        world = self._world
+        world.check_usable()
+        start = time.perf_counter()
+        try:
+            if express.run(local, out, self.timeout_s):
+                world.meet_node(self.timeout_s)
+        except Disagreement:
+            self._explain(None)
+        except BaseException as error:
+            world.abort(f"{type(error).__name__}: {error}")
+            raise
+        self._watch.count(0, time.perf_counter() - start)
+        self._watch.calls += 1
+        return out
+
+    def run(self, local: Locals, out: Locals) -> Any:
+        """**Collective.** Check, meet and move, without looking for transfers under way."""
         if self._closed:
             raise TransferError("cannot run: this transfer is closed")
         world = self._world
@@ -212,161 +229,147 @@ class Transfer:
         sources: list[Array | None] = []
         targets: list[Array | None] = []
         try:
-            sources, targets = self._arrays(local, out)
+            sources, targets = self._operands(local, out)
         except RedistError as problem:
             error = problem
-        word = self._word if error is None else ERROR_WORD
+        except MemoryError:
+            error = TransferError("there is no memory for the target tile")
         try:
             with world.failing_together():
-                results = self._move(word, sources, targets, error is not None)
+                results = self._move(sources, targets, error is not None)
         except Disagreement:
-            all_agree(world.comm, "cannot transfer", self._said, error)
+            self._explain(error)
             raise  # the same request, prepared on some ranks only
-        self.calls += 1
-        return self._unnamed(results)
+        self._watch.calls += 1
+        return self._named(results)
+
+    def _explain(self, error: RedistError | None) -> None:
+        """Raise the error that made ranks disagree, on all of them."""
+        all_agree(self._world.comm, "cannot transfer", self._asked.text, error, self.timeout_s)
 
     def _move(
-        self,
-        word: int,
-        sources: list[Array | None],
-        targets: list[Array | None],
-        failed: bool,
+        self, sources: list[Array | None], targets: list[Array | None], failed: bool
     ) -> list[Array | None]:
         world, route = self._world, self._route
-        buffers: dict[tuple[int, int], Array | None] = {}
+        word = ERROR_WORD if failed else self._word
         same = True
         if failed or self._stages[0].is_local:
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
+        buffers: dict[Key, Array | None] = {}
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source
             buffers[item, route.last(item)] = target
         in_place = False
         for number, (stage, legs) in enumerate(zip(self._stages, route.stages, strict=True)):
+            start = time.perf_counter()
             for leg in legs:
-                for buffer in (leg.source, leg.target):
-                    if (leg.item, buffer) not in buffers:
-                        buffers[leg.item, buffer] = self._middle(leg.item, buffer)
-            in_place = stage.run(
-                word,
-                [buffers[leg.item, leg.source] for leg in legs],
-                [buffers[leg.item, leg.target] for leg in legs],
-                self._staging,
-                self.timeout_s,
-                self.counts[number],
-            )
+                if (leg.item, leg.target) not in buffers:
+                    buffers[leg.item, leg.target] = self._buffers.middle(leg.item, leg.target)
+            ins = [buffers[leg.item, leg.source] for leg in legs]
+            outs = [buffers[leg.item, leg.target] for leg in legs]
+            in_place = stage.run(word, ins, outs, self._staging, self.timeout_s)
             if number + 1 < len(self._stages):
+                del ins, outs
                 in_place = self._let_go(number, buffers, in_place)
+            self._watch.count(number, time.perf_counter() - start)
         if in_place:
             world.meet_node(self.timeout_s)
+        self._remember(sources, targets)
         return [buffers[item, route.last(item)] for item in range(len(self._names))]
 
-    def _let_go(
-        self, number: int, buffers: dict[tuple[int, int], Array | None], in_place: bool
-    ) -> bool:
+    def _let_go(self, number: int, buffers: dict[Key, Array | None], in_place: bool) -> bool:
         """Free what no later stage reads, once the neighbours have read it."""
         route = self._route
         later = {(leg.item, leg.source) for legs in route.stages[number + 1 :] for leg in legs}
-        done = [
-            (leg.item, leg.source)
-            for leg in route.stages[number]
-            if (leg.item, leg.source) not in later and leg.source != route.last(leg.item)
+        done = {(leg.item, leg.source) for leg in route.stages[number]} - later
+        free = [
+            (item, buffer)
+            for item, buffer in done
+            if buffer != route.last(item)
+            and (
+                self._asked.options.donate
+                if buffer == 0
+                else not self._buffers.is_kept((item, buffer))
+            )
         ]
-        free = [key for key in done if key[1] > 0 or self.donate]
         if not free:
             return in_place
         if in_place:
             self._world.meet_node(self.timeout_s)
         for key in free:
-            array = buffers[key]
-            if key[1] == 0:
-                if array is not None:
-                    release_pages(array)
-            elif key not in self._middles:
-                del buffers[key], array
+            array = buffers.pop(key)
+            if key[1] == 0 and array is not None:
+                release_pages(array)
         return False
 
-    # Buffers
+    def _remember(self, sources: list[Array | None], targets: list[Array | None]) -> None:
+        """Make the next call with arrays like these a short one, if it can be."""
+        stage, source, target = self._stages[0], sources[0], targets[0]
+        if len(self._stages) > 1 or self.is_batch or stage.quick is None:
+            return
+        if source is None or target is None or stage.loads[0].phase.fills:
+            return
+        if self._express is None or self._express.quick is not stage.quick:
+            self._express = Express(stage, stage.quick, source, target, self._word)
 
-    def _middle(self, item: int, buffer: int) -> Array | None:
-        """A buffer between two steps, in shared memory; kept where the bound leaves room for it."""
-        key = item, buffer
-        if key in self._middles:
-            return self._middles[key]
-        shape = self._route.shape_of(item, buffer)
-        if shape is None:
-            return None
-        array = shared_empty(shape, self._route.plans[item].source.dtype.to_numpy())
-        if self.keeps_buffers and self._fits_with_middles():
-            self._middles[key] = array
-        return array
+    # Arrays that come and go
 
-    def _fits_with_middles(self) -> bool:
+    def _operands(
+        self, local: Locals, out: Locals
+    ) -> tuple[list[Array | None], list[Array | None]]:
         route = self._route
-        held = sum(t.tile_bytes for plan in route.plans for t in plan.types)
-        staging = max(route.staging_bytes(k) for k in range(len(route.stages)))
-        return not self.donate and held + staging <= route.peak_bytes()
-
-    def _own_buffer(self, item: int, buffer: int) -> Array | None:
-        shape = self._route.shape_of(item, buffer)
-        if shape is None:
-            return None
-        key = item, min(buffer, 1)
-        if key not in self._own:
-            self._own[key] = shared_empty(shape, self._route.plans[item].source.dtype.to_numpy())
-        return self._own[key]
-
-    def _arrays(self, local: Locals, out: Locals) -> tuple[list[Array | None], list[Array | None]]:
-        own = local is None and not self.is_batch and self._route.shape_of(0, 0) is not None
-        own = own or (local is None and self.is_batch)
-        sources = self._listed(self.input if own else local, "local")
+        own = local is None and (self.is_batch or route.shape_of(0, 0) is not None)
+        given = self._listed(self.input if own else local, "local")
         results = self._listed(self.output if own and out is None else out, "out")
+        sources: list[Array | None] = []
         targets: list[Array | None] = []
         for item, name in enumerate(self._names):
-            plan = self._route.plans[item]
+            plan = route.plans[item]
             where = f" {name!r}" if self.is_batch else ""
-            shape = self._route.shape_of(item, 0)
-            source = sources[item]
-            sources[item] = _checked(source, shape, plan.source, f"source tile{where}")
-            shape = self._route.shape_of(item, self._route.last(item))
-            target = results[item]
+            source = as_tile(
+                given[item], route.shape_of(item, 0), plan.source, f"source tile{where}"
+            )
+            if source is not None:
+                check_source(source, plan.donate, f"source tile{where}")
+            shape, target = route.shape_of(item, route.last(item)), results[item]
             if target is None and shape is not None:
-                target = np.empty(shape, _result_dtype(source, plan.source.dtype))
+                target = np.empty(shape, result_dtype(given[item], plan.target.dtype))
             elif target is not None:
-                _checked(target, shape, plan.target, f"out{where}")
-                if not target.flags.writeable:
-                    raise RequestError(f"cannot write to out{where}: the array is read-only")
-                if source is not None and np.may_share_memory(source, target):
-                    raise RequestError(f"cannot write to out{where}: it overlaps the source tile")
-            if self.donate and source is not None and not source.flags.writeable:
-                raise RequestError(f"cannot donate the source tile{where}: it is read-only")
+                as_tile(target, shape, plan.target, f"out{where}")
+                check_out(target, source, f"out{where}")
+            sources.append(source)
             targets.append(target)
         return sources, targets
 
-    def _listed(self, arrays: Any, what: str) -> list[Array | None]:
+    def _listed(self, arrays: Any, what: str) -> list[Any]:
         if not self.is_batch:
             return [arrays]
         if arrays is None:
             return [None] * len(self._names)
         if not isinstance(arrays, Mapping) or set(arrays) - set(self._names):
-            raise RequestError(f"cannot transfer: {what} must be a dict with names {self._names}")
+            raise RequestError(f"{what} must be a dict with names among {', '.join(self._names)}")
         return [arrays.get(name) for name in self._names]
 
-    def _unnamed(self, arrays: list[Array | None]) -> Any:
+    def _named(self, arrays: list[Array | None]) -> Any:
         if not self.is_batch:
             return arrays[0]
         return dict(zip(self._names, arrays, strict=True))
 
     # Ending
 
+    def forget_buffers(self) -> None:
+        """**Local.** Keep no tiles on the way between calls."""
+        self._buffers.keep = False
+
     def close(self) -> None:
         """**Local.** Free buffers; arrays handed out stay valid."""
-        if self._thread is not None:
+        if self._running is not None:
             self.wait()
         self._closed = True
-        self._middles.clear()
-        self._own.clear()
+        self._express = None
+        self._buffers.clear()
 
     def __enter__(self) -> Transfer:
         return self
@@ -377,12 +380,12 @@ class Transfer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None or self._thread is None:
+        if kind is None or self._running is None:
             self.close()
 
 
 class _Running:
-    """A transfer under way in a thread of its own."""
+    """A transfer under way in the background."""
 
     def __init__(self, transfer: Transfer, local: Locals, out: Locals) -> None:
         self.transfer, self.local, self.out = transfer, local, out
@@ -392,7 +395,7 @@ class _Running:
 
     def __call__(self) -> None:
         try:
-            self.value = self.transfer._run(self.local, self.out)
+            self.value = self.transfer.run(self.local, self.out)
         except BaseException as error:
             self.error = error
         finally:
@@ -403,91 +406,3 @@ class _Running:
         if self.error is not None:
             raise self.error
         return self.value
-
-
-def requests_of(
-    source: Type | Named,
-    target: Type | Named,
-    mesh: Mesh | None,
-    target_mesh: Mesh | None,
-    size: int,
-) -> dict[str, tuple[ArrayType, ArrayType]]:
-    """What is asked, array by array; an error where it makes no sense on ``size`` ranks."""
-    if isinstance(source, Mapping) != isinstance(target, Mapping):
-        raise RequestError("cannot transfer: source and target must both be types or both be dicts")
-    if not isinstance(source, Mapping) or not isinstance(target, Mapping):
-        source, target = {"": source}, {"": target}  # type: ignore[dict-item]
-    if source.keys() != target.keys():
-        odd = sorted(source.keys() ^ target.keys())
-        raise RequestError(f"cannot transfer: {odd} have a source or a target, not both")
-    if not source:
-        raise RequestError("cannot transfer: no arrays given")
-    out = {
-        name: (_type(source[name], mesh, "mesh"), _type(target[name], target_mesh or mesh, "mesh"))
-        for name in source
-    }
-    _check_ranks(out, size)
-    return out
-
-
-def shown(requests: Mapping[str, tuple[ArrayType, ArrayType]], options: Mapping[str, Any]) -> str:
-    """A request in words: what ranks compare, and what an error shows."""
-    arrays = ", ".join(
-        f"{name + ': ' if name else ''}{a} on {a.mesh} -> {b} on {b.mesh}"
-        for name, (a, b) in requests.items()
-    )
-    given = (f"{key}={value}" for key, value in options.items() if value not in DEFAULTS)
-    return " ".join([arrays, *given])
-
-
-def _type(t: Type, mesh: Mesh | None, option: str) -> ArrayType:
-    if isinstance(t, ArrayType):
-        return t
-    if not isinstance(t, str):
-        raise RequestError(f"cannot transfer: {t!r} is no type; need an ArrayType or text")
-    if mesh is None:
-        raise RequestError(f"cannot transfer: the type {t!r} is text; give {option}=")
-    return ArrayType.parse(t, mesh)
-
-
-def _check_ranks(requests: Mapping[str, tuple[ArrayType, ArrayType]], size: int) -> None:
-    for pair in requests.values():
-        for t in pair:
-            if max(t.mesh.ranks) >= size:
-                raise RequestError(
-                    f"cannot transfer {t}: its mesh {t.mesh} needs rank {max(t.mesh.ranks)}, "
-                    f"but the communicator has {size} ranks"
-                )
-
-
-def _checked(array: Any, shape: tuple[int, ...] | None, t: ArrayType, what: str) -> Array | None:
-    if shape is None:
-        if array is not None:
-            raise RequestError(f"cannot take a {what}: this rank is not in the mesh; pass None")
-        return None
-    if not isinstance(array, (np.ndarray, np.generic)):
-        kind = "None" if array is None else type(array).__name__
-        raise RequestError(
-            f"cannot take {kind} as {what}: need a NumPy array of {t.dtype}{list(shape)}"
-        )
-    array = np.asarray(array)
-    dtype = t.dtype.to_numpy()
-    same = array.dtype == dtype or array.dtype.name == t.dtype.extended_name
-    if not same or array.shape != shape:
-        raise RequestError(
-            f"cannot take {array.dtype}{list(array.shape)} as {what}: "
-            f"{t} puts {dtype}{list(shape)} on this rank"
-        )
-    return array if array.dtype == dtype else array.view(dtype)
-
-
-def _result_dtype(source: Array | None, dtype: DType) -> np.dtype[Any]:
-    """The dtype of a new tile: as the source's, where ``ml_dtypes`` has a name for it."""
-    if source is not None and source.dtype.name == dtype.extended_name:
-        return source.dtype
-    return dtype.to_numpy()
-
-
-def _word(said: str) -> int:
-    """A number for a request, never that of an error."""
-    return int.from_bytes(hashlib.sha256(said.encode()).digest()[:7], "little") * 2

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from redist.errors import PeerError, TransferError
 from redist.runtime.kernels import ABORTED, ALL_SAME, DIFFERENT, NOT_YET, kernels
 from redist.runtime.moves import address_of
+from redist.runtime.patience import wait_for
 from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
 CONTROL_BYTES = 4096
@@ -81,6 +82,7 @@ class World:
         self.comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self.seq = 0
+        self.version = 0
         self.broken: str | None = None
         self.attached: dict[tuple[int, int], Bytes] = {}
         self.reads_memory = False
@@ -184,6 +186,7 @@ class World:
         self.place = self.node.index(self.rank)
         self._words = {rank: _words(board.control) for rank, board in boards.items()}
         self.seq = 0
+        self.version += 1
         self.node_comm.Barrier()
         mine.memory[TEXT_AT : TEXT_AT + 8] = 0
         mine.control[:] = 0
@@ -265,23 +268,7 @@ class World:
 
     def wait(self, requests: list[Any], timeout_s: float | None) -> None:
         """Wait for MPI requests, and for failures of others."""
-        start, pause = 0.0, 0.0
-        tries = 0
-        while not MPI.Request.Testall(requests):
-            tries += 1
-            if tries % 16:
-                os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
-                continue
-            now = time.monotonic()
-            start = start or now
-            if tries % 256 == 0:
-                self._look_for_aborts()
-            if timeout_s is not None and now - start > timeout_s:
-                raise PeerError(f"other ranks did not come within {timeout_s:g} s")
-            if now - start > 0.01:
-                pause = min(pause + 1e-5, 1e-3)
-                self._look_for_aborts()
-                time.sleep(pause)
+        wait_for(requests, timeout_s, self._look_for_aborts)
 
     def _look_for_aborts(self) -> None:
         for rank in self.node:

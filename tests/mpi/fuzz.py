@@ -77,7 +77,7 @@ def run_one(problem: Problem, variant: str, comm: MPI.Comm, seed: int, **options
     tiles = random_tiles(source, seed)
     expected = None
     if comm.rank == 0:
-        done = simulate(transfer.plan, tiles, transfer._topology).tiles
+        done = simulate(transfer.plan, tiles, transfer.topology).tiles
         expected = [done.get(rank) for rank in range(comm.size)]
     want = comm.scatter(expected)
     mine = tiles.get(comm.rank)

@@ -1,0 +1,62 @@
+"""Waiting for MPI without burning the processor and without waiting for ever."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.errors import PeerError
+
+BUSY_S = 0.002
+"""So long a wait only yields; after that it sleeps."""
+
+
+def wait_for(
+    requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None = None
+) -> None:
+    """Wait for requests; ``look`` is called now and then and may raise."""
+    tries, start = 0, 0.0
+    while not MPI.Request.Testall(requests):
+        tries += 1
+        if tries % 8:
+            os.sched_yield()
+            continue
+        now = time.monotonic()
+        start = start or now
+        waited = now - start
+        if look is not None and (tries % 512 == 0 or waited > BUSY_S):
+            look()
+        if timeout_s is not None and waited > timeout_s:
+            raise PeerError(f"other ranks did not come within {timeout_s:g} s")
+        if waited > BUSY_S:
+            time.sleep(min(1e-3, waited / 20))
+
+
+def gather(comm: MPI.Comm, value: Any, timeout_s: float | None) -> list[Any]:
+    """**Collective.** The values of all ranks, in order."""
+    data = np.frombuffer(pickle.dumps(value), np.uint8)
+    sizes = np.zeros(comm.size, dtype=np.int64)
+    wait_for([comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes)], timeout_s)
+    everything = np.empty(int(sizes.sum()), np.uint8)
+    starts = np.cumsum(sizes) - sizes
+    counts = (sizes.tolist(), starts.tolist())
+    wait_for([comm.Iallgatherv(data, [everything, counts, MPI.BYTE])], timeout_s)
+    pairs = zip(starts.tolist(), sizes.tolist(), strict=True)
+    return [pickle.loads(everything[a : a + n].tobytes()) for a, n in pairs]
+
+
+def broadcast(comm: MPI.Comm, value: Any, timeout_s: float | None) -> Any:
+    """**Collective.** The value of rank 0."""
+    data = np.frombuffer(pickle.dumps(value) if comm.rank == 0 else b"", np.uint8).copy()
+    size = np.array([len(data)], dtype=np.int64)
+    wait_for([comm.Ibcast(size)], timeout_s)
+    if comm.rank != 0:
+        data = np.empty(int(size[0]), np.uint8)
+    wait_for([comm.Ibcast([data, MPI.BYTE])], timeout_s)
+    return pickle.loads(data.tobytes())
