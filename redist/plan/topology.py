@@ -38,14 +38,20 @@ class Level:
 class Topology:
     """Levels from the nearest to the farthest; ranks r and s meet at the first whose block has both.
 
+    ``step_ps`` is what every step costs that moves anything, however little: ranks wait for each
+    other.
+
     >>> t = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**7, 10**6)))
     >>> t.level_of(0, 7), t.level_of(0, 8)
     (0, 1)
     """
 
     levels: tuple[Level, ...]
+    step_ps: int = 0
 
     def __post_init__(self) -> None:
+        if self.step_ps < 0:
+            raise TopologyError("what a step costs must not be negative")
         if not self.levels or self.levels[-1].size is not None:
             raise TopologyError("a topology needs a last level without a size: it spans all ranks")
         last = 1
@@ -76,7 +82,8 @@ class Topology:
         """A topology from a TOML file with one ``[[level]]`` table per level, nearest first.
 
         Keys: ``name``, ``size`` (ranks in a block; not in the last), ``latency_us``,
-        ``bandwidth_gb_s`` (10^9 bytes per second).
+        ``bandwidth_gb_s`` (10^9 bytes per second). Before them, ``step_us`` may say what every step
+        costs by itself.
         """
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -92,6 +99,12 @@ class Topology:
         tables = data.get("level")
         if not isinstance(tables, list) or not tables:
             raise TopologyError(f"cannot read {name}: need one [[level]] table per level")
+        step = data.get("step_us", 0)
+        if not isinstance(step, (int, float)) or isinstance(step, bool) or not 0 <= step <= 1e9:
+            raise TopologyError(f"cannot read {name}: step_us must be a number from 0 to 1e9")
+        others = sorted(set(data) - {"level", "step_us"})
+        if others:
+            raise TopologyError(f"cannot read {name}: unknown key {others[0]!r}; known: step_us")
         levels = []
         for number, table in enumerate(tables):
             where = f"cannot read {name}: level {number + 1}"
@@ -123,9 +136,29 @@ class Topology:
                 )
             )
         try:
-            return Topology(tuple(levels))
+            return Topology(tuple(levels), round(step * 10**6))
         except TopologyError as error:
             raise TopologyError(f"cannot read {name}: {error}") from None
+
+
+def format_topology(topology: Topology) -> str:
+    """The text of a file that :meth:`Topology.load` reads back.
+
+    >>> print(format_topology(FLAT))
+    [[level]]
+    name = "all"
+    latency_us = 1
+    bandwidth_gb_s = 10
+    <BLANKLINE>
+    """
+    lines = [f"step_us = {topology.step_ps / 10**6:.6g}", ""] if topology.step_ps else []
+    for level in topology.levels:
+        lines += ["[[level]]", f'name = "{level.name}"']
+        if level.size is not None:
+            lines.append(f"size = {level.size}")
+        lines.append(f"latency_us = {max(1e-9, level.latency_ps / 10**6):.6g}")
+        lines += [f"bandwidth_gb_s = {10**6 / max(1, level.byte_fs):.6g}", ""]
+    return "\n".join(lines)
 
 
 FLAT = Topology((Level("all", None, 1_000_000, 100_000),))

@@ -49,7 +49,7 @@ class Traffic:
 
     def time_ps(self, topology: Topology, itemsize: int, extra_rounds: int = 0) -> int:
         """Modelled time: every level's busiest rank, and a latency for each round that a limit adds."""
-        time = 0
+        time = topology.step_ps if any(messages for messages, _ in self.levels) else 0
         slowest = 0
         for level, (messages, elems) in zip(topology.levels, self.levels, strict=True):
             time += level.time_ps(messages, elems * itemsize)

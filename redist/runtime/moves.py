@@ -18,9 +18,6 @@ from redist.runtime.strided import Strided
 
 Addresses = NDArray[np.uintp]
 
-STREAM_BYTES = 2**20
-"""From so many bytes on, results are written past the cache."""
-
 WIDE_BYTES = 128
 """Runs shorter than this are quicker for NumPy as one item each."""
 
@@ -53,17 +50,21 @@ class Moves:
     rows: Ints
     n_bytes: int
     address: int
+    streams: bool = False
 
     @staticmethod
-    def of(moves: Iterable[Move]) -> Moves:
-        """Prepare ``moves``; more dims than the kernel knows become several rows."""
+    def of(moves: Iterable[Move], streams: bool = False) -> Moves:
+        """Prepare ``moves``; more dims than the kernel knows become several rows.
+
+        ``streams`` says that what is written is not read again soon: it goes past the cache.
+        """
         rows = [row for move in moves if move.form.n_bytes for row in _rows(move)]
         table = np.array(rows, dtype=np.int64).reshape(len(rows), _HEAD + 3 * MAX_DIMS)
         counts = np.where(
             np.arange(MAX_DIMS) < table[:, 5:6], table[:, _HEAD : _HEAD + MAX_DIMS], 1
         )
         n_bytes = int(np.sum(table[:, 4] * np.prod(counts, axis=1)))
-        return Moves(table, n_bytes, address_of(table))
+        return Moves(table, n_bytes, address_of(table), streams)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,8 +82,7 @@ class Moves:
         if compiled is None:
             self._run_with_numpy(bases)
         else:
-            streaming = self.n_bytes >= STREAM_BYTES
-            compiled.copy(self.address, len(self.rows), address_of(bases), int(streaming))
+            compiled.copy(self.address, len(self.rows), address_of(bases), int(self.streams))
 
     def read(self, pid: int, bases: Addresses) -> None:
         """Copy where the sources are addresses of process ``pid``."""

@@ -6,6 +6,7 @@ with every run. So a program is made once for a kind of request and serves every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from redist.runtime.strided import Strided, c_strides, canonical
 NOTHING, POOL, SHARED, READ = range(4)
 """Where a neighbour's tile is found: nobody asks for it, in its pool, in its shared memory, or in
 its private memory through the kernel."""
+
+STREAM_BYTES = 2**20
+"""Tiles from this size on are written past the cache."""
 
 Strides = tuple[int, ...]
 
@@ -190,16 +194,27 @@ class Compiler:
                 combine = self._combine(part, item, move.src, move.src_offset, strides)
                 combines.append((part.order, combine))
         combines.sort(key=lambda entry: entry[0])
+        streams = not combines and self._is_large()
         return Round(
             self.staging(turns),
             Moves.of(move for move, _, _ in pack),
             tuple(sends),
             tuple(receives),
-            Moves.of(copies),
+            Moves.of(copies, streams),
             tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
-            Moves.of(unpacked),
+            Moves.of(unpacked, streams),
             tuple(combine for _, combine in combines),
         )
+
+    def _is_large(self) -> bool:
+        """Whether the tiles that are written are too large to stay in the cache."""
+        written = (
+            math.prod(p.shape) * load.itemsize
+            for load in self.loads
+            for p in load.phase.pieces
+            if p.receiver == self.rank and not p.order
+        )
+        return sum(written) >= STREAM_BYTES
 
     def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, int]:
         """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""

@@ -58,7 +58,7 @@ def redistribute(
     as one operation. Plans and preparations are remembered: a repeated request only moves data.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
-    world = world_of(comm)
+    world = world_of(comm, timeout_s=timeout_s)
     key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
     transfer: Transfer | None = world.transfers.get(key)
     if transfer is not None:

@@ -208,6 +208,7 @@ class Stage:
         table[bases.send], table[bases.receive] = map(address_of, staging)
         table[bases.pool] = world.boards[world.rank].slot(parity, self.slot_bytes)
         if POOL in kinds:
+            world.touched_bytes = max(world.touched_bytes, self.slot_bytes)
             self._stage_first(tuple(kinds), strides)
         if flag:
             self._describe(kinds, sources, parity)

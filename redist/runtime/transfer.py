@@ -88,7 +88,8 @@ class Transfer:
 
     def _prepare(self, asked: Asked) -> None:
         options = asked.options
-        world = self._world = world_of(self.comm, options.transport, options.node_size)
+        world = world_of(self.comm, options.transport, options.node_size, self.timeout_s)
+        self._world = world
         world.check_usable()
         self.topology = options.topology or default_topology(world)
 
@@ -212,6 +213,7 @@ class Transfer:
                 world.meet_node(self.timeout_s)
         except Disagreement:
             self._explain(None)
+            raise
         except BaseException as error:
             world.abort(f"{type(error).__name__}: {error}")
             raise
@@ -257,6 +259,8 @@ class Transfer:
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
+        if self._asked.options.limit_bytes is not None:
+            world.trim(max(stage.slot_bytes for stage in self._stages))
         buffers: dict[Key, Array | None] = {}
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source

@@ -17,6 +17,7 @@ from redist.errors import PeerError, TransferError
 from redist.runtime.kernels import ABORTED, ALL_SAME, DIFFERENT, NOT_YET, kernels
 from redist.runtime.moves import address_of
 from redist.runtime.patience import wait_for
+from redist.runtime.release import release_pages
 from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
 CONTROL_BYTES = 4096
@@ -64,8 +65,11 @@ class Board:
         return bytes(self.memory[TEXT_AT : TEXT_AT + TEXT_BYTES]).split(b"\0")[0].decode()
 
 
-class Disagreement(Exception):
+class Disagreement(TransferError):
     """A rank came to the first meeting with another request, or with an error."""
+
+    def __init__(self) -> None:
+        super().__init__("ranks met for the same request in different ways: all must make one call")
 
 
 class World:
@@ -86,6 +90,7 @@ class World:
         self.broken: str | None = None
         self.attached: dict[tuple[int, int], Bytes] = {}
         self.reads_memory = False
+        self.touched_bytes = 0
         self.transfers: dict[Any, Any] = {}
         self._worker: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
@@ -157,6 +162,7 @@ class World:
             return
         if mine is not None:
             n_items, pool_bytes = max(n_items, mine.n_items), max(pool_bytes, mine.pool_bytes)
+        self.touched_bytes = 0
         n_bytes = CONTROL_BYTES + 2 * n_items * DESCRIPTION * 8 + pool_bytes
         memory = shared_bytes(n_bytes) if can_share() else np.zeros(n_bytes, np.uint8)
         self.boards = {self.rank: Board(memory, n_items)}
@@ -313,6 +319,14 @@ class World:
             if self.broken is None:
                 self.abort(f"{type(error).__name__}: {error}")
             raise
+
+    def trim(self, slot_bytes: int) -> None:
+        """**Local.** Give back what earlier transfers touched of this rank's pool beyond two slots."""
+        if self.touched_bytes > slot_bytes:
+            board = self.boards[self.rank]
+            start = len(board.memory) - board.pool_bytes + slot_bytes
+            release_pages(board.memory[start : len(board.memory) - slot_bytes])
+            self.touched_bytes = slot_bytes
 
     # Transfers in the background
 

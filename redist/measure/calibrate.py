@@ -1,0 +1,158 @@
+"""Measure this machine's levels: what a step, a message and a byte cost, as a topology file.
+
+A step of k messages and b bytes is modelled as ``step + k * latency + b / bandwidth``. So three
+transfers suffice for a level: one small message, many small messages, one large message, always by
+all ranks at once, because that is how steps run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.measure.clock import Stopwatch, Times
+from redist.plan.topology import Level, Topology, format_topology
+from redist.runtime.transfer import Transfer
+from redist.runtime.worlds import world_of
+
+SMALL_ELEMS = 16
+LARGE_BYTES = 4 * 2**20
+REPEATS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One transfer to be timed: every rank receives ``messages`` and ``n_bytes`` in all."""
+
+    level: str
+    messages: int
+    n_bytes: int
+    source: ArrayType
+    target: ArrayType
+
+
+def fit(one: float, many: float, large: float, messages: int, n_bytes: int) -> tuple[float, ...]:
+    """Step, latency (seconds) and bandwidth (bytes per second) from three times.
+
+    >>> fit(11e-6, 17e-6, 1011e-6, 7, 10**7)
+    (1e-05, 1e-06, 10000000000.0)
+    """
+    latency = max(1e-12, (many - one) / max(1, messages - 1))
+    step = max(0.0, one - latency)
+    return round(step, 12), round(latency, 12), round(n_bytes / max(1e-9, large - one), 3)
+
+
+def calibrate(
+    comm: MPI.Intracomm, node_size: int | None = None, say: Callable[[int, int], None] | None = None
+) -> Topology:
+    """**Collective over** ``comm``. The topology of these ranks; ``say`` hears how far it is."""
+    world = world_of(comm, "auto", node_size)
+    size = max(world.groups.count(group) for group in world.groups)
+    in_blocks = world.groups == tuple(rank // size * size for rank in range(comm.size))
+    sizes = [size] if in_blocks and size < comm.size and comm.size % size == 0 else []
+    trials = [t for t in _trials(comm.size, (*sizes, comm.size)) if t is not None]
+    watch = Stopwatch.on(comm)
+    times: list[Times] = []
+    for number, trial in enumerate(trials):
+        if say is not None:
+            say(number, len(trials))
+        times.append(_time(trial, comm, node_size, watch))
+    if say is not None:
+        say(len(trials), len(trials))
+    return _topology(trials, times, (*sizes, comm.size))
+
+
+def _trials(n_ranks: int, sizes: Sequence[int]) -> list[Trial | None]:
+    """Per level: each rank gets one small tile from a rank of another block of the level below,
+    small pieces from many of them, and one large tile."""
+    trials: list[Trial | None] = []
+    inner = 1
+    for size in sizes:
+        name = "network" if len(sizes) > 1 and size == n_ranks else "node"
+        if size > inner:
+            here = Mesh(r=n_ranks)
+            shifted = [rank // size * size + (rank + inner) % size for rank in range(n_ranks)]
+            there = Mesh({"r": n_ranks}, ranks=shifted)
+            large = LARGE_BYTES // 8
+            for elems in (SMALL_ELEMS, large):
+                shape = f"f64[{elems * n_ranks}{{r}}]"
+                a, b = ArrayType.parse(shape, here), ArrayType.parse(shape, there)
+                trials.append(Trial(name, 1, elems * 8, a, b))
+            groups = Mesh(b=n_ranks // size, o=size // inner, i=inner)
+            o = size // inner
+            dims = (n_ranks, o * SMALL_ELEMS)
+            a = ArrayType.of(groups, "f64", dims, [["b", "o", "i"], []])
+            b = ArrayType.of(groups, "f64", dims, [["b", "i"], ["o"]])
+            trials.append(Trial(name, o - 1, (o - 1) * SMALL_ELEMS * 8, a, b) if o > 2 else None)
+        inner = size
+    return trials
+
+
+def _time(trial: Trial, comm: MPI.Intracomm, node_size: int | None, watch: Stopwatch) -> Times:
+    with Transfer(
+        trial.source, trial.target, comm, strategy="direct", node_size=node_size
+    ) as transfer:
+        local: Any = np.ones(transfer.input.shape)
+        out: Any = np.empty(transfer.output.shape)
+
+        def work(times: int) -> None:
+            for _ in range(times):
+                transfer(local, out)
+
+        (seconds,) = watch.in_turn([work], REPEATS)
+    return seconds
+
+
+def _topology(trials: Sequence[Trial], times: Sequence[Times], sizes: Sequence[int]) -> Topology:
+    levels = []
+    steps = []
+    names = list(dict.fromkeys(trial.level for trial in trials))
+    for number, name in enumerate(names):
+        own = [(t, s.median_s) for t, s in zip(trials, times, strict=True) if t.level == name]
+        one = next(s for t, s in own if t.messages == 1 and t.n_bytes == SMALL_ELEMS * 8)
+        bytes_, large = next((t.n_bytes, s) for t, s in own if t.n_bytes >= LARGE_BYTES)
+        messages, many = next(((t.messages, s) for t, s in own if t.messages > 1), (2, one))
+        step, latency, bandwidth = fit(one, many, large, messages, bytes_)
+        steps.append(step)
+        size = sizes[number] if number + 1 < len(names) else None
+        byte_fs = max(1, round(10**15 / bandwidth))
+        levels.append(Level(name, size, max(1, round(latency * 10**12)), byte_fs))
+    return Topology(tuple(levels), round(min(steps) * 10**12))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program that ``redist calibrate`` starts on every rank."""
+    parser = argparse.ArgumentParser(prog="python -m redist.measure.calibrate")
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--node-size", type=int)
+    args = parser.parse_args(argv)
+    comm = MPI.COMM_WORLD
+
+    def bar(done: int, of: int) -> None:
+        if comm.rank == 0:
+            width = 24
+            filled = width * done // of
+            text = f"\rcalibrating [{'#' * filled}{'.' * (width - filled)}] {done}/{of}"
+            print(text, end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+    topology = calibrate(comm, args.node_size, bar)
+    if comm.rank == 0:
+        text = f"# measured on {comm.size} ranks with {MPI.get_vendor()[0]}\n"
+        text += format_topology(topology)
+        Path(args.output).write_text(text, encoding="utf-8")
+        print(text, end="")
+        print(f"redist: wrote {args.output}; use it as --topology {args.output}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
