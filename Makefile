@@ -10,6 +10,8 @@ STAMP := .venv/.stamp$(patsubst python3%,%,$(notdir $(PYTHON)))
 # Those of redist, bench, proofs and tests that have code.
 CODE := $(patsubst %/,%,$(sort $(dir $(wildcard redist/*.py bench/*.py proofs/*.py tests/*.py))))
 DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
+# The same swap of two axes and two more, moved for real; seconds, not minutes.
+RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-hand,redist --repeat 7
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -18,10 +20,12 @@ DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## set up, plan one redistribution, draw it
+demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ranks
 	@$(BIN)/redist plan $(DEMO) --explain --svg plan.svg --html plan.html
 	@echo
 	@echo "picture    plan.svg, and plan.html with the whole story: open either in a browser"
+	@echo
+	@$(BIN)/redist bench -n 8 $(RACE)
 
 test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
 
@@ -59,7 +63,7 @@ $(STAMP): pyproject.toml
 	    echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv --clear .venv; fi
 	@echo "installing redist into .venv"
 	@$(PIP) --upgrade pip
-	@$(PIP) --editable .
+	@$(PIP) --editable ".[mpi]"
 	@touch $@
 
 $(STAMP)-dev: $(STAMP)

@@ -1,4 +1,7 @@
-"""``python -m bench [quality|planning|hierarchy|xla|all]``: measure, check, print, store, draw."""
+"""``python -m bench [quality|planning|hierarchy|xla|jax|all]``: measure, check, print, store, draw.
+
+``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import hierarchy, planning, quality, xla
+from bench import hierarchy, jax_race, planning, quality, xla
 from bench.judge import WrongPlanError
 from bench.report import Report, save_json, save_plot
 
@@ -16,13 +19,19 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "planning": planning.run,
     "hierarchy": hierarchy.run,
     "xla": xla.run,
+    "jax": jax_race.run,
 }
 RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; 0 if every plan was right, 1 if a check failed."""
-    args = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["run"]:
+        from redist.measure.job import main as measure
+
+        return measure(given[1:], "python -m bench run")
+    args = _parser().parse_args(given)
     names = list(BENCHMARKS) if args.which == "all" else [args.which]
     reports = []
     for name in names:
@@ -43,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure plans and planning; results are checked first."
+        prog="python -m bench",
+        description="Measure plans and planning; results are checked first.",
+        epilog="'mpirun -n 8 python -m bench run --help' tells how to measure moving arrays.",
     )
     parser.add_argument("which", nargs="?", default="all", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")

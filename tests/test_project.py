@@ -40,13 +40,14 @@ LAYERS = (
     "runtime",
     "pgas",
     "redist",
+    "measure",
     "cli",
     "__main__",
 )
 """Lowest first; units of one layer do not import each other. ``redist`` is the package's facade."""
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer.split()}
-HOME_OF = {"z3": ("check",), "mpi4py": ("runtime",), "cupy": ("runtime",)}
+HOME_OF = {"z3": ("check",), "mpi4py": ("runtime", "measure"), "cupy": ("runtime",)}
 
 
 def unit_of(module: str) -> str:

@@ -1,1 +1,1 @@
-"""The command line: ``redist plan``, ``redist check`` and ``redist simulate``."""
+"""The command line: ``redist plan``, ``check``, ``simulate`` and ``bench``."""

@@ -87,6 +87,14 @@ def _run(argv: Sequence[str] | None) -> int:
             from redist.cli.simulate_command import run_simulate
 
             return run_simulate(args)
+        case "bench":
+            from redist.cli.bench_command import run_bench
+
+            return run_bench(args)
+        case "calibrate":
+            from redist.cli.calibrate_command import run_calibrate
+
+            return run_calibrate(args)
         case _:
             parser.print_help(sys.stderr)
             return WRONG_REQUEST

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from redist import __version__
 from redist.cli.status import UsageError, one_line
+from redist.measure.options import add_options, names_text
 from redist.plan.request import OBJECTIVES, STRATEGIES
 
 _MAIN_EPILOG = """\
@@ -54,6 +55,27 @@ examples:
   redist simulate "i32[10{{x}}, 7]" "i32[10, 7{{x}}]" --mesh x=3
 """
 
+_BENCH_EPILOG = f"""\
+{names_text()}
+
+examples:
+  redist bench -n 8
+  redist bench -n 4 --sizes 1GiB --cases rows-columns,uneven --json figures.json --plot figures.svg
+
+exit status 1 means that a result was wrong. 'mpirun -n 8 python -m redist.measure' does the same
+inside a job that you start yourself.
+"""
+
+
+_CALIBRATE_EPILOG = """\
+example:
+  redist calibrate -n 8 --output here.toml
+  redist plan "f32[4096{x}, 4096]" "f32[4096, 4096{x}]" --mesh x=8 --topology here.toml
+
+'mpirun -n 64 python -m redist.measure.calibrate --output FILE' does the same inside a job that you
+start yourself, over several machines too.
+"""
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are exceptions, so that each becomes one line."""
@@ -77,6 +99,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_check(commands)
     _add_simulate(commands)
+    _add_bench(commands)
+    _add_calibrate(commands)
     return parser
 
 
@@ -138,6 +162,35 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         default="2GiB",
         help="refuse to hold more than this, all devices together (default 2GiB)",
     )
+
+
+def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "bench",
+        "move arrays between local ranks and compare with other ways: times, memory",
+        _BENCH_EPILOG,
+    )
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", required=True, help="how many ranks")
+    add_options(parser)
+    parser.add_argument("--mpi", metavar="MPIRUN", help="which mpirun to use")
+
+
+def _add_calibrate(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "calibrate",
+        "measure what steps, messages and bytes cost here, and write a topology file",
+        _CALIBRATE_EPILOG,
+    )
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", required=True, help="how many ranks")
+    parser.add_argument(
+        "--output", metavar="FILE", default="topology.toml", help="(default topology.toml)"
+    )
+    parser.add_argument(
+        "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
+    )
+    parser.add_argument("--mpi", metavar="MPIRUN", help="which mpirun to use")
 
 
 def _add_request(parser: argparse.ArgumentParser, *, mesh_required: bool) -> None:

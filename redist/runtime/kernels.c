@@ -18,6 +18,7 @@
 #endif
 
 #define MAX_DIMS 6
+#define PREFETCH_BLOCK 512
 #define CONTROL_WORD 8 /* 64-bit words in a cache line */
 
 /* One box: `block` contiguous bytes, repeated over `n_dims` counts with a stride on either side.
@@ -80,12 +81,16 @@ static void copy_runs(char *d, const char *s, int64_t n, int64_t ds, int64_t ss,
         ITEMS(32)
         ITEMS(64)
     }
-    if (streaming)
-        for (int64_t i = 0; i < n; i++, d += ds, s += ss)
+    /* Hardware does not foresee short runs that lie far apart; fetch the next one early. */
+    int64_t ahead = block <= PREFETCH_BLOCK && (ss > block || ss < 0) ? block : 0;
+    for (int64_t i = 0; i < n; i++, d += ds, s += ss) {
+        for (int64_t k = 0; k < ahead; k += 64)
+            __builtin_prefetch(s + ss + k, 0, 0);
+        if (streaming)
             stream(d, s, (size_t)block);
-    else
-        for (int64_t i = 0; i < n; i++, d += ds, s += ss)
+        else
             memcpy(d, s, (size_t)block);
+    }
 }
 
 static void copy_box(char *d, const char *s, const move *m, int64_t dim, int streaming)

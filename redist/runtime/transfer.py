@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from enum import Enum
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +33,15 @@ from redist.runtime.worlds import default_topology, world_of
 
 Array = NDArray[Any]
 Locals = Array | None | Mapping[str, Array | None]
+
+
+class Own(Enum):
+    """Says that a call is for the transfer's own buffers."""
+
+    BUFFERS = 0
+
+
+OWN = Own.BUFFERS
 
 
 class Transfer:
@@ -174,7 +184,7 @@ class Transfer:
 
     # Running
 
-    def __call__(self, local: Locals = None, out: Locals = None) -> Any:
+    def __call__(self, local: Locals | Own = OWN, out: Locals = None) -> Any:
         """**Collective.** Move ``local`` (default: :attr:`input`); the target tile.
 
         The result is ``out`` where given, :attr:`output` where :attr:`input` was moved, else new.
@@ -185,7 +195,7 @@ class Transfer:
             return self._hurry(express, local, out)
         return self.run(local, out)
 
-    def start(self, local: Locals = None, out: Locals = None) -> None:
+    def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
         """**Collective.** Begin to move; go on computing, then call :meth:`wait`.
 
         Leave ``local`` and ``out`` alone until then. Transfers over one communicator run one after
@@ -221,7 +231,7 @@ class Transfer:
         self._watch.calls += 1
         return out
 
-    def run(self, local: Locals, out: Locals) -> Any:
+    def run(self, local: Locals | Own, out: Locals) -> Any:
         """**Collective.** Check, meet and move, without looking for transfers under way."""
         if self._closed:
             raise TransferError("cannot run: this transfer is closed")
@@ -321,12 +331,12 @@ class Transfer:
     # Arrays that come and go
 
     def _operands(
-        self, local: Locals, out: Locals
+        self, local: Locals | Own, out: Locals
     ) -> tuple[list[Array | None], list[Array | None]]:
         route = self._route
-        own = local is None and (self.is_batch or route.shape_of(0, 0) is not None)
-        given = self._listed(self.input if own else local, "local")
-        results = self._listed(self.output if own and out is None else out, "out")
+        if local is OWN:
+            local, out = self.input, self.output if out is None else out
+        given, results = self._listed(local, "local"), self._listed(out, "out")
         sources: list[Array | None] = []
         targets: list[Array | None] = []
         for item, name in enumerate(self._names):
@@ -391,7 +401,7 @@ class Transfer:
 class _Running:
     """A transfer under way in the background."""
 
-    def __init__(self, transfer: Transfer, local: Locals, out: Locals) -> None:
+    def __init__(self, transfer: Transfer, local: Locals | Own, out: Locals) -> None:
         self.transfer, self.local, self.out = transfer, local, out
         self.value: Any = None
         self.error: BaseException | None = None

@@ -1,0 +1,1 @@
+"""Measure what moving arrays costs here: cases, contenders, times, memory; tables, JSON, pictures."""

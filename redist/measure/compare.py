@@ -1,0 +1,150 @@
+"""All contenders on one case: checked, their memory taken, timed in turn, checked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.measure import memory
+from redist.measure.cases import Case
+from redist.measure.clock import Stopwatch, Times, agreed
+from redist.measure.contender import Contender, Ends, new_tile
+from redist.measure.contenders import Ways
+from redist.measure.results import Entry, Outcome
+
+T = TypeVar("T")
+
+
+class Floor(Contender):
+    """No contender but the measure of all: every rank copies its tile of the target once."""
+
+    label = "memcpy floor"
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        self._from = None if ends.target is None else np.zeros_like(ends.target)
+
+    def run(self) -> None:
+        """One copy. **Local.**"""
+        if self.output is not None and self._from is not None:
+            np.copyto(self.output, self._from)
+
+
+def compare(
+    case: Case,
+    size_bytes: int,
+    contenders: Mapping[str, Ways],
+    watch: Stopwatch,
+    repeats: int,
+    with_memory: bool = True,
+) -> Outcome:
+    """Let the contenders do the work of a case. **Collective over `watch.comm`.**"""
+    with_memory = with_memory and memory.can_measure(watch.comm)
+    entries: dict[str, Entry] = {}
+    fit: dict[str, type[Contender]] = {}
+    for key, classes in contenders.items():
+        way, note = _way(classes, case)
+        entry = Entry(key, key if len(classes) > 1 else way.label, note)
+        entries[key] = entry if note else _alone(entry, way, case, watch.comm, with_memory)
+        if not entries[key].note:
+            fit[key] = way
+    floor, times, wrong = _in_turn(case, fit, watch, repeats)
+    for key in fit:
+        if key in wrong:
+            entries[key] = replace(entries[key], note=wrong[key], is_wrong=True)
+        else:
+            entries[key] = replace(entries[key], times=times[key])
+    done = tuple(entries.values())
+    return Outcome(case.name, size_bytes, case.held_bytes, str(case), "", floor, done)
+
+
+def _way(classes: Ways, case: Case) -> tuple[type[Contender], str]:
+    """The first class that can express a case; or the first of all, and why none can."""
+    absent = classes[0].absent()
+    if absent is not None:
+        return classes[0], absent
+    reasons = [way.cannot(case) for way in classes]
+    for way, reason in zip(classes, reasons, strict=True):
+        if reason is None:
+            return way, ""
+    return classes[0], f"cannot: {reasons[-1]}"
+
+
+def _alone(
+    entry: Entry, way: type[Contender], case: Case, comm: MPI.Intracomm, with_memory: bool
+) -> Entry:
+    """A contender by itself on fresh arrays: is its result right, and what memory does it take?"""
+    contender, note = _together(comm, lambda: _ready(way, case, comm))
+    if contender is not None:
+        note = _fault(contender)
+        entry = replace(entry, label=contender.label, planned_bytes=contender.planned_bytes)
+        _close(contender)
+    if note:
+        return replace(entry, note=note, is_wrong=True)
+    if not with_memory:
+        return entry
+    # What it left behind after one use is no part of the next: imports, plans, MPI's own buffers.
+    del contender
+    base = memory.held_bytes(comm)
+    contender = _ready(way, case, comm)
+    contender.run()
+    peak = comm.allreduce(contender.peak_bytes(base), MPI.MAX)
+    _close(contender)
+    return replace(entry, peak_bytes=int(peak))
+
+
+def _in_turn(
+    case: Case, ways: Mapping[str, type[Contender]], watch: Stopwatch, repeats: int
+) -> tuple[Times, dict[str, Times], dict[str, str]]:
+    """The floor's times, the contenders' times by name, and what is wrong with some of them."""
+    comm = watch.comm
+    ends = Ends.new(case, comm.rank)
+    contenders = {key: _ready(way, case, comm, ends) for key, way in ways.items()}
+    wrong = {key: fault for key, c in contenders.items() if (fault := _fault(c))}
+    right = {key: c for key, c in contenders.items() if key not in wrong}
+    floor = Floor(case, comm, Ends(None, new_tile(case.target, comm.rank)))
+    works = [floor.repeat, *(c.repeat for c in right.values())]
+    floor_times, *times = watch.in_turn(works, repeats)
+    wrong |= {key: f"{fault} in the end" for key, c in right.items() if (fault := _fault(c))}
+    for contender in contenders.values():
+        _close(contender)
+    return floor_times, dict(zip(right, times, strict=True)), wrong
+
+
+def _ready(
+    way: type[Contender], case: Case, comm: MPI.Intracomm, ends: Ends | None = None
+) -> Contender:
+    """A contender with a communicator of its own, and arrays of its own if none are given."""
+    if not way.uses_ends:
+        ends = Ends(None, None)
+    contender = way(case, comm.Dup(), ends or Ends.new(case, comm.rank))
+    contender.fill()
+    return contender
+
+
+def _close(contender: Contender) -> None:
+    contender.close()
+    contender.comm.Free()
+
+
+def _fault(contender: Contender) -> str:
+    """What is wrong with a contender's result on any rank; empty if nothing is."""
+    right, note = _together(contender.comm, contender.is_right)
+    return note or ("" if agreed(contender.comm, bool(right)) else "wrong result")
+
+
+def _together(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[T | None, str]:
+    """What ``work`` returns; or, where it failed on any rank, None and how on the first of them."""
+    done: T | None = None
+    note = ""
+    try:
+        done = work()
+    except Exception as error:
+        note = f"failed: {type(error).__name__}: {error}"
+    if agreed(comm, not note):
+        return done, ""
+    return None, next(text for text in comm.allgather(note) if text)

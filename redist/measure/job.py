@@ -1,0 +1,89 @@
+"""The benchmark as a program that ``mpirun`` starts: measures, prints, writes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mpi4py import MPI
+
+from redist.errors import RequestError
+from redist.measure.chart import draw
+from redist.measure.options import Options, add_options, names_text
+from redist.measure.session import measure
+from redist.measure.table import as_text
+
+OK, FAILED, WRONG_REQUEST = 0, 1, 2
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message}; see '{self.prog} --help'")
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measure") -> int:
+    """Measure on all ranks; rank 0 prints. The exit status is 1 if a result was wrong.
+
+    **Collective over all ranks of the job.**
+    """
+    comm = MPI.COMM_WORLD
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Ctrl-C ends all ranks; one traceback each is noise
+    try:
+        args = _parser(prog).parse_args(argv)
+        _check_ranks(comm.size, args.ranks)
+        return _run(comm, Options.read(args))
+    except RequestError as error:
+        return _say(comm.rank, f"redist: {error}")
+    except SystemExit:
+        return OK
+    except Exception:
+        # The other ranks may be waiting for this one: end them too.
+        traceback.print_exc()
+        sys.stderr.flush()
+        comm.Abort(FAILED)
+        return FAILED
+
+
+def _run(comm: MPI.Intracomm, options: Options) -> int:
+    results = measure(comm, options)
+    if comm.rank == 0:
+        print(as_text(results), flush=True)
+        if options.json is not None:
+            Path(options.json).write_text(results.to_json(), encoding="utf-8")
+            print(f"redist: wrote {options.json}", file=sys.stderr)
+        if options.plot is not None:
+            print(f"redist: {draw(results, options.plot)}", file=sys.stderr)
+    return OK if results.is_right else FAILED
+
+
+def _check_ranks(n_ranks: int, expected: int | None) -> None:
+    if expected is not None and n_ranks != expected:
+        raise RequestError(
+            f"cannot measure: mpirun started {expected} processes, but MPI says {n_ranks}; "
+            "this mpirun belongs to another MPI than the one mpi4py uses"
+        )
+
+
+def _say(rank: int, text: str) -> int:
+    if rank == 0:
+        print(text, file=sys.stderr, flush=True)
+    return WRONG_REQUEST
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=prog,
+        description="Measure redistributions inside an MPI job; results are checked first.",
+        epilog=names_text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--ranks", type=int, help=argparse.SUPPRESS)
+    return add_options(parser)
