@@ -81,6 +81,7 @@ class Stage:
         self._programs: dict[Any, tuple[Round, ...]] = {}
         self._first: dict[Any, Moves] = {}
         self.quick: Quick | None = None
+        self.trims = False
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         if not self.is_local:
             self._plan_rounds(max(staging_bytes, LEAST_POOL_BYTES))
@@ -196,7 +197,9 @@ class Stage:
             if target is not None:
                 table[bases.target(item)] = address_of(target)
                 if self.loads[item].phase.fills:
-                    target[...] = identity(self.loads[item].phase.op or "", self.loads[item].dtype)
+                    dtype = self.loads[item].dtype
+                    blank = identity(self.loads[item].phase.op or "", dtype)
+                    target.view(dtype.to_numpy())[...] = blank
             if source is not None:
                 table[bases.source(item)] = address_of(source)
         if self.is_local:
@@ -219,6 +222,8 @@ class Stage:
         if met == DISAGREE:
             raise Disagreement
         world = self.world
+        if self.trims:  # all have come, so nobody reads what passed before
+            world.trim(self.slot_bytes)
         found = self._look(world.seq & 1, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
         rounds = self._program(self.rounds if pooled else self.whole, found, strides)
@@ -262,6 +267,7 @@ class Stage:
         """Where every neighbour's tiles are found; their addresses go into the table."""
         world, n = self.world, len(self.loads)
         kinds: Kinds = {}
+        world.forget_segments()
         for rank in world.node:
             board = world.boards[rank]
             described = not all_pooled and world.flag_of(rank)

@@ -130,6 +130,8 @@ class Transfer:
                 for number, legs in enumerate(route.stages)
             )
             world.reserve(len(plans), max(stage.pool_bytes for stage in self._stages))
+        for stage in self._stages:
+            stage.trims = options.limit_bytes is not None
         self._staging = (
             np.empty(max(stage.send_bytes for stage in self._stages), np.uint8),
             np.empty(max(stage.receive_bytes for stage in self._stages), np.uint8),
@@ -269,8 +271,6 @@ class Transfer:
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
-        if self._asked.options.limit_bytes is not None:
-            world.trim(max(stage.slot_bytes for stage in self._stages))
         buffers: dict[Key, Array | None] = {}
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source
@@ -283,7 +283,8 @@ class Transfer:
                     buffers[leg.item, leg.target] = self._buffers.middle(leg.item, leg.target)
             ins = [buffers[leg.item, leg.source] for leg in legs]
             outs = [buffers[leg.item, leg.target] for leg in legs]
-            in_place = stage.run(word, ins, outs, self._staging, self.timeout_s)
+            read = stage.run(word, ins, outs, self._staging, self.timeout_s)
+            in_place = read or (in_place and stage.is_local)  # meeting again settles earlier reads
             if number + 1 < len(self._stages):
                 del ins, outs
                 in_place = self._let_go(number, buffers, in_place)
