@@ -24,8 +24,7 @@ class OwnBuffers(Contender):
 
     def run(self) -> None:
         """One call. **Collective over `comm`.**"""
-        # Its own buffers anyway; only a rank outside the source's mesh has to name its output.
-        self._transfer(out=self.output)
+        self._transfer()
 
     def close(self) -> None:
         """Free the buffers. **Collective over `comm`.**"""

@@ -79,7 +79,8 @@ def shared_bytes(n_bytes: int) -> Bytes:
     out = np.frombuffer(memory, np.uint8)
     start = address_of(out)
     _LIVE.add(start, Handle(os.getpid(), fd, next(_LIVE.numbers), size))
-    weakref.finalize(memory, _LIVE.drop, start, os.getpid(), fd)
+    end = weakref.finalize(memory, _LIVE.drop, start, os.getpid(), fd)
+    end.atexit = False  # a neighbour may still read; the system frees it with the last mapping
     return out[:n_bytes]
 
 

@@ -31,6 +31,7 @@ SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
 CONTROL_WORD = 8
 """Control words lie a cache line apart, as in kernels.c."""
+MOST_MAPPED = 1024
 SAME, MIXED, DISAGREE = range(3)
 TAG_ABORT, TAG_DATA = 1, 2
 
@@ -203,12 +204,13 @@ class World:
         key = rank, handle.number
         found = self.attached.get(key)
         if found is None:
-            if (
-                len(self.attached) >= 256
-            ):  # mappings of dead segments cost no memory, only addresses
-                self.attached.pop(next(iter(self.attached)))
             found = self.attached[key] = attach(handle)
         return found
+
+    def forget_segments(self) -> None:
+        """Unmap old segments: those of dead arrays hold no memory, but addresses."""
+        if len(self.attached) > MOST_MAPPED:
+            self.attached.clear()
 
     # Meeting
 
@@ -356,6 +358,7 @@ class World:
         self.finish()
         if self._worker is not None:
             self._worker.shutdown()
+        self.node_comm.Barrier()  # a neighbour may still read this rank's pool
         for comm in (self.node_comm, self.comm):
             comm.Free()
 
