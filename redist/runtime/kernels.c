@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 #if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #endif
@@ -19,6 +21,7 @@
 
 #define MAX_DIMS 6
 #define PREFETCH_BLOCK 512
+#define YIELD_NS 100000 /* who waits longer sleeps */
 #define CONTROL_WORD 8 /* 64-bit words in a cache line */
 
 /* One box: `block` contiguous bytes, repeated over `n_dims` counts with a stride on either side.
@@ -193,6 +196,28 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Sleep until the word at an address changes; wake who sleeps there. */
+static void doze(const uint64_t *word, uint64_t seen, int64_t most_ns)
+{
+#if defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    struct timespec most = {most_ns / 1000000000, most_ns % 1000000000};
+    syscall(SYS_futex, word, FUTEX_WAIT, (uint32_t)seen, &most, NULL, 0);
+#else
+    (void)word, (void)seen, (void)most_ns;
+    struct timespec pause = {0, 50000};
+    nanosleep(&pause, NULL);
+#endif
+}
+
+static void rouse(const uint64_t *word)
+{
+#if defined(__linux__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+#else
+    (void)word;
+#endif
+}
+
 enum { ALL_SAME = 0, DIFFERENT = 1, NOT_YET = 2, ABORTED = 3 };
 
 /* Say that rank `me` of n has come to meeting `seq` with a word, and wait for the others.
@@ -206,9 +231,11 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
     size_t at = CONTROL_WORD * (1 + (seq & 1));
     __atomic_store_n(control[me] + at, word, __ATOMIC_RELAXED);
     __atomic_store_n(control[me], seq, __ATOMIC_SEQ_CST);
+    rouse(control[me]);
     int64_t start = 0, tries = 0;
     for (int i = 0; i < n; i++) {
-        while (__atomic_load_n(control[i], __ATOMIC_ACQUIRE) < seq) {
+        uint64_t seen;
+        while ((seen = __atomic_load_n(control[i], __ATOMIC_ACQUIRE)) < seq) {
             if (++tries < 64) {
                 relax();
                 continue;
@@ -220,12 +247,10 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
             start = start ? start : t;
             if (t - start >= wait_ns)
                 return NOT_YET;
-            if (t - start < 2000000) {
+            if (t - start < YIELD_NS)
                 sched_yield();
-            } else {
-                struct timespec pause = {0, t - start < 50000000 ? 50000 : 500000};
-                nanosleep(&pause, NULL);
-            }
+            else
+                doze(control[i], seen, wait_ns - (t - start));
         }
     }
     for (int i = 0; i < n; i++)
