@@ -224,9 +224,10 @@ enum { ALL_SAME = 0, DIFFERENT = 1, NOT_YET = 2, ABORTED = 3 };
  *
  * control[i] points to the block of rank i: word 0 the last meeting it came to, word 1 nonzero once
  * it has given up, words 8 and 16 what it said at even and odd meetings. Nobody is ever two meetings
- * ahead, so two words suffice. Everything written before is visible to whoever returns 0.
+ * ahead, so two words suffice. ALL_SAME means that all said this word, or those in `words`. Everything written before is visible to whoever returns 0.
  */
-int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word, int64_t wait_ns)
+int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word,
+                const uint64_t *words, int64_t wait_ns)
 {
     size_t at = CONTROL_WORD * (1 + (seq & 1));
     __atomic_store_n(control[me] + at, word, __ATOMIC_RELAXED);
@@ -254,19 +255,65 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
         }
     }
     for (int i = 0; i < n; i++)
-        if (__atomic_load_n(control[i] + at, __ATOMIC_RELAXED) != word)
+        if (__atomic_load_n(control[i] + at, __ATOMIC_RELAXED) != (words ? words[i] : word))
             return DIFFERENT;
     return ALL_SAME;
 }
 
-/* A whole round in one call: stage, meet and, if all said the same, fetch. */
-int redist_round(const move *stage, int64_t n_stage, const move *fetch, int64_t n_fetch,
-                 char *const *bases, uint64_t *const *control, int n, int me, uint64_t seq,
-                 uint64_t word, int64_t wait_ns)
+enum { COPY, READ, CHECK, MEET };
+
+/* One operation of a script; what the numbers mean depends on the kind. */
+typedef struct {
+    int64_t kind, a, b, c, d;
+} op;
+
+/* Where a script stands: the next operation, and whether its meeting has been entered. */
+typedef struct {
+    int64_t at, entered;
+    uint64_t seq;
+} state;
+
+enum { DONE = 0, CHANGED = 4, REFUSED = 5 };
+
+/* Run operations until the script is done (0) or cannot go on: a code of redist_meet, CHANGED where
+ * a neighbour describes its arrays otherwise than when the script was written, or REFUSED where the
+ * kernel does not let us read.
+ *
+ *   COPY  moves, number of them, 1 if they belong to the coming meeting, 1 if results are streamed
+ *   READ  moves, number of them, process
+ *   CHECK bytes for even meetings, for odd ones, what they should be, number of bytes
+ *   MEET  word, the words that all should say (0: the same)
+ *
+ * tables are the base addresses for even and for odd meetings.
+ */
+int redist_script(const op *ops, int64_t n_ops, state *now, char *const *const *tables,
+                  uint64_t *const *control, int n, int me, int64_t wait_ns)
 {
-    redist_copy(stage, n_stage, bases, 0);
-    int answer = redist_meet(control, n, me, seq, word, wait_ns);
-    if (answer == ALL_SAME)
-        redist_copy(fetch, n_fetch, bases, 0);
-    return answer;
+    for (; now->at < n_ops; now->at++) {
+        const op *o = ops + now->at;
+        char *const *bases = tables[(now->seq + (o->kind == COPY ? (uint64_t)o->c : 0)) & 1];
+        switch (o->kind) {
+        case COPY:
+            redist_copy((const move *)o->a, o->b, bases, (int)o->d);
+            break;
+        case READ:
+            if (redist_read((int)o->c, (const move *)o->a, o->b, bases))
+                return REFUSED;
+            break;
+        case CHECK:
+            if (memcmp((const void *)(now->seq & 1 ? o->b : o->a), (const void *)o->c, (size_t)o->d))
+                return CHANGED;
+            break;
+        case MEET:
+            now->seq += now->entered ? 0 : 1;
+            now->entered = 1;
+            int answer = redist_meet(control, n, me, now->seq, (uint64_t)o->a,
+                                     (const uint64_t *)o->b, wait_ns);
+            if (answer != ALL_SAME)
+                return answer;
+            now->entered = 0;
+            break;
+        }
+    }
+    return DONE;
 }

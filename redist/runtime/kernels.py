@@ -7,22 +7,15 @@ import os
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any
 
 MAX_DIMS = 6
 """Dims of a strided copy in C, as in kernels.c."""
 
-_MEETING: list[Any] = [
-    ctypes.c_void_p,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_uint64,
-    ctypes.c_uint64,
-    ctypes.c_int64,
-]
-"""Boards, their number, the own one, meeting, word, nanoseconds to wait."""
+ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED = range(6)
+"""Answers, as in kernels.c; a script that is done answers as a meeting where all said the same."""
 
-ALL_SAME, DIFFERENT, NOT_YET, ABORTED = range(4)
+COPY, READ, CHECK, MEET = range(4)
+"""Operations of a script, as in kernels.c."""
 
 
 class Kernels:
@@ -35,10 +28,19 @@ class Kernels:
         self.copy.restype = None
         self.read = library.redist_read
         self.read.argtypes = [ctypes.c_int, pointer, int64, pointer]
-        self.round = library.redist_round
-        self.round.argtypes = [pointer, int64, pointer, int64, pointer, *_MEETING]
         self.meet = library.redist_meet
-        self.meet.argtypes = _MEETING
+        number = ctypes.c_int
+        self.meet.argtypes = [
+            pointer,
+            number,
+            number,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+            pointer,
+            int64,
+        ]
+        self.script = library.redist_script
+        self.script.argtypes = [pointer, int64, pointer, pointer, pointer, number, number, int64]
 
 
 @lru_cache(maxsize=1)

@@ -261,36 +261,60 @@ class Compiler:
         messages: list[Message] = []
         staging = self.bases.send if sending else self.bases.receive
         room = self.room[0 if sending else 1]
-        direct = {peer: sending or not any(p.order for _, p in own) for peer, own in parts.items()}
         used = 0
-        for peer in sorted(parts, key=lambda peer: (direct[peer], peer)):
-            at = used
-            packing: list[tuple[Move, Piece, int]] = []
-            forms: list[tuple[int, int, Strided]] = []
-            for item, part in parts[peer]:
-                itemsize = self.loads[item].itemsize
-                packed = c_strides(part.shape, itemsize)
-                strides = self.src_strides[item] if sending else self.dst_strides[item]
-                tile = self.bases.source(item) if sending else self.bases.target(item)
-                place = _offset(part.src_lo if sending else part.dst_lo, strides)
-                ordered = _in_order(part.shape, itemsize, strides)
-                forms.append((tile, place, ordered))
-                if sending:
-                    form = canonical(part.shape, itemsize, packed, strides)
-                    packing.append((Move(staging, at, tile, place, form), part, item))
-                else:
-                    form = canonical(part.shape, itemsize, strides, packed)
-                    packing.append((Move(tile, place, staging, at, form), part, item))
-                at += form.n_bytes
-            if direct[peer] and len(forms) == 1 and not forms[0][2].dims:
-                messages.append(Message(peer, forms[0][0], forms[0][1], at - used))
-            elif direct[peer] and at > room:
-                messages.append(Message(peer, staging, 0, at - used, tuple(forms)))
-            else:
-                messages.append(Message(peer, staging, used, at - used))
-                moves += packing
-                used = at
+        for peer in sorted(parts):
+            own = parts[peer]
+            n_bytes = sum(math.prod(p.shape) * self.loads[item].itemsize for item, p in own)
+            places = [self._place(item, part, sending) for item, part in own]
+            combined = [not sending and part.order > 0 for _, part in own]
+            if len(own) == 1 and not places[0][2].dims and not combined[0]:
+                messages.append(Message(peer, places[0][0], places[0][1], n_bytes))
+                continue
+            packs = used + n_bytes + self._still_to_combine(parts, peer, sending) <= room
+            start, forms = used, []
+            for (item, part), (tile, place, form), must in zip(own, places, combined, strict=True):
+                if packs or must:
+                    form = Strided(form.n_bytes, ())
+                    moves.append(
+                        (self._packing(item, part, tile, place, used, sending), part, item)
+                    )
+                    tile, place, used = staging, used, used + form.n_bytes
+                forms.append((tile, place, form))
+            messages.append(Message(peer, staging, start, n_bytes, () if packs else tuple(forms)))
         return moves, messages
+
+    def _still_to_combine(
+        self, parts: Mapping[int, list[tuple[int, Piece]]], peer: int, sending: bool
+    ) -> int:
+        """Bytes that later peers must find room for: partial values are combined from staging."""
+        if sending:
+            return 0
+        return sum(
+            math.prod(part.shape) * self.loads[item].itemsize
+            for other, own in parts.items()
+            if other > peer
+            for item, part in own
+            if part.order
+        )
+
+    def _place(self, item: int, part: Piece, sending: bool) -> tuple[int, int, Strided]:
+        """Where a part lies in this rank's tile, walked in C order."""
+        strides = self.src_strides[item] if sending else self.dst_strides[item]
+        tile = self.bases.source(item) if sending else self.bases.target(item)
+        place = _offset(part.src_lo if sending else part.dst_lo, strides)
+        return tile, place, _in_order(part.shape, self.loads[item].itemsize, strides)
+
+    def _packing(
+        self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
+    ) -> Move:
+        """The copy of a part into staging, or out of it."""
+        itemsize = self.loads[item].itemsize
+        packed = c_strides(part.shape, itemsize)
+        if sending:
+            form = canonical(part.shape, itemsize, packed, self.src_strides[item])
+            return Move(self.bases.send, at, tile, place, form)
+        form = canonical(part.shape, itemsize, self.dst_strides[item], packed)
+        return Move(tile, place, self.bases.receive, at, form)
 
 
 def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:

@@ -11,6 +11,8 @@ from redist.errors import RedistError
 from redist.layout.dtype import DType
 
 Array = NDArray[Any]
+BLOCK_BYTES = 2**16
+"""Temporary arrays are no larger."""
 _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -23,13 +25,32 @@ def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
     check_reduces(op, dtype)
     real = _arithmetic(dtype)
     out = _UFUNC[op](a.view(real), b.view(real))
+    if real.kind == "c" and op == "prod":
+        out = _product(a.view(real), b.view(real))
     return np.asarray(out, dtype=real).view(a.dtype)
 
 
 def combine_into(op: str, dtype: DType, a: Array, b: Array) -> None:
     """``a = a op b``, in place; the same bits as :func:`combine`."""
     real = _arithmetic(dtype)
-    _UFUNC[op](a.view(real), b.view(real), out=a.view(real))
+    if real.kind != "c" or op != "prod":
+        _UFUNC[op](a.view(real), b.view(real), out=a.view(real))
+    elif a.ndim == 0 or a.nbytes <= BLOCK_BYTES:
+        a[...] = _product(a, b)
+    elif len(a) == 1:
+        combine_into(op, dtype, a[0], b[0])
+    else:
+        half = len(a) // 2
+        combine_into(op, dtype, a[:half], b[:half])
+        combine_into(op, dtype, a[half:], b[half:])
+
+
+def _product(a: Array, b: Array) -> Array:
+    """The product of complex numbers, rounded the same way whatever the memory layout."""
+    out = np.empty(a.shape, a.dtype)
+    out.real = a.real * b.real - a.imag * b.imag
+    out.imag = a.real * b.imag + a.imag * b.real
+    return out
 
 
 def check_reduces(op: str, dtype: DType) -> None:

@@ -219,8 +219,9 @@ def _blank(t: ArrayType, shape: Ints) -> Array:
     return tile
 
 
-def _box(lo: Ints, hi: Ints) -> tuple[slice, ...]:
-    return tuple(slice(int(a), int(b)) for a, b in zip(lo, hi, strict=True))
+def _box(lo: Ints, hi: Ints) -> tuple[Any, ...]:
+    box = tuple(slice(int(a), int(b)) for a, b in zip(lo, hi, strict=True))
+    return box or (...,)  # a box of an array without dims is an array too, not its element
 
 
 def _bytes_of(a: Array) -> bytes:

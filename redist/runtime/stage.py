@@ -55,14 +55,15 @@ class Layouts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quick:
-    """A round that is one call: staging and fetching, for even and odd meetings."""
+class Call:
+    """How a call went, to be repeated: see :mod:`redist.runtime.script`."""
 
+    flag: int
     strides: Layouts
-    stage: Moves
-    fetch: Moves
-    tables: tuple[NDArray[np.uintp], NDArray[np.uintp]]
-    version: int
+    rounds: tuple[Round, ...]
+    kinds: Kinds
+    parity: int
+    in_place: bool
 
 
 class Stage:
@@ -80,7 +81,7 @@ class Stage:
         self.exports: dict[tuple[int, int], bool] = {}
         self._programs: dict[Any, tuple[Round, ...]] = {}
         self._first: dict[Any, Moves] = {}
-        self.quick: Quick | None = None
+        self.last: Call | None = None
         self.trims = False
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         if not self.is_local:
@@ -224,13 +225,14 @@ class Stage:
         world = self.world
         if self.trims:  # all have come, so nobody reads what passed before
             world.trim(self.slot_bytes)
-        found = self._look(world.seq & 1, met == SAME and not flag)
+        parity = world.seq & 1
+        found = self._look(parity, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
         rounds = self._program(self.rounds if pooled else self.whole, found, strides)
         self._run_rounds(rounds, found, timeout_s)
-        if met == SAME and not flag:
-            self._remember(rounds, strides)
-        return any(kind in (SHARED, READ) for kind in found.values())
+        in_place = any(kind in (SHARED, READ) for kind in found.values())
+        self.last = Call(flag, strides, rounds, found, parity, in_place)
+        return in_place
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
         """Where the neighbours shall find this rank's tiles."""
@@ -251,6 +253,7 @@ class Stage:
 
     def _describe(self, kinds: list[int], sources: Sequence[Array | None], parity: int) -> None:
         """Tell the neighbours where this rank's tiles are found."""
+        self.world.described[parity] = None
         rows = self.world.boards[self.world.rank].descriptions[parity]
         for item, (kind, source) in enumerate(zip(kinds, sources, strict=True)):
             place = (0, 0, 0, 0)
@@ -349,26 +352,32 @@ class Stage:
             me, self.loads, self.bases, kinds, offsets, strides.sources, strides.targets, room
         )
 
-    # One call per round, for small arrays
+    # Repeating a call by a script
 
     def take_over(self, table: NDArray[np.uintp]) -> None:
-        """Go on the long way from where a quick round has come."""
+        """Go on the long way from where a script has come."""
         self._table[:] = table
 
-    def _remember(self, rounds: tuple[Round, ...], strides: Layouts) -> None:
-        """Keep a round that is nothing but copies through pools, ready to be run in one call."""
+    def tables(self, call: Call) -> tuple[NDArray[np.uintp], NDArray[np.uintp]]:
+        """The base addresses of a call, for even and for odd meetings."""
         world = self.world
-        if len(rounds) > 1 or not world.one_node or world.kernels is None or rounds[0].combines:
-            return
         tables = self._table.copy(), self._table.copy()
         for parity, table in enumerate(tables):
             for rank in world.node:
                 slot = world.boards[rank].slot(parity, self.slot_bytes)
                 for item in range(len(self.loads)):
-                    table[self.bases.neighbour(rank, item)] = slot
+                    if call.kinds[rank, item] == POOL:
+                        table[self.bases.neighbour(rank, item)] = slot
                 if rank == world.rank:
                     table[self.bases.pool] = slot
-        self.quick = Quick(strides, rounds[0].stage, rounds[0].copies, tables, world.version)
+        return tables
+
+    def describe_again(self, call: Call, source: Array, parity: int) -> None:
+        """Describe this rank's array for the coming meeting, if another transfer has since."""
+        world = self.world
+        if world.described[parity] is not call:
+            self._describe([call.kinds[world.rank, 0]], [source], parity)
+            world.described[parity] = call
 
 
 class _Needs:

@@ -20,13 +20,13 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
-from redist.runtime.express import Express
 from redist.runtime.operands import as_tile, check_out, check_source, result_dtype
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
 from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
 from redist.runtime.route import Route
+from redist.runtime.script import Script
 from redist.runtime.stage import Stage
 from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
@@ -42,6 +42,10 @@ class Own(Enum):
 
 
 OWN = Own.BUFFERS
+REMEMBERED = 3
+"""Scripts that a transfer keeps."""
+MOST_ROUNDS = 64
+"""Calls with more rounds are not worth a script."""
 
 
 class Transfer:
@@ -138,7 +142,7 @@ class Transfer:
         )
         self._buffers = Buffers(route, options.donate)
         self._watch = Watch(world, route)
-        self._express: Express | None = None
+        self._scripts: list[Script] = []
         self._running: _Running | None = None
         self._closed = False
 
@@ -192,9 +196,12 @@ class Transfer:
         The result is ``out`` where given, :attr:`output` where :attr:`input` was moved, else new.
         """
         self._world.finish()
-        express = self._express
-        if express is not None and express.fits(local, out):
-            return self._hurry(express, local, out)
+        if self._scripts:
+            if local is OWN:
+                local, out = self.input, self.output if out is None else out
+            for script in self._scripts:
+                if script.fits(local, out):
+                    return self._repeat(script, local, script.new() if out is None else out)
         return self.run(local, out)
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
@@ -215,13 +222,13 @@ class Transfer:
         running, self._running = self._running, None
         return running.result()
 
-    def _hurry(self, express: Express, local: Any, out: Any) -> Any:
-        """The short way; see :class:`Express`."""
+    def _repeat(self, script: Script, local: Any, out: Any) -> Any:
+        """The short way; see :mod:`redist.runtime.script`."""
         world = self._world
         world.check_usable()
         start = time.perf_counter()
         try:
-            if express.run(local, out, self.timeout_s):
+            if script.run(local, out, self.timeout_s):
                 world.meet_node(self.timeout_s)
         except Disagreement:
             self._explain(None)
@@ -291,7 +298,7 @@ class Transfer:
             self._watch.count(number, time.perf_counter() - start)
         if in_place:
             world.meet_node(self.timeout_s)
-        self._remember(sources, targets)
+        self._remember(sources[0], targets[0])
         return [buffers[item, route.last(item)] for item in range(len(self._names))]
 
     def _let_go(self, number: int, buffers: dict[Key, Array | None], in_place: bool) -> bool:
@@ -319,15 +326,18 @@ class Transfer:
                 release_pages(array)
         return False
 
-    def _remember(self, sources: list[Array | None], targets: list[Array | None]) -> None:
+    def _remember(self, source: Array | None, target: Array | None) -> None:
         """Make the next call with arrays like these a short one, if it can be."""
-        stage, source, target = self._stages[0], sources[0], targets[0]
-        if len(self._stages) > 1 or self.is_batch or stage.quick is None:
+        stage, world = self._stages[0], self._world
+        call = stage.last
+        if len(self._stages) > 1 or self.is_batch or call is None or stage.trims:
             return
-        if source is None or target is None or stage.loads[0].phase.fills:
+        if not world.one_node or world.kernels is None or stage.loads[0].phase.fills:
             return
-        if self._express is None or self._express.quick is not stage.quick:
-            self._express = Express(stage, stage.quick, source, target, self._word)
+        if len(call.rounds) > MOST_ROUNDS or any(round_.combines for round_ in call.rounds):
+            return
+        self._scripts.insert(0, Script(stage, call, source, target, self._word))
+        del self._scripts[REMEMBERED:]
 
     # Arrays that come and go
 
@@ -383,7 +393,7 @@ class Transfer:
         if self._running is not None:
             self.wait()
         self._closed = True
-        self._express = None
+        self._scripts.clear()
         self._buffers.clear()
 
     def __enter__(self) -> Transfer:

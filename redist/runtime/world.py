@@ -14,7 +14,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import PeerError, TransferError
-from redist.runtime.kernels import ABORTED, ALL_SAME, DIFFERENT, NOT_YET, kernels
+from redist.runtime.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.moves import address_of
 from redist.runtime.patience import wait_for
 from redist.runtime.release import release_pages
@@ -92,6 +92,7 @@ class World:
         self.attached: dict[tuple[int, int], Bytes] = {}
         self.reads_memory = False
         self.touched_bytes = 0
+        self.described: list[object] = [None, None]
         self.transfers: dict[Any, Any] = {}
         self._worker: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
@@ -194,6 +195,7 @@ class World:
         self._words = {rank: _words(board.control) for rank, board in boards.items()}
         self.seq = 0
         self.version += 1
+        self.described = [None, None]
         self.node_comm.Barrier()
         mine.memory[TEXT_AT : TEXT_AT + 8] = 0
         mine.control[:] = 0
@@ -236,8 +238,10 @@ class World:
         if answer == ALL_SAME:
             return SAME
         at = CONTROL_WORD * (1 + (self.seq & 1))
-        same = all(self._words[rank][at] // 2 == said // 2 for rank in self.node)
-        return MIXED if same else DISAGREE
+        words = {self._words[rank][at] for rank in self.node}
+        if words == {said}:
+            return SAME
+        return MIXED if all(word // 2 == said // 2 for word in words) else DISAGREE
 
     def flag_of(self, rank: int) -> int:
         """The flag with which a neighbour came to the last meeting of all ranks."""
@@ -255,7 +259,7 @@ class World:
 
     def _wait_on_node(self, said: int, timeout_s: float | None) -> int:
         assert self.kernels is not None
-        args = self.table, len(self.node), self.place, self.seq, said, SLICE_NS
+        args = self.table, len(self.node), self.place, self.seq, said, None, SLICE_NS
         return self.patiently(lambda: self.kernels.meet(*args), timeout_s)  # type: ignore[union-attr]
 
     def patiently(self, meet: Callable[[], int], timeout_s: float | None) -> int:
@@ -263,11 +267,10 @@ class World:
         start = 0.0
         while True:
             answer = meet()
-            if answer in (ALL_SAME, DIFFERENT):
-                return answer
             if answer == ABORTED:
                 self._raise_abort()
-            assert answer == NOT_YET
+            if answer != NOT_YET:
+                return answer
             start = start or time.monotonic() - SLICE_NS / 1e9
             self._look_for_the_dead()
             if timeout_s is not None and time.monotonic() - start > timeout_s:
