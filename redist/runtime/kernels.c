@@ -267,11 +267,17 @@ typedef struct {
     int64_t kind, a, b, c, d;
 } op;
 
-/* Where a script stands: the next operation, and whether its meeting has been entered. */
+/* A script, and where it stands: the next operation, whether its meeting has been entered, and the
+ * number of the last meeting. `tables` are base addresses for even and for odd meetings. */
 typedef struct {
     int64_t at, entered;
     uint64_t seq;
-} state;
+    const op *ops;
+    int64_t n_ops;
+    char *const *const *tables;
+    uint64_t *const *control;
+    int64_t n, me, wait_ns;
+} script;
 
 enum { DONE = 0, CHANGED = 4, REFUSED = 5 };
 
@@ -283,15 +289,12 @@ enum { DONE = 0, CHANGED = 4, REFUSED = 5 };
  *   READ  moves, number of them, process
  *   CHECK bytes for even meetings, for odd ones, what they should be, number of bytes
  *   MEET  word, the words that all should say (0: the same)
- *
- * tables are the base addresses for even and for odd meetings.
  */
-int redist_script(const op *ops, int64_t n_ops, state *now, char *const *const *tables,
-                  uint64_t *const *control, int n, int me, int64_t wait_ns)
+int redist_script(script *now)
 {
-    for (; now->at < n_ops; now->at++) {
-        const op *o = ops + now->at;
-        char *const *bases = tables[(now->seq + (o->kind == COPY ? (uint64_t)o->c : 0)) & 1];
+    for (; now->at < now->n_ops; now->at++) {
+        const op *o = now->ops + now->at;
+        char *const *bases = now->tables[(now->seq + (o->kind == COPY ? (uint64_t)o->c : 0)) & 1];
         switch (o->kind) {
         case COPY:
             redist_copy((const move *)o->a, o->b, bases, (int)o->d);
@@ -307,8 +310,8 @@ int redist_script(const op *ops, int64_t n_ops, state *now, char *const *const *
         case MEET:
             now->seq += now->entered ? 0 : 1;
             now->entered = 1;
-            int answer = redist_meet(control, n, me, now->seq, (uint64_t)o->a,
-                                     (const uint64_t *)o->b, wait_ns);
+            int answer = redist_meet(now->control, (int)now->n, (int)now->me, now->seq,
+                                     (uint64_t)o->a, (const uint64_t *)o->b, now->wait_ns);
             if (answer != ALL_SAME)
                 return answer;
             now->entered = 0;

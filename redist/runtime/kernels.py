@@ -40,7 +40,7 @@ class Kernels:
             int64,
         ]
         self.script = library.redist_script
-        self.script.argtypes = [pointer, int64, pointer, pointer, pointer, number, number, int64]
+        self.script.argtypes = [pointer]
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,9 +123,26 @@ def array_at(
     return np.ndarray(counts, dtype, memory, -low, steps)
 
 
-def address_of(array: NDArray[Any]) -> int:
-    """Address of the first element."""
+def _asked_address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+def _read_address(array: NDArray[Any], at: int = object.__basicsize__) -> int:
+    """The same in a fifth of the time: an array's pointer follows what every object begins with."""
+    return ctypes.c_void_p.from_address(id(array) + at).value or 0
+
+
+def _address_function() -> Callable[[NDArray[Any]], int]:
+    """The quick way if it proves right here, else the documented one."""
+    if sys.implementation.name == "cpython":
+        samples = [np.zeros(3), np.zeros((2, 3))[1:, ::2], np.zeros(7, "u1")[::-1]]
+        if all(_read_address(sample) == _asked_address(sample) for sample in samples):
+            return _read_address
+    return _asked_address
+
+
+address_of = _address_function()
+"""Address of the first element of an array."""
 
 
 def addresses(arrays: Iterable[NDArray[Any]]) -> Addresses:

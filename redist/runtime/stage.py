@@ -39,6 +39,8 @@ READ_BYTES = 2**18
 """Smaller tiles are not read from a neighbour's private memory, for the same reason."""
 READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
+READ_RUNS = 16
+"""Unless there are so few that rounds through the pool would cost more."""
 MAX_MESSAGE_BYTES = 2**29
 REMEMBERED = 16
 """Programs that a stage keeps: one for each kind of request and memory layout."""
@@ -62,8 +64,8 @@ class Call:
     strides: Layouts
     rounds: tuple[Round, ...]
     kinds: Kinds
-    parity: int
     in_place: bool
+    descriptions: dict[int, NDArray[np.int64]]
 
 
 class Stage:
@@ -169,11 +171,13 @@ class Stage:
         """Whether reading this rank's private tile piece by piece is quick."""
         if not self.world.reads_memory or any(p.order for p in load.phase.pieces):
             return False
-        return all(
-            _run_bytes(p, load.itemsize) >= READ_RUN_BYTES
-            for p in load.phase.pieces
-            if p.sender == self.world.rank != p.receiver
-        )
+        given = [p for p in load.phase.pieces if p.sender == self.world.rank != p.receiver]
+        runs = [_run_bytes(p, load.itemsize) for p in given]
+        if all(n_bytes >= READ_RUN_BYTES for n_bytes in runs):
+            return True
+        pairs = zip(given, runs, strict=True)
+        n_runs = sum(_elems(p) * load.itemsize // n_bytes for p, n_bytes in pairs)
+        return n_runs <= READ_RUNS * len(self.rounds)
 
     # Running
 
@@ -229,9 +233,14 @@ class Stage:
         found = self._look(parity, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
         rounds = self._program(self.rounds if pooled else self.whole, found, strides)
+        described = {
+            rank: world.boards[rank].descriptions[parity][:1].copy()
+            for rank in world.node
+            if found[rank, 0] in (SHARED, READ)
+        }
         self._run_rounds(rounds, found, timeout_s)
         in_place = any(kind in (SHARED, READ) for kind in found.values())
-        self.last = Call(flag, strides, rounds, found, parity, in_place)
+        self.last = Call(flag, strides, rounds, found, in_place, described)
         return in_place
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
@@ -372,11 +381,12 @@ class Stage:
                     table[self.bases.pool] = slot
         return tables
 
-    def describe_again(self, call: Call, source: Array, parity: int) -> None:
+    def describe_again(self, call: Call, parity: int) -> None:
         """Describe this rank's array for the coming meeting, if another transfer has since."""
         world = self.world
         if world.described[parity] is not call:
-            self._describe([call.kinds[world.rank, 0]], [source], parity)
+            board = world.boards[world.rank]
+            board.descriptions[parity][:1] = call.descriptions[world.rank]
             world.described[parity] = call
 
 

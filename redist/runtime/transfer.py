@@ -143,6 +143,7 @@ class Transfer:
         self._buffers = Buffers(route, options.donate)
         self._watch = Watch(world, route)
         self._scripts: list[Script] = []
+        self._ends: tuple[Any, Any] | None = None
         self._running: _Running | None = None
         self._closed = False
 
@@ -188,6 +189,11 @@ class Transfer:
         self._world.finish()
         return self._watch.report(self.timeout_s)
 
+    def _own(self) -> tuple[Any, Any]:
+        if self._ends is None:
+            self._ends = self.input, self.output
+        return self._ends
+
     # Running
 
     def __call__(self, local: Locals | Own = OWN, out: Locals = None) -> Any:
@@ -198,10 +204,14 @@ class Transfer:
         self._world.finish()
         if self._scripts:
             if local is OWN:
-                local, out = self.input, self.output if out is None else out
+                local, out = self._own() if out is None else (self.input, out)
+            if self._scripts[0].is_again(local, out):
+                return self._repeat(self._scripts[0], out)
             for script in self._scripts:
                 if script.fits(local, out):
-                    return self._repeat(script, local, script.new() if out is None else out)
+                    out = script.new() if out is None else out
+                    script.point_at(local, out)
+                    return self._repeat(script, out)
         return self.run(local, out)
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
@@ -222,13 +232,13 @@ class Transfer:
         running, self._running = self._running, None
         return running.result()
 
-    def _repeat(self, script: Script, local: Any, out: Any) -> Any:
+    def _repeat(self, script: Script, out: Any) -> Any:
         """The short way; see :mod:`redist.runtime.script`."""
         world = self._world
         world.check_usable()
         start = time.perf_counter()
         try:
-            if script.run(local, out, self.timeout_s):
+            if script.run(self.timeout_s):
                 world.meet_node(self.timeout_s)
         except Disagreement:
             self._explain(None)
@@ -346,7 +356,7 @@ class Transfer:
     ) -> tuple[list[Array | None], list[Array | None]]:
         route = self._route
         if local is OWN:
-            local, out = self.input, self.output if out is None else out
+            local, out = self._own() if out is None else (self.input, out)
         given, results = self._listed(local, "local"), self._listed(out, "out")
         sources: list[Array | None] = []
         targets: list[Array | None] = []
@@ -394,6 +404,7 @@ class Transfer:
             self.wait()
         self._closed = True
         self._scripts.clear()
+        self._ends = None
         self._buffers.clear()
 
     def __enter__(self) -> Transfer:
