@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from bench.problems import problems
+from redist.cli.launch import environment, find_launcher
 from redist.plan.request import Request
 from redist.synth.find import find_plan
 
@@ -197,6 +198,16 @@ def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert test.examples
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert runner.run(test).failed == 0
+
+
+def test_readme_program_runs_on_ranks(tmp_path: Path) -> None:
+    (text,) = (block for block in blocks("python") if "mpirun -n 4" in block)
+    program = tmp_path / "rows_to_columns.py"
+    program.write_text(text, encoding="utf-8")
+    command = find_launcher().command(3, [str(program)])
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("11 calls on 3 ranks\nstep ")
 
 
 def test_readme_shows_commands_and_links_that_exist() -> None:

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redist.errors import TopologyError
+from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Level, Topology
+from redist.planner import synthesize
 
 GOOD = """
 [[level]]
@@ -202,3 +204,29 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
 def test_levels_that_make_no_topology(levels: tuple[Level, ...], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         Topology(levels)
+
+
+def test_a_step_costs_what_the_file_says() -> None:
+    tables = {"level": [{"latency_us": 1, "bandwidth_gb_s": 10}]}
+    plain = Topology.from_tables(tables)
+    dear = Topology.from_tables({**tables, "step_us": 1000})
+    assert (plain.step_ps, dear.step_ps) == (0, 10**9)
+    mesh = Mesh(x=8)
+    ask = ("f32[8{x}, 64]", "f32[8, 64]")
+    few = synthesize(*ask, mesh=mesh, topology=dear)
+    many = synthesize(*ask, mesh=mesh, topology=plain)
+    assert len(few.steps) == 1 < len(many.steps)
+    assert few.time_ps == synthesize(*ask, mesh=mesh, strategy="direct").time_ps + 10**9
+
+
+@pytest.mark.parametrize("step", [-1, "quick", True, 1e10])
+def test_steps_that_cannot_cost_that(step: Any) -> None:
+    tables = {"step_us": step, "level": [{"latency_us": 1, "bandwidth_gb_s": 10}]}
+    with pytest.raises(TopologyError, match="step_us must be a number from 0 to 1e9"):
+        Topology.from_tables(tables)
+
+
+def test_a_misspelt_key_beside_the_levels() -> None:
+    tables = {"stepus": 3, "level": [{"latency_us": 1, "bandwidth_gb_s": 10}]}
+    with pytest.raises(TopologyError, match="unknown key 'stepus'; known: step_us"):
+        Topology.from_tables(tables)
