@@ -123,6 +123,58 @@ void redist_copy(const move *moves, int64_t n, char *const *bases, int streaming
 #endif
 }
 
+/* d = d OP s, element by element, on runs of n elements that may lie anywhere. */
+#define EACH(T, RESULT)                                                                           \
+    {                                                                                             \
+        typedef T __attribute__((aligned(1), may_alias)) item;                                    \
+        item *x = (item *)d;                                                                      \
+        const item *y = (const item *)s;                                                          \
+        for (int64_t i = 0; i < n / (int64_t)sizeof(T); i++) {                                    \
+            T a = x[i], b = y[i];                                                                 \
+            x[i] = (T)(RESULT);                                                                   \
+        }                                                                                         \
+        return;                                                                                   \
+    }
+#define WRAPPING(CODE, T, SIGNED)                                                                 \
+    case CODE: EACH(T, a + b)                                                                     \
+    case CODE + 1: EACH(T, a * b)                                                                 \
+    case CODE + 2: EACH(SIGNED, a > b ? a : b)                                                    \
+    case CODE + 3: EACH(SIGNED, a < b ? a : b)
+
+static void combine_run(char *d, const char *s, int64_t n, int64_t code)
+{
+    switch (code) { /* the codes of reduce.py: four for each dtype */
+        case 0: EACH(float, a + b)
+        case 1: EACH(float, a * b)
+        case 4: EACH(double, a + b)
+        case 5: EACH(double, a * b)
+        WRAPPING(8, uint32_t, int32_t)
+        WRAPPING(12, uint64_t, int64_t)
+        WRAPPING(16, uint32_t, uint32_t)
+        WRAPPING(20, uint64_t, uint64_t)
+        WRAPPING(24, uint8_t, uint8_t)
+    }
+}
+
+static void combine_box(char *d, const char *s, const move *m, int64_t dim, int64_t code)
+{
+    if (dim >= m->n_dims || dim >= MAX_DIMS) {
+        combine_run(d, s, m->block, code);
+        return;
+    }
+    for (int64_t i = 0; i < m->count[dim]; i++)
+        combine_box(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, code);
+}
+
+/* Combine sources into destinations, in order. */
+void redist_combine(const move *moves, int64_t n, char *const *bases, int64_t code)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const move *m = moves + k;
+        combine_box(bases[m->dst] + m->dst_off, bases[m->src] + m->src_off, m, 0, code);
+    }
+}
+
 #if defined(__linux__)
 #define IOVECS 512
 
@@ -260,7 +312,7 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
     return ALL_SAME;
 }
 
-enum { COPY, READ, CHECK, MEET };
+enum { COPY, READ, CHECK, MEET, COMBINE };
 
 /* One operation of a script; what the numbers mean depends on the kind. */
 typedef struct {
@@ -288,6 +340,7 @@ enum { DONE = 0, CHANGED = 4, REFUSED = 5 };
  *   COPY  moves, number of them, 1 if they belong to the coming meeting, 1 if results are streamed
  *   READ  moves, number of them, process
  *   CHECK bytes for even meetings, for odd ones, what they should be, number of bytes
+ *   COMBINE moves, number of them, code of dtype and reduction
  *   MEET  word, the words that all should say (0: the same)
  */
 int redist_script(script *now)
@@ -302,6 +355,9 @@ int redist_script(script *now)
         case READ:
             if (redist_read((int)o->c, (const move *)o->a, o->b, bases))
                 return REFUSED;
+            break;
+        case COMBINE:
+            redist_combine((const move *)o->a, o->b, bases, o->c);
             break;
         case CHECK:
             if (memcmp((const void *)(now->seq & 1 ? o->b : o->a), (const void *)o->c, (size_t)o->d))

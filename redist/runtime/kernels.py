@@ -14,7 +14,7 @@ MAX_DIMS = 6
 ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED = range(6)
 """Answers, as in kernels.c; a script that is done answers as a meeting where all said the same."""
 
-COPY, READ, CHECK, MEET = range(4)
+COPY, READ, CHECK, MEET, COMBINE = range(5)
 """Operations of a script, as in kernels.c."""
 
 
@@ -26,6 +26,9 @@ class Kernels:
         self.copy = library.redist_copy
         self.copy.argtypes = [pointer, int64, pointer, ctypes.c_int]
         self.copy.restype = None
+        self.combine = library.redist_combine
+        self.combine.argtypes = [pointer, int64, pointer, int64]
+        self.combine.restype = None
         self.read = library.redist_read
         self.read.argtypes = [ctypes.c_int, pointer, int64, pointer]
         self.meet = library.redist_meet

@@ -93,21 +93,27 @@ class Moves:
             raise TransferError(f"cannot read the memory of process {pid}: the kernel refuses")
 
     def _run_with_numpy(self, bases: Addresses) -> None:
+        for block in np.unique(self.rows[:, 4]).tolist():
+            # A short run is one wide item.
+            dtype = np.dtype(np.uint8 if block >= WIDE_BYTES else (np.void, block))
+            own = Moves(np.ascontiguousarray(self.rows[self.rows[:, 4] == block]), 0, 0)
+            for to, of in own.views(bases, dtype):
+                np.copyto(to, of)
+
+    def views(
+        self, bases: Addresses, dtype: np.dtype[Any]
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Destination and source of every move, as arrays."""
         for dst, dst_offset, src, src_offset, block, n_dims, *rest in self.rows.tolist():
-            counts = rest[:n_dims]
-            dst_strides = rest[MAX_DIMS : MAX_DIMS + n_dims]
-            src_strides = rest[2 * MAX_DIMS : 2 * MAX_DIMS + n_dims]
-            dtype: np.dtype[Any] = np.dtype((np.void, block))  # a short run is one wide item
-            if block >= WIDE_BYTES:
-                dtype = np.dtype(np.uint8)
-                counts, dst_strides, src_strides = (
-                    [*counts, block],
-                    [*dst_strides, 1],
-                    [*src_strides, 1],
-                )
-            to = array_at(int(bases[dst]) + dst_offset, counts, dst_strides, dtype)
-            of = array_at(int(bases[src]) + src_offset, counts, src_strides, dtype)
-            np.copyto(to, of)
+            items = block // dtype.itemsize
+            tail, step = ([items], [dtype.itemsize]) if items > 1 else ([], [])
+            counts = [*rest[:n_dims], *tail]
+            to = [*rest[MAX_DIMS : MAX_DIMS + n_dims], *step]
+            of = [*rest[2 * MAX_DIMS : 2 * MAX_DIMS + n_dims], *step]
+            yield (
+                array_at(int(bases[dst]) + dst_offset, counts, to, dtype),
+                array_at(int(bases[src]) + src_offset, counts, of, dtype),
+            )
 
 
 def array_at(

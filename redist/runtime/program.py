@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from redist.layout.dtype import DType
-from redist.runtime.moves import Addresses, Move, Moves, array_at
+from redist.runtime.kernels import kernels
+from redist.runtime.moves import Addresses, Move, Moves, address_of
 from redist.runtime.phases import Phase, Piece, Shape
 from redist.runtime.pools import Box
-from redist.runtime.reduce import combine_into
+from redist.runtime.reduce import combine_into, kernel_code
 from redist.runtime.rounds import Turn, part_of
 from redist.runtime.strided import Strided, c_strides, canonical
 
@@ -41,26 +42,22 @@ class Load:
         return self.dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Combine:
-    """Combine a box of one buffer into a box of another."""
+    """Moves that combine what they bring with what is there, in order."""
 
     op: str
     dtype: DType
-    shape: Shape
-    dst: int
-    dst_offset: int
-    dst_strides: Strides
-    src: int
-    src_offset: int
-    src_strides: Strides
+    moves: Moves
 
     def run(self, bases: Addresses) -> None:
         """Do it."""
-        real = self.dtype.to_numpy()
-        a = array_at(int(bases[self.dst]) + self.dst_offset, self.shape, self.dst_strides, real)
-        b = array_at(int(bases[self.src]) + self.src_offset, self.shape, self.src_strides, real)
-        combine_into(self.op, self.dtype, a, b)
+        compiled, code = kernels(), kernel_code(self.op, self.dtype)
+        if compiled is not None and code is not None:
+            compiled.combine(*self.moves.pointer, address_of(bases), code)
+            return
+        for to, of in self.moves.views(bases, self.dtype.to_numpy()):
+            combine_into(self.op, self.dtype, to, of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +157,7 @@ class Compiler:
         """All that a round asks of this rank."""
         copies: list[Move] = []
         reads: dict[int, list[Move]] = {}
-        combines: list[tuple[int, Combine]] = []
+        combines: list[tuple[int, int, Move]] = []
         outgoing: dict[int, list[tuple[int, Piece]]] = {}
         incoming: dict[int, list[tuple[int, Piece]]] = {}
         for turn in turns:
@@ -177,9 +174,8 @@ class Compiler:
                 else:
                     base, offset, strides, kind = self._find(piece, part, item)
                     if piece.order:
-                        combines.append(
-                            (piece.order, self._combine(part, item, base, offset, strides))
-                        )
+                        move = self._move(part, item, base, offset, strides)
+                        combines.append((piece.order, item, move))
                     else:
                         move = self._move(part, item, base, offset, strides)
                         (reads.setdefault(piece.sender, []) if kind == READ else copies).append(
@@ -188,11 +184,7 @@ class Compiler:
         pack, sends = self._messages(outgoing, sending=True)
         unpack, receives = self._messages(incoming, sending=False)
         unpacked = [move for move, part, _ in unpack if part.order == 0]
-        for move, part, item in unpack:
-            if part.order:
-                strides = c_strides(part.shape, self.loads[item].itemsize)
-                combine = self._combine(part, item, move.src, move.src_offset, strides)
-                combines.append((part.order, combine))
+        combines += [(part.order, item, move) for move, part, item in unpack if part.order]
         combines.sort(key=lambda entry: entry[0])
         streams = not combines and self._is_large()
         return Round(
@@ -203,7 +195,7 @@ class Compiler:
             Moves.of(copies, streams),
             tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
             Moves.of(unpacked, streams),
-            tuple(combine for _, combine in combines),
+            self._combines(combines),
         )
 
     def _is_large(self) -> bool:
@@ -235,20 +227,15 @@ class Compiler:
         form = canonical(part.shape, self.loads[item].itemsize, to, strides)
         return Move(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
 
-    def _combine(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Combine:
-        load, to = self.loads[item], self.dst_strides[item]
-        assert load.phase.op is not None
-        return Combine(
-            load.phase.op,
-            load.dtype,
-            part.shape,
-            self.bases.target(item),
-            _offset(part.dst_lo, to),
-            to,
-            base,
-            offset,
-            strides,
-        )
+    def _combines(self, moves: Sequence[tuple[int, int, Move]]) -> tuple[Combine, ...]:
+        """What is to be combined, array by array; within an array in the order of partial values."""
+        out = []
+        for item in dict.fromkeys(item for _, item, _ in moves):
+            load = self.loads[item]
+            assert load.phase.op is not None
+            own = Moves.of(move for _, of, move in moves if of == item)
+            out.append(Combine(load.phase.op, load.dtype, own))
+        return tuple(out)
 
     def _messages(
         self, parts: Mapping[int, list[tuple[int, Piece]]], sending: bool

@@ -13,6 +13,7 @@ from redist.layout.dtype import DType
 Array = NDArray[Any]
 BLOCK_BYTES = 2**16
 """Temporary arrays are no larger."""
+_KERNEL = ("f32", "f64", "i32", "i64", "u32", "u64", "u8")
 _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -43,6 +44,17 @@ def combine_into(op: str, dtype: DType, a: Array, b: Array) -> None:
         half = len(a) // 2
         combine_into(op, dtype, a[:half], b[:half])
         combine_into(op, dtype, a[half:], b[half:])
+
+
+def kernel_code(op: str, dtype: DType) -> int | None:
+    """The number under which kernels.c combines such values; None where NumPy has to.
+
+    The compiled loops give the same bits as NumPy's; floats that are compared (NaN, signed zeros)
+    and everything unusual are left to NumPy.
+    """
+    if dtype.name not in _KERNEL or (op in ("max", "min") and dtype.name[0] == "f"):
+        return None
+    return 4 * _KERNEL.index(dtype.name) + ("sum", "prod", "max", "min").index(op)
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -16,6 +16,7 @@ from redist.errors import TransferError
 from redist.runtime import kernels
 from redist.runtime.moves import Moves, address_of
 from redist.runtime.program import READ, SHARED
+from redist.runtime.reduce import kernel_code
 from redist.runtime.stage import Call, Stage
 from redist.runtime.world import SLICE_NS
 
@@ -75,6 +76,11 @@ class Script:
             for rank, moves in round_.reads:
                 places, n = moves.pointer
                 ops.append((kernels.READ, places, n, world.pids[rank], 0))
+            for combine in round_.combines:
+                code = kernel_code(combine.op, combine.dtype)
+                assert code is not None
+                places, n = combine.moves.pointer
+                ops.append((kernels.COMBINE, places, n, code, 0))
         if call.in_place:
             ops.append((kernels.MEET, 0, 0, 0, 0))
         return np.array(ops, dtype=np.int64)

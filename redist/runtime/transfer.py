@@ -22,6 +22,7 @@ from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.operands import as_tile, check_out, check_source, result_dtype
 from redist.runtime.program import Load
+from redist.runtime.reduce import kernel_code
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
 from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
@@ -344,7 +345,10 @@ class Transfer:
             return
         if not world.one_node or world.kernels is None or stage.loads[0].phase.fills:
             return
-        if len(call.rounds) > MOST_ROUNDS or any(round_.combines for round_ in call.rounds):
+        if len(call.rounds) > MOST_ROUNDS:
+            return
+        combines = (combine for round_ in call.rounds for combine in round_.combines)
+        if any(kernel_code(combine.op, combine.dtype) is None for combine in combines):
             return
         self._scripts.insert(0, Script(stage, call, source, target, self._word))
         del self._scripts[REMEMBERED:]
