@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,22 @@ def check_source(source: Array, donate: bool, what: str) -> None:
         raise RequestError(f"the {what} is read-only and cannot be donated")
 
 
-def check_out(out: Array, source: Array | None, what: str) -> None:
+def check_out(out: Array, what: str) -> None:
     """An error if a result cannot be written there."""
     if not out.flags.writeable:
         raise RequestError(f"{what} is read-only")
-    if source is not None and np.may_share_memory(source, out):
-        raise RequestError(f"{what} overlaps the source tile")
+
+
+def check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:
+    """An error if a result would be written over a source tile, or over another result."""
+    seen = [(f"the source tile{name}", a) for name, a in sources.items() if a is not None]
+    for name, out in outs.items():
+        if out is None:
+            continue
+        for what, other in seen:
+            if np.may_share_memory(other, out):
+                raise RequestError(f"out{name} overlaps {what}")
+        seen.append((f"out{name}", out))
 
 
 def result_dtype(source: Array | None, dtype: DType) -> np.dtype[Any]:

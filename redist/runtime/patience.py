@@ -38,15 +38,17 @@ def wait_for(
             time.sleep(min(1e-3, waited / 20))
 
 
-def gather(comm: MPI.Comm, value: Any, timeout_s: float | None) -> list[Any]:
+def gather(
+    comm: MPI.Comm, value: Any, timeout_s: float | None, look: Callable[[], None] | None = None
+) -> list[Any]:
     """**Collective.** The values of all ranks, in order."""
     data = np.frombuffer(pickle.dumps(value), np.uint8)
     sizes = np.zeros(comm.size, dtype=np.int64)
-    wait_for([comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes)], timeout_s)
+    wait_for([comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes)], timeout_s, look)
     everything = np.empty(int(sizes.sum()), np.uint8)
     starts = np.cumsum(sizes) - sizes
     counts = (sizes.tolist(), starts.tolist())
-    wait_for([comm.Iallgatherv(data, [everything, counts, MPI.BYTE])], timeout_s)
+    wait_for([comm.Iallgatherv(data, [everything, counts, MPI.BYTE])], timeout_s, look)
     pairs = zip(starts.tolist(), sizes.tolist(), strict=True)
     return [pickle.loads(everything[a : a + n].tobytes()) for a, n in pairs]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mpi4py import MPI
 
 from redist.errors import RedistError
-from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.agreement import all_agree
@@ -60,7 +60,10 @@ def redistribute(
     comm = MPI.COMM_WORLD if comm is None else comm
     world = world_of(comm, timeout_s=timeout_s)
     key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
-    transfer: Transfer | None = world.transfers.get(key)
+    try:
+        transfer: Transfer | None = world.transfers.get(key)
+    except TypeError:  # something in it is of the wrong kind; the meeting tells all ranks
+        transfer = None
     if transfer is not None:
         transfer.timeout_s = timeout_s
         try:
@@ -113,4 +116,4 @@ def _meet_as_new(
 
 
 def _frozen(types: Type | Named) -> Any:
-    return types if isinstance(types, (str, ArrayType)) else tuple(types.items())
+    return tuple(types.items()) if isinstance(types, Mapping) else types

@@ -10,6 +10,7 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
+from redist.runtime.reduce import check_reduces
 
 Type = ArrayType | str
 Named = Mapping[str, Type]
@@ -73,6 +74,19 @@ class Asked:
         >>> print(Asked.of("f32[4{x}]", "f32[4]", m, None, 2, Options(donate=True)).text)
         f32[4{x}] on x=2 -> f32[4] on x=2 donate=True
         """
+        for name, value, kind in (
+            ("mesh", mesh, Mesh),
+            ("target_mesh", target_mesh, Mesh),
+            ("topology", options.topology, Topology),
+            ("limit_bytes", options.limit_bytes, int),
+            ("node_size", options.node_size, int),
+        ):
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise RequestError(f"{name}={value!r}: need a {kind.__name__}")
+        if not isinstance(options.donate, bool):
+            raise RequestError(f"donate={options.donate!r}: need a bool")
+        if options.node_size is not None and options.node_size < 1:
+            raise RequestError(f"node_size={options.node_size}: need at least 1")
         if options.transport not in ("auto", "mpi"):
             raise RequestError(f"unknown transport {options.transport!r}; known: auto, mpi")
         batch = isinstance(source, Mapping)
@@ -95,6 +109,8 @@ class Asked:
                     f"{t} on {t.mesh} needs rank {max(t.mesh.ranks)}, "
                     f"but the communicator has {size} ranks"
                 )
+            if t.pending_op is not None:
+                check_reduces(t.pending_op, t.dtype)
         return Asked(pairs, options, batch)
 
 

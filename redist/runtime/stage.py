@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.runtime.datatypes import post
@@ -71,8 +70,15 @@ class Call:
 class Stage:
     """A prepared stage. Making one is **collective**."""
 
-    def __init__(self, world: World, loads: Sequence[Load], staging_bytes: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        loads: Sequence[Load],
+        staging_bytes: int,
+        timeout_s: float | None,
+    ) -> None:
         self.world = world
+        self.timeout_s = timeout_s
         self.loads = tuple(loads)
         self.is_local = all(load.phase.is_local for load in loads)
         self.bases = Bases(len(loads), world.node)
@@ -124,11 +130,12 @@ class Stage:
                 soft = parts_needed(staged.soft, slot, min(most, MOST_SOFT_PARTS))
                 parts[item] = max(parts_needed(hard, slot, most), soft)
         for values in (weights, parts):
-            world.comm.Allreduce(MPI.IN_PLACE, values, op=MPI.MAX)
+            world.all_max(values, self.timeout_s)
         self.rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
         need = self._place_boxes(exports, weights.tolist(), parts.tolist(), slot)
-        least = int(world.comm.allreduce(need, op=MPI.MAX))
-        self.slot_bytes = -(-least // 64) * 64 if shared else 0
+        least = np.array([need], dtype=np.int64)
+        world.all_max(least, self.timeout_s)
+        self.slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
         if not world.one_node:
             self.send_bytes = self.receive_bytes = slot
 
@@ -160,9 +167,9 @@ class Stage:
             for peer in world.node
         ]
         gives = [bool(own.boxes) for own in exports]
-        told = world.node_comm.alltoall([(gives, boxes) for boxes in asked])
-        for peer, (given, boxes) in zip(world.node, told, strict=True):
-            for item, places in enumerate(boxes):
+        told = world.gather_on_node((gives, asked), self.timeout_s)
+        for peer, (given, answers) in zip(world.node, told, strict=True):
+            for item, places in enumerate(answers[world.place]):
                 self.exports[peer, item] = given[item]
                 self.offsets[peer, item] = mine[item] if peer == world.rank else places
         return fullest

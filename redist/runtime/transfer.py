@@ -20,7 +20,7 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
-from redist.runtime.operands import as_tile, check_out, check_source, result_dtype
+from redist.runtime.operands import as_tile, check_apart, check_out, check_source, result_dtype
 from redist.runtime.program import Load
 from redist.runtime.reduce import kernel_code
 from redist.runtime.release import release_pages
@@ -124,24 +124,26 @@ class Transfer:
 
         plans = from_first(world.comm, plan, self.timeout_s)
         self._names = tuple(asked.pairs)
-        self._route = route = Route.of(plans, world.rank, self.topology)
         with world.failing_together():
+            self._route = route = Route.of(plans, world.rank, self.topology)
             self._stages = tuple(
                 Stage(
                     world,
                     [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
                     route.staging_bytes(number),
+                    self.timeout_s,
                 )
                 for number, legs in enumerate(route.stages)
             )
-            world.reserve(len(plans), max(stage.pool_bytes for stage in self._stages))
+            pool_bytes = max(stage.pool_bytes for stage in self._stages)
+            world.reserve(len(plans), pool_bytes, self.timeout_s)
+            self._staging = (
+                np.empty(max(stage.send_bytes for stage in self._stages), np.uint8),
+                np.empty(max(stage.receive_bytes for stage in self._stages), np.uint8),
+            )
+            self._buffers = Buffers(route, options.donate)
         for stage in self._stages:
             stage.trims = options.limit_bytes is not None
-        self._staging = (
-            np.empty(max(stage.send_bytes for stage in self._stages), np.uint8),
-            np.empty(max(stage.receive_bytes for stage in self._stages), np.uint8),
-        )
-        self._buffers = Buffers(route, options.donate)
         self._watch = Watch(world, route)
         self._scripts: list[Script] = []
         self._ends: tuple[Any, Any] | None = None
@@ -377,9 +379,15 @@ class Transfer:
                 target = np.empty(shape, result_dtype(given[item], plan.target.dtype))
             elif target is not None:
                 as_tile(target, shape, plan.target, f"out{where}")
-                check_out(target, source, f"out{where}")
+                check_out(target, f"out{where}")
             sources.append(source)
             targets.append(target)
+        if out is not None:
+            names = [f" {name!r}" if self.is_batch else "" for name in self._names]
+            outs = [
+                t if given is not None else None for t, given in zip(targets, results, strict=True)
+            ]
+            check_apart(dict(zip(names, sources, strict=True)), dict(zip(names, outs, strict=True)))
         return sources, targets
 
     def _listed(self, arrays: Any, what: str) -> list[Any]:

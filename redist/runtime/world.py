@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from redist.errors import PeerError, TransferError
 from redist.runtime.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.moves import address_of
-from redist.runtime.patience import wait_for
+from redist.runtime.patience import gather, wait_for
 from redist.runtime.release import release_pages
 from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
@@ -82,7 +82,11 @@ class World:
     """
 
     def __init__(
-        self, comm: MPI.Comm, transport: str = "auto", node_size: int | None = None
+        self,
+        comm: MPI.Comm,
+        transport: str = "auto",
+        node_size: int | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         self.comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
@@ -100,8 +104,8 @@ class World:
         self.boards: dict[int, Board] = {}
         self._addresses = np.zeros(1, dtype=np.uintp)
         self.pids: dict[int, int] = {}
-        self.reserve(16, LEAST_POOL_BYTES)
-        self._probe()
+        self.reserve(16, LEAST_POOL_BYTES, timeout_s)
+        self._probe(timeout_s)
 
     @property
     def one_node(self) -> bool:
@@ -121,11 +125,11 @@ class World:
         compiled = self.comm.allreduce(int(kernels() is not None), op=MPI.MIN)
         self.kernels = kernels() if compiled else None
 
-    def _probe(self) -> None:
+    def _probe(self, timeout_s: float | None) -> None:
         """Map the neighbours' memory; a node where that fails falls apart into single ranks."""
         works = 1
         try:
-            self._map_boards()
+            self._map_boards(timeout_s)
         except (OSError, ValueError, TransferError):
             works = 0
         if self.node_comm.allreduce(works, op=MPI.MIN) == 0:
@@ -135,7 +139,7 @@ class World:
         nodes = self.comm.allgather(tuple(self.node_comm.allgather(self.rank)))
         self.groups = tuple(node[0] for node in nodes)
         self.node = nodes[self.rank]
-        self._map_boards()
+        self._map_boards(timeout_s)
         self.reads_memory = self._can_read_memory()
 
     def _can_read_memory(self) -> bool:
@@ -157,7 +161,15 @@ class World:
             ok = ok and int(got[0]) == rank + 1
         return bool(self.node_comm.allreduce(int(ok), op=MPI.MIN))
 
-    def reserve(self, n_items: int, pool_bytes: int) -> None:
+    def all_max(self, values: NDArray[np.int64], timeout_s: float | None) -> None:
+        """**Collective.** Replace numbers by the largest of any rank."""
+        self.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.MAX)], timeout_s)
+
+    def gather_on_node(self, value: Any, timeout_s: float | None) -> list[Any]:
+        """**Collective over the node.** What its ranks say, in order."""
+        return gather(self.node_comm, value, timeout_s, self._look_for_aborts)
+
+    def reserve(self, n_items: int, pool_bytes: int, timeout_s: float | None) -> None:
         """**Collective.** Make boards large enough for transfers of so many arrays and bytes."""
         mine = self.boards.get(self.rank)
         if mine is not None and mine.n_items >= n_items and mine.pool_bytes >= pool_bytes:
@@ -169,14 +181,15 @@ class World:
         memory = shared_bytes(n_bytes) if can_share() else np.zeros(n_bytes, np.uint8)
         self.boards = {self.rank: Board(memory, n_items)}
         if mine is not None:
-            self._map_boards()
+            self._map_boards(timeout_s)
 
-    def _map_boards(self) -> None:
+    def _map_boards(self, timeout_s: float | None) -> None:
         mine = self.boards[self.rank]
         found = find(mine.memory)
         token = os.urandom(8)
         mine.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(token, np.uint8)
-        handles = self.node_comm.allgather((found[0] if found else None, token, os.getpid()))
+        said = (found[0] if found else None, token, os.getpid())
+        handles = self.gather_on_node(said, timeout_s)
         boards: dict[int, Board] = {}
         for rank, (handle, there, pid) in zip(self.node, handles, strict=True):
             memory = mine.memory
@@ -196,10 +209,10 @@ class World:
         self.seq = 0
         self.version += 1
         self.described = [None, None]
-        self.node_comm.Barrier()
+        self.wait([self.node_comm.Ibarrier()], timeout_s)
         mine.memory[TEXT_AT : TEXT_AT + 8] = 0
         mine.control[:] = 0
-        self.node_comm.Barrier()
+        self.wait([self.node_comm.Ibarrier()], timeout_s)
 
     def map_segment(self, rank: int, handle: Handle) -> Bytes:
         """A segment of a neighbour, mapped once."""
@@ -282,8 +295,8 @@ class World:
         wait_for(requests, timeout_s, self._look_for_aborts)
 
     def _look_for_aborts(self) -> None:
-        for rank in self.node:
-            if int(self.boards[rank].control[1]):
+        for board in self.boards.values():
+            if int(board.control[1]):
                 self._raise_abort()
         status = MPI.Status()
         if self.comm.Iprobe(MPI.ANY_SOURCE, TAG_ABORT, status):
@@ -292,12 +305,12 @@ class World:
         self._look_for_the_dead()
 
     def _raise_abort(self) -> None:
-        for rank in self.node:
+        for rank in self.boards:
             if int(self.boards[rank].control[1]):
                 raise PeerError(f"rank {rank} failed: {self.boards[rank].text}")
 
     def _look_for_the_dead(self) -> None:
-        for rank in self.node:
+        for rank in self.pids:
             if rank != self.rank and not _is_alive(self.pids[rank]):
                 raise PeerError(f"rank {rank} died (process {self.pids[rank]} is gone)")
 

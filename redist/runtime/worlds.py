@@ -29,7 +29,7 @@ def world_of(
     key = transport, node_size
     if key not in worlds:
         wait_for([comm.Ibarrier()], timeout_s)
-        worlds[key] = World(comm, transport, node_size)
+        worlds[key] = World(comm, transport, node_size, timeout_s)
     return worlds[key]
 
 
