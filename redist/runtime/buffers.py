@@ -41,7 +41,7 @@ class Buffers:
 
     def is_kept(self, key: Key) -> bool:
         """Whether a tile on the way stays allocated."""
-        return key in self._kept
+        return key in self._kept or self.route.shape_of(*key) is None
 
     def clear(self) -> None:
         """Forget all; arrays that were handed out stay valid."""

@@ -312,21 +312,22 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
     return ALL_SAME;
 }
 
-enum { COPY, READ, CHECK, MEET, COMBINE };
+enum { COPY, READ, COMBINE, DESCRIBE, CHECK, MEET };
 
-/* One operation of a script; what the numbers mean depends on the kind. */
+/* One operation of a script; what the numbers mean depends on the kind. `tables` are the base
+ * addresses for even and for odd meetings. */
 typedef struct {
     int64_t kind, a, b, c, d;
+    char *const *const *tables;
 } op;
 
 /* A script, and where it stands: the next operation, whether its meeting has been entered, and the
- * number of the last meeting. `tables` are base addresses for even and for odd meetings. */
+ * number of the last meeting. */
 typedef struct {
     int64_t at, entered;
     uint64_t seq;
     const op *ops;
     int64_t n_ops;
-    char *const *const *tables;
     uint64_t *const *control;
     int64_t n, me, wait_ns;
 } script;
@@ -337,17 +338,20 @@ enum { DONE = 0, CHANGED = 4, REFUSED = 5 };
  * a neighbour describes its arrays otherwise than when the script was written, or REFUSED where the
  * kernel does not let us read.
  *
- *   COPY  moves, number of them, 1 if they belong to the coming meeting, 1 if results are streamed
- *   READ  moves, number of them, process
- *   CHECK bytes for even meetings, for odd ones, what they should be, number of bytes
- *   COMBINE moves, number of them, code of dtype and reduction
- *   MEET  word, the words that all should say (0: the same)
+ *   COPY      moves, number of them, 1 if they belong to the coming meeting, 1 if they stream
+ *   READ      moves, number of them, process
+ *   COMBINE   moves, number of them, code of dtype and reduction
+ *   DESCRIBE  place for even meetings, for odd ones, what to write there, number of bytes
+ *   CHECK     place for even meetings, for odd ones, what should be there, number of bytes
+ *   MEET      word, the words that all should say (0: the same)
  */
 int redist_script(script *now)
 {
     for (; now->at < now->n_ops; now->at++) {
         const op *o = now->ops + now->at;
-        char *const *bases = now->tables[(now->seq + (o->kind == COPY ? (uint64_t)o->c : 0)) & 1];
+        uint64_t coming = o->kind == DESCRIBE || (o->kind == COPY && o->c);
+        uint64_t odd = (now->seq + coming) & 1;
+        char *const *bases = o->tables ? o->tables[odd] : NULL;
         switch (o->kind) {
         case COPY:
             redist_copy((const move *)o->a, o->b, bases, (int)o->d);
@@ -359,8 +363,11 @@ int redist_script(script *now)
         case COMBINE:
             redist_combine((const move *)o->a, o->b, bases, o->c);
             break;
+        case DESCRIBE:
+            memcpy((void *)(odd ? o->b : o->a), (const void *)o->c, (size_t)o->d);
+            break;
         case CHECK:
-            if (memcmp((const void *)(now->seq & 1 ? o->b : o->a), (const void *)o->c, (size_t)o->d))
+            if (memcmp((const void *)(odd ? o->b : o->a), (const void *)o->c, (size_t)o->d))
                 return CHANGED;
             break;
         case MEET:

@@ -14,7 +14,7 @@ MAX_DIMS = 6
 ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED = range(6)
 """Answers, as in kernels.c; a script that is done answers as a meeting where all said the same."""
 
-COPY, READ, CHECK, MEET, COMBINE = range(5)
+COPY, READ, COMBINE, DESCRIBE, CHECK, MEET = range(6)
 """Operations of a script, as in kernels.c."""
 
 

@@ -63,6 +63,19 @@ class Route:
             grants.append(steps[leg.step].staging_bytes if steps else 0)
         return min(sum(grants), max(max(grants), 2**20))
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether a target that is allocated from the start would break the bound of a plan."""
+        for plan in self.plans:
+            for number in range(len(plan.steps) - 1):
+                held = [plan.types[number], plan.types[number + 1], plan.target]
+                if number > 0 and not plan.donate:
+                    held.append(plan.source)
+                staging = plan.steps[number].staging_bytes
+                if sum(t.tile_bytes for t in held) + staging > plan.peak_bytes:
+                    return True
+        return False
+
     def peak_bytes(self) -> int:
         """The certified bound: every plan's, with the staging counted once."""
         bare = 0

@@ -15,6 +15,7 @@ from redist.runtime.phases import Piece
 from redist.runtime.pools import Box, Exports
 from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
+from redist.runtime.release import release_pages
 from redist.runtime.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
 from redist.runtime.segments import Handle, find
 from redist.runtime.strided import c_strides, canonical
@@ -40,6 +41,8 @@ READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
 READ_RUNS = 16
 """Unless there are so few that rounds through the pool would cost more."""
+BOOK_BYTES = 2**16
+"""Of a staging budget that can spare it, for boards, tables and programs."""
 MAX_MESSAGE_BYTES = 2**29
 REMEMBERED = 16
 """Programs that a stage keeps: one for each kind of request and memory layout."""
@@ -91,9 +94,11 @@ class Stage:
         self._first: dict[Any, Moves] = {}
         self.last: Call | None = None
         self.trims = False
+        self.gives_back: list[Array] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         if not self.is_local:
-            self._plan_rounds(max(staging_bytes, LEAST_POOL_BYTES))
+            spare = BOOK_BYTES if staging_bytes >= 4 * BOOK_BYTES else 0
+            self._plan_rounds(max(staging_bytes - spare, LEAST_POOL_BYTES))
         self._readable = [self._is_readable(load) for load in loads]
 
     @property
@@ -215,7 +220,9 @@ class Stage:
             if source is not None:
                 table[bases.source(item)] = address_of(source)
         if self.is_local:
-            self._program(self.whole, {}, strides)[0].copies.run(table)
+            rounds = self._program(self.whole, {}, strides)
+            rounds[0].copies.run(table)
+            self.last = Call(0, strides, rounds, {}, False, {})
             return False
         kinds = self._kinds(sources)
         flag = int(SHARED in kinds or READ in kinds)
@@ -236,6 +243,8 @@ class Stage:
         world = self.world
         if self.trims:  # all have come, so nobody reads what passed before
             world.trim(self.slot_bytes)
+        while self.gives_back:  # and nothing can be wrong with the request any more
+            release_pages(self.gives_back.pop())
         parity = world.seq & 1
         found = self._look(parity, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
@@ -269,7 +278,6 @@ class Stage:
 
     def _describe(self, kinds: list[int], sources: Sequence[Array | None], parity: int) -> None:
         """Tell the neighbours where this rank's tiles are found."""
-        self.world.described[parity] = None
         rows = self.world.boards[self.world.rank].descriptions[parity]
         for item, (kind, source) in enumerate(zip(kinds, sources, strict=True)):
             place = (0, 0, 0, 0)
@@ -382,19 +390,11 @@ class Stage:
             for rank in world.node:
                 slot = world.boards[rank].slot(parity, self.slot_bytes)
                 for item in range(len(self.loads)):
-                    if call.kinds[rank, item] == POOL:
+                    if call.kinds.get((rank, item)) == POOL:
                         table[self.bases.neighbour(rank, item)] = slot
                 if rank == world.rank:
                     table[self.bases.pool] = slot
         return tables
-
-    def describe_again(self, call: Call, parity: int) -> None:
-        """Describe this rank's array for the coming meeting, if another transfer has since."""
-        world = self.world
-        if world.described[parity] is not call:
-            board = world.boards[world.rank]
-            board.descriptions[parity][:1] = call.descriptions[world.rank]
-            world.described[parity] = call
 
 
 class _Needs:

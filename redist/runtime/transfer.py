@@ -22,12 +22,11 @@ from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.operands import as_tile, check_apart, check_out, check_source, result_dtype
 from redist.runtime.program import Load
-from redist.runtime.reduce import kernel_code
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
 from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
 from redist.runtime.route import Route
-from redist.runtime.script import Script
+from redist.runtime.script import FIXED, LOCAL, OUT, Scene, Script, can_repeat
 from redist.runtime.stage import Stage
 from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
@@ -45,8 +44,6 @@ class Own(Enum):
 OWN = Own.BUFFERS
 REMEMBERED = 3
 """Scripts that a transfer keeps."""
-MOST_ROUNDS = 64
-"""Calls with more rounds are not worth a script."""
 
 
 class Transfer:
@@ -209,12 +206,12 @@ class Transfer:
             if local is OWN:
                 local, out = self._own() if out is None else (self.input, out)
             if self._scripts[0].is_again(local, out):
-                return self._repeat(self._scripts[0], out)
+                return self._repeat(self._scripts[0], local, out)
             for script in self._scripts:
                 if script.fits(local, out):
                     out = script.new() if out is None else out
                     script.point_at(local, out)
-                    return self._repeat(script, out)
+                    return self._repeat(script, local, out)
         return self.run(local, out)
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
@@ -235,19 +232,22 @@ class Transfer:
         running, self._running = self._running, None
         return running.result()
 
-    def _repeat(self, script: Script, out: Any) -> Any:
+    def _repeat(self, script: Script, local: Any, out: Any) -> Any:
         """The short way; see :mod:`redist.runtime.script`."""
         world = self._world
         world.check_usable()
         start = time.perf_counter()
         try:
-            if script.run(self.timeout_s):
-                world.meet_node(self.timeout_s)
+            done, in_place = script.run(self.timeout_s)
+            if done < len(self._stages) or in_place:
+                with world.failing_together():
+                    self._finish({(0, 0): local, (0, self._route.last(0)): out}, done, in_place)
         except Disagreement:
             self._explain(None)
             raise
         except BaseException as error:
-            world.abort(f"{type(error).__name__}: {error}")
+            if world.broken is None:
+                world.abort(f"{type(error).__name__}: {error}")
             raise
         self._watch.count(0, time.perf_counter() - start)
         self._watch.calls += 1
@@ -295,12 +295,27 @@ class Transfer:
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source
             buffers[item, route.last(item)] = target
-        in_place = False
-        for number, (stage, legs) in enumerate(zip(self._stages, route.stages, strict=True)):
+        if route.is_tight:  # no page of the target yet
+            for item, target in enumerate(targets):
+                if target is not None and len(route.plans[item].steps) > 1:
+                    self._stages[0].gives_back.append(target)
+            if self._stages[0].is_local:
+                while self._stages[0].gives_back:
+                    release_pages(self._stages[0].gives_back.pop())
+        waits = self._finish(buffers, 0, False)
+        self._remember(buffers, waits)
+        return [buffers[item, route.last(item)] for item in range(len(self._names))]
+
+    def _finish(self, buffers: dict[Key, Array | None], done: int, in_place: bool) -> bool:
+        """Run the stages from ``done`` on; whether there was a meeting after the last."""
+        legs_of, word = self._route.stages, self._word
+        for number in range(done, len(self._stages)):
+            stage, legs = self._stages[number], legs_of[number]
             start = time.perf_counter()
             for leg in legs:
-                if (leg.item, leg.target) not in buffers:
-                    buffers[leg.item, leg.target] = self._buffers.middle(leg.item, leg.target)
+                for key in ((leg.item, leg.source), (leg.item, leg.target)):
+                    if key not in buffers:
+                        buffers[key] = self._buffers.middle(*key)
             ins = [buffers[leg.item, leg.source] for leg in legs]
             outs = [buffers[leg.item, leg.target] for leg in legs]
             read = stage.run(word, ins, outs, self._staging, self.timeout_s)
@@ -310,9 +325,8 @@ class Transfer:
                 in_place = self._let_go(number, buffers, in_place)
             self._watch.count(number, time.perf_counter() - start)
         if in_place:
-            world.meet_node(self.timeout_s)
-        self._remember(sources[0], targets[0])
-        return [buffers[item, route.last(item)] for item in range(len(self._names))]
+            self._world.meet_node(self.timeout_s)
+        return in_place
 
     def _let_go(self, number: int, buffers: dict[Key, Array | None], in_place: bool) -> bool:
         """Free what no later stage reads, once the neighbours have read it."""
@@ -339,21 +353,26 @@ class Transfer:
                 release_pages(array)
         return False
 
-    def _remember(self, source: Array | None, target: Array | None) -> None:
+    def _remember(self, buffers: dict[Key, Array | None], waits: bool) -> None:
         """Make the next call with arrays like these a short one, if it can be."""
-        stage, world = self._stages[0], self._world
-        call = stage.last
-        if len(self._stages) > 1 or self.is_batch or call is None or stage.trims:
+        world, route = self._world, self._route
+        if self.is_batch or not world.one_node or world.kernels is None:
             return
-        if not world.one_node or world.kernels is None or stage.loads[0].phase.fills:
+        options = self._asked.options
+        if options.donate or options.limit_bytes is not None or route.is_tight:
             return
-        if len(call.rounds) > MOST_ROUNDS:
-            return
-        combines = (combine for round_ in call.rounds for combine in round_.combines)
-        if any(kernel_code(combine.op, combine.dtype) is None for combine in combines):
-            return
-        self._scripts.insert(0, Script(stage, call, source, target, self._word))
-        del self._scripts[REMEMBERED:]
+        whose = {0: LOCAL, route.last(0): OUT}
+        scenes = []
+        for stage, (leg,) in zip(self._stages, route.stages, strict=True):
+            between = {leg.source, leg.target} - set(whose)
+            if stage.last is None or not all(self._buffers.is_kept((0, k)) for k in between):
+                return
+            reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
+            scenes.append(Scene(stage, stage.last, reads, writes))
+        if can_repeat(scenes):
+            source, target = buffers[0, 0], buffers[0, route.last(0)]
+            self._scripts.insert(0, Script(scenes, source, target, self._word, waits))
+            del self._scripts[REMEMBERED:]
 
     # Arrays that come and go
 

@@ -96,7 +96,6 @@ class World:
         self.attached: dict[tuple[int, int], Bytes] = {}
         self.reads_memory = False
         self.touched_bytes = 0
-        self.described: list[object] = [None, None]
         self.transfers: dict[Any, Any] = {}
         self._worker: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
@@ -208,7 +207,6 @@ class World:
         self._words = {rank: _words(board.control) for rank, board in boards.items()}
         self.seq = 0
         self.version += 1
-        self.described = [None, None]
         self.wait([self.node_comm.Ibarrier()], timeout_s)
         mine.memory[TEXT_AT : TEXT_AT + 8] = 0
         mine.control[:] = 0
