@@ -3,7 +3,8 @@
 Resident size counts a shared page once for every process that has touched it, even if it only read
 a neighbour's tile there. The kernel keeps an exact high-water mark of the resident size, which can
 be set back; what is shared does not change in a repeated call, so the peak of what is private is
-exact, and the proportional share of what is shared is added to it.
+exact, and the proportional share of what is shared is added to it. Only redist's own segments are
+known better than by shares: each belongs to the rank that made it, whoever reads it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import gc
 from contextlib import suppress
 from pathlib import Path
 
+from redist.runtime.segments import NAME, allocated_bytes
+
 PROC = Path("/proc/self")
 RESET_PEAK = "5"
+SEGMENT = f"memfd:{NAME}"
+"""What Linux calls redist's segments."""
 
 
 def can_measure() -> bool:
@@ -33,8 +38,7 @@ def reset_peak() -> None:
 
 def held_bytes() -> int:
     """Private pages, and this process's share of shared ones."""
-    now = _fields("smaps_rollup")
-    return now["Anonymous"] + now["Pss_Shmem"]
+    return _fields("smaps_rollup")["Anonymous"] + shared_bytes()
 
 
 def private_peak_bytes() -> int:
@@ -44,8 +48,17 @@ def private_peak_bytes() -> int:
 
 
 def shared_bytes() -> int:
-    """This process's share of shared pages."""
-    return _fields("smaps_rollup")["Pss_Shmem"]
+    """This process's share of shared pages, and all of the segments that it made itself."""
+    shares = _fields("smaps_rollup")["Pss_Shmem"]
+    mapped = 0
+    inside = False
+    for line in (PROC / "smaps").read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):  # the first line of a mapping
+            inside = SEGMENT in line
+        elif inside and words[0] == "Pss:":
+            mapped += int(words[1]) * 1024
+    return shares - mapped + allocated_bytes()
 
 
 def give_back() -> None:
