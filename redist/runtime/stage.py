@@ -239,6 +239,7 @@ class Stage:
     def go_on(self, met: int, flag: int, strides: Layouts, timeout_s: float | None) -> bool:
         """What follows the first meeting."""
         if met == DISAGREE:
+            self.gives_back.clear()
             raise Disagreement
         world = self.world
         if self.trims:  # all have come, so nobody reads what passed before

@@ -295,13 +295,17 @@ class Transfer:
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             buffers[item, 0] = source
             buffers[item, route.last(item)] = target
+        first = self._stages[0]
+        first.gives_back = []
         if route.is_tight:  # no page of the target yet
-            for item, target in enumerate(targets):
-                if target is not None and len(route.plans[item].steps) > 1:
-                    self._stages[0].gives_back.append(target)
-            if self._stages[0].is_local:
-                while self._stages[0].gives_back:
-                    release_pages(self._stages[0].gives_back.pop())
+            several = [len(plan.steps) > 1 for plan in route.plans]
+            first.gives_back = [
+                target
+                for target, k in zip(targets, several, strict=True)
+                if target is not None and k
+            ]
+        while first.is_local and first.gives_back:
+            release_pages(first.gives_back.pop())
         waits = self._finish(buffers, 0, False)
         self._remember(buffers, waits)
         return [buffers[item, route.last(item)] for item in range(len(self._names))]
