@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,68 @@ from numpy.typing import NDArray
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
+from redist.runtime.route import Route
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+Locals = Array | None | Mapping[str, Array | None]
+"""What a call takes and gives: a tile, None outside the mesh, or a dict of them."""
+
+
+class Own(Enum):
+    """Says that a call is for the transfer's own buffers."""
+
+    BUFFERS = 0
+
+
+OWN = Own.BUFFERS
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The arrays of a transfer's calls: by name in a batch, one without a name else."""
+
+    route: Route
+    names: tuple[str, ...]
+    is_batch: bool
+
+    def taken(self, local: Any, out: Any) -> tuple[list[Array | None], list[Array | None]]:
+        """Sources and targets in order, checked; new targets where ``out`` has none."""
+        route = self.route
+        given, results = self._listed(local, "local"), self._listed(out, "out")
+        sources: list[Array | None] = []
+        targets: list[Array | None] = []
+        where = [f" {name!r}" if self.is_batch else "" for name in self.names]
+        for item, plan in enumerate(route.plans):
+            what = f"source tile{where[item]}"
+            source = as_tile(given[item], route.shape_of(item, 0), plan.source, what)
+            if plan.donate and source is not None and not source.flags.writeable:
+                raise RequestError(f"the {what} is read-only and cannot be donated")
+            shape, target = route.shape_of(item, route.last(item)), results[item]
+            if target is None and shape is not None:
+                target = np.empty(shape, _result_dtype(given[item], plan.target.dtype))
+            elif target is not None:
+                as_tile(target, shape, plan.target, f"out{where[item]}")
+                if not target.flags.writeable:
+                    raise RequestError(f"out{where[item]} is read-only")
+            sources.append(source)
+            targets.append(target)
+        outs = [t if r is not None else None for t, r in zip(targets, results, strict=True)]
+        _check_apart(dict(zip(where, sources, strict=True)), dict(zip(where, outs, strict=True)))
+        return sources, targets
+
+    def named(self, arrays: Sequence[Array | None]) -> Any:
+        """Arrays in order as a call gives them."""
+        return dict(zip(self.names, arrays, strict=True)) if self.is_batch else arrays[0]
+
+    def _listed(self, arrays: Any, what: str) -> list[Any]:
+        if not self.is_batch:
+            return [arrays]
+        if arrays is None:
+            return [None] * len(self.names)
+        if not isinstance(arrays, Mapping) or set(arrays) - set(self.names):
+            raise RequestError(f"{what} must be a dict with names among {', '.join(self.names)}")
+        return [arrays.get(name) for name in self.names]
 
 
 def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Array | None:
@@ -42,19 +103,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Array |
     return array if array.dtype == dtype else array.view(dtype)
 
 
-def check_source(source: Array, donate: bool, what: str) -> None:
-    """An error if a tile cannot be donated."""
-    if donate and not source.flags.writeable:
-        raise RequestError(f"the {what} is read-only and cannot be donated")
-
-
-def check_out(out: Array, what: str) -> None:
-    """An error if a result cannot be written there."""
-    if not out.flags.writeable:
-        raise RequestError(f"{what} is read-only")
-
-
-def check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:
+def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:
     """An error if a result would be written over a source tile, or over another result."""
     seen = [(f"the source tile{name}", a) for name, a in sources.items() if a is not None]
     for name, out in outs.items():
@@ -66,7 +115,7 @@ def check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | 
         seen.append((f"out{name}", out))
 
 
-def result_dtype(source: Array | None, dtype: DType) -> np.dtype[Any]:
+def _result_dtype(source: Array | None, dtype: DType) -> np.dtype[Any]:
     """The dtype of a new tile: the source's, where ``ml_dtypes`` has a name for it."""
     if source is not None and source.dtype.name == dtype.extended_name:
         return source.dtype

@@ -11,6 +11,7 @@ from redist.errors import RedistError
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.agreement import all_agree
+from redist.runtime.operands import Locals
 from redist.runtime.requests import (
     ERROR_WORD,
     NEW_WORD,
@@ -20,7 +21,7 @@ from redist.runtime.requests import (
     Options,
     Type,
 )
-from redist.runtime.transfer import Locals, Transfer
+from redist.runtime.transfer import Transfer
 from redist.runtime.world import SAME, Disagreement, World
 from redist.runtime.worlds import world_of
 

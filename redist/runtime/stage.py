@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from redist.runtime.datatypes import post
 from redist.runtime.moves import Moves, address_of
 from redist.runtime.phases import Piece
-from redist.runtime.pools import Box, Exports
 from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
 from redist.runtime.release import release_pages
-from redist.runtime.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
+from redist.runtime.rounds import Rounds, part_elems, whole
 from redist.runtime.segments import Handle, find
+from redist.runtime.staging import Staging
 from redist.runtime.strided import c_strides, canonical
 from redist.runtime.world import (
     DISAGREE,
-    LEAST_POOL_BYTES,
     SAME,
     TAG_DATA,
     Disagreement,
@@ -41,13 +40,8 @@ READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
 READ_RUNS = 16
 """Unless there are so few that rounds through the pool would cost more."""
-BOOK_BYTES = 2**16
-"""Of a staging budget that can spare it, for boards, tables and programs."""
-MAX_MESSAGE_BYTES = 2**29
 REMEMBERED = 16
 """Programs that a stage keeps: one for each kind of request and memory layout."""
-MOST_SOFT_PARTS = 64
-"""Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,103 +75,27 @@ class Stage:
         timeout_s: float | None,
     ) -> None:
         self.world = world
-        self.timeout_s = timeout_s
         self.loads = tuple(loads)
         self.is_local = all(load.phase.is_local for load in loads)
         self.bases = Bases(len(loads), world.node)
         self.whole = whole(len(loads))
-        self.rounds: Rounds = self.whole
-        self.slot_bytes = self.send_bytes = self.receive_bytes = 0
-        self.offsets: dict[tuple[int, int], dict[Box, int]] = {}
-        self.exports: dict[tuple[int, int], bool] = {}
         self._programs: dict[Any, tuple[Round, ...]] = {}
         self._first: dict[Any, Moves] = {}
         self.last: Call | None = None
         self.trims = False
         self.gives_back: list[Array] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
+        self.staging = Staging.none(len(loads))
         if not self.is_local:
-            spare = BOOK_BYTES if staging_bytes >= 4 * BOOK_BYTES else 0
-            self._plan_rounds(max(staging_bytes - spare, LEAST_POOL_BYTES))
+            self.staging = Staging.of(world, loads, staging_bytes, timeout_s)
         self._readable = [self._is_readable(load) for load in loads]
 
     @property
     def pool_bytes(self) -> int:
         """Bytes of the pool that this stage needs: two slots."""
-        return 2 * self.slot_bytes
+        return 2 * self.staging.slot_bytes
 
     # Preparing
-
-    def _plan_rounds(self, budget: int) -> None:
-        """Choose rounds so that a pool slot, and what is packed for other nodes, stay within staging.
-
-        Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
-        to be combined must find it.
-        """
-        world, n = self.world, len(self.loads)
-        shared = any(world.groups.count(group) > 1 for group in world.groups)
-        share = budget if world.one_node or not shared else budget // 2
-        slot = min(share // 2, MAX_MESSAGE_BYTES)
-        exports = [
-            Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
-            for load in self.loads
-        ]
-        weights, parts = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
-        for item, load in enumerate(self.loads):
-            staged = _Needs(load, world.rank, world.node)
-            weights[item] = max(exports[item].bytes_for(1), staged.hard(1), staged.soft(1))
-            if weights[item] > slot:
-                most = max(1, max((_elems(p) for p in load.phase.pieces), default=1))
-
-                def hard(k: int, item: int = item, staged: _Needs = staged) -> int:
-                    return max(exports[item].bytes_for(k), staged.hard(k))
-
-                soft = parts_needed(staged.soft, slot, min(most, MOST_SOFT_PARTS))
-                parts[item] = max(parts_needed(hard, slot, most), soft)
-        for values in (weights, parts):
-            world.all_max(values, self.timeout_s)
-        self.rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
-        need = self._place_boxes(exports, weights.tolist(), parts.tolist(), slot)
-        least = np.array([need], dtype=np.int64)
-        world.all_max(least, self.timeout_s)
-        self.slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
-        if not world.one_node:
-            self.send_bytes = self.receive_bytes = slot
-
-    def _place_boxes(
-        self, exports: Sequence[Exports], weights: list[int], parts: list[int], slot: int
-    ) -> int:
-        """Say where the boxes of all neighbours lie in their pools; the bytes of the fullest slot."""
-        world = self.world
-        fullest = 0
-        mine: list[dict[Box, int]] = []
-        starts: dict[int, int] = {}
-        for turns in self.rounds:
-            at = 0
-            for turn in turns:
-                starts.setdefault(turn.item, at)
-                at += weights[turn.item]
-        for item, own in enumerate(exports):
-            mine.append(own.offsets(parts[item], starts[item]))
-            fullest = max(fullest, starts[item] + own.bytes_for(parts[item]))
-        asked: list[list[dict[Box, int]]] = [
-            [
-                {
-                    (p.src_lo, p.shape): mine[item][p.src_lo, p.shape]
-                    for p in load.phase.pieces
-                    if p.sender == world.rank and p.receiver == peer != world.rank
-                }
-                for item, load in enumerate(self.loads)
-            ]
-            for peer in world.node
-        ]
-        gives = [bool(own.boxes) for own in exports]
-        told = world.gather_on_node((gives, asked), self.timeout_s)
-        for peer, (given, answers) in zip(world.node, told, strict=True):
-            for item, places in enumerate(answers[world.place]):
-                self.exports[peer, item] = given[item]
-                self.offsets[peer, item] = mine[item] if peer == world.rank else places
-        return fullest
 
     def _is_readable(self, load: Load) -> bool:
         """Whether reading this rank's private tile piece by piece is quick."""
@@ -188,8 +106,8 @@ class Stage:
         if all(n_bytes >= READ_RUN_BYTES for n_bytes in runs):
             return True
         pairs = zip(given, runs, strict=True)
-        n_runs = sum(_elems(p) * load.itemsize // n_bytes for p, n_bytes in pairs)
-        return n_runs <= READ_RUNS * len(self.rounds)
+        n_runs = sum(part_elems(p.shape, 1) * load.itemsize // n_bytes for p, n_bytes in pairs)
+        return n_runs <= READ_RUNS * len(self.staging.rounds)
 
     # Running
 
@@ -228,9 +146,9 @@ class Stage:
         flag = int(SHARED in kinds or READ in kinds)
         parity = (world.seq + 1) & 1
         table[bases.send], table[bases.receive] = map(address_of, staging)
-        table[bases.pool] = world.boards[world.rank].slot(parity, self.slot_bytes)
+        table[bases.pool] = world.boards[world.rank].slot(parity, self.staging.slot_bytes)
         if POOL in kinds:
-            world.touched_bytes = max(world.touched_bytes, self.slot_bytes)
+            world.touched_bytes = max(world.touched_bytes, self.staging.slot_bytes)
             self._stage_first(tuple(kinds), strides)
         if flag:
             self._describe(kinds, sources, parity)
@@ -243,13 +161,13 @@ class Stage:
             raise Disagreement
         world = self.world
         if self.trims:  # all have come, so nobody reads what passed before
-            world.trim(self.slot_bytes)
+            world.trim(self.staging.slot_bytes)
         while self.gives_back:  # and nothing can be wrong with the request any more
             release_pages(self.gives_back.pop())
         parity = world.seq & 1
         found = self._look(parity, met == SAME and not flag)
         pooled = not world.one_node or any(kind == POOL for kind in found.values())
-        rounds = self._program(self.rounds if pooled else self.whole, found, strides)
+        rounds = self._program(self.staging.rounds if pooled else self.whole, found, strides)
         described = {
             rank: world.boards[rank].descriptions[parity][:1].copy()
             for rank in world.node
@@ -262,11 +180,11 @@ class Stage:
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
         """Where the neighbours shall find this rank's tiles."""
-        one_round = len(self.rounds) == 1
+        one_round = len(self.staging.rounds) == 1
         kinds = []
         for item, source in enumerate(sources):
             kind = NOTHING
-            if source is not None and self.exports[self.world.rank, item]:
+            if source is not None and self.staging.exports[self.world.rank, item]:
                 kind = POOL
                 n_bytes = source.nbytes
                 if not (one_round and n_bytes <= SMALL_BYTES) and source.flags.c_contiguous:
@@ -300,11 +218,11 @@ class Stage:
             board = world.boards[rank]
             described = not all_pooled and world.flag_of(rank)
             for item in range(n):
-                kind = POOL if self.exports[rank, item] else NOTHING
+                kind = POOL if self.staging.exports[rank, item] else NOTHING
                 if described:
                     kind = int(board.descriptions[parity][item, 0])
                 kinds[rank, item] = kind
-                place = board.slot(parity, self.slot_bytes)
+                place = board.slot(parity, self.staging.slot_bytes)
                 if kind in (SHARED, READ) and rank != world.rank:
                     fd, number, n_bytes, place = board.descriptions[parity][item, 1:5].tolist()
                     if kind == SHARED:
@@ -318,7 +236,7 @@ class Stage:
         moves = self._first.get((kinds, strides))
         if moves is None:
             own = {(self.world.rank, item): kind for item, kind in enumerate(kinds)}
-            moves = self._compiler(own, strides).staging(self.rounds[0])
+            moves = self._compiler(own, strides).staging(self.staging.rounds[0])
             self._first[kinds, strides] = moves
         moves.run(self._table)
 
@@ -328,7 +246,7 @@ class Stage:
             if number:
                 parity = (world.seq + 1) & 1
                 for (rank, item), kind in kinds.items():
-                    slot = world.boards[rank].slot(parity, self.slot_bytes)
+                    slot = world.boards[rank].slot(parity, self.staging.slot_bytes)
                     if kind == POOL:
                         table[self.bases.neighbour(rank, item)] = slot
                     if rank == world.rank:
@@ -371,8 +289,8 @@ class Stage:
         return found
 
     def _compiler(self, kinds: Kinds, strides: Layouts) -> Compiler:
-        room = self.send_bytes, self.receive_bytes
-        me, offsets = self.world.rank, self.offsets
+        room = self.staging.send_bytes, self.staging.receive_bytes
+        me, offsets = self.world.rank, self.staging.offsets
         return Compiler(
             me, self.loads, self.bases, kinds, offsets, strides.sources, strides.targets, room
         )
@@ -389,52 +307,13 @@ class Stage:
         tables = self._table.copy(), self._table.copy()
         for parity, table in enumerate(tables):
             for rank in world.node:
-                slot = world.boards[rank].slot(parity, self.slot_bytes)
+                slot = world.boards[rank].slot(parity, self.staging.slot_bytes)
                 for item in range(len(self.loads)):
                     if call.kinds.get((rank, item)) == POOL:
                         table[self.bases.neighbour(rank, item)] = slot
                 if rank == world.rank:
                     table[self.bases.pool] = slot
         return tables
-
-
-class _Needs:
-    """Bytes that one array's messages between nodes take in staging, by the number of parts."""
-
-    def __init__(self, load: Load, rank: int, node: Sequence[int]) -> None:
-        self.itemsize = load.itemsize
-        self.sent = [
-            p
-            for p in load.phase.pieces
-            if p.sender == rank
-            and p.receiver not in node
-            and not _is_contiguous(p.shape, p.src_shape, load.itemsize)
-        ]
-        got = [p for p in load.phase.pieces if p.receiver == rank and p.sender not in node]
-        self.combined = [p for p in got if p.order]
-        self.received = [
-            p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
-        ]
-
-    def hard(self, parts: int) -> int:
-        """What must be received into staging."""
-        return self._bytes(self.combined, parts)
-
-    def soft(self, parts: int) -> int:
-        """What is better packed."""
-        return max(self._bytes(self.sent, parts), self._bytes(self.received, parts))
-
-    def _bytes(self, pieces: list[Piece], parts: int) -> int:
-        return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize
-
-
-def _elems(piece: Piece) -> int:
-    return part_elems(piece.shape, 1)
-
-
-def _is_contiguous(shape: tuple[int, ...], tile: tuple[int, ...], itemsize: int) -> bool:
-    strides = c_strides(tile, itemsize)
-    return not canonical(shape, itemsize, c_strides(shape, itemsize), strides).dims
 
 
 def _run_bytes(piece: Piece, itemsize: int) -> int:

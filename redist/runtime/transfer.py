@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
-from enum import Enum
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
-from redist.errors import RedistError, RequestError, TransferError
+from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
-from redist.runtime.operands import as_tile, check_apart, check_out, check_source, result_dtype
+from redist.runtime.operands import OWN, Array, Locals, Operands, Own
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
 from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
 from redist.runtime.route import Route
+from redist.runtime.running import Running
 from redist.runtime.script import FIXED, LOCAL, OUT, Scene, Script, can_repeat
 from redist.runtime.stage import Stage
 from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
 
-Array = NDArray[Any]
-Locals = Array | None | Mapping[str, Array | None]
-
-
-class Own(Enum):
-    """Says that a call is for the transfer's own buffers."""
-
-    BUFFERS = 0
-
-
-OWN = Own.BUFFERS
 REMEMBERED = 3
 """Scripts that a transfer keeps."""
 
@@ -135,16 +121,17 @@ class Transfer:
             pool_bytes = max(stage.pool_bytes for stage in self._stages)
             world.reserve(len(plans), pool_bytes, self.timeout_s)
             self._staging = (
-                np.empty(max(stage.send_bytes for stage in self._stages), np.uint8),
-                np.empty(max(stage.receive_bytes for stage in self._stages), np.uint8),
+                np.empty(max(stage.staging.send_bytes for stage in self._stages), np.uint8),
+                np.empty(max(stage.staging.receive_bytes for stage in self._stages), np.uint8),
             )
             self._buffers = Buffers(route, options.donate)
         for stage in self._stages:
             stage.trims = options.limit_bytes is not None
+        self._operands = Operands(route, self._names, asked.is_batch)
         self._watch = Watch(world, route)
         self._scripts: list[Script] = []
         self._ends: tuple[Any, Any] | None = None
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._closed = False
 
     # What it is
@@ -174,13 +161,15 @@ class Transfer:
     @property
     def input(self) -> Any:
         """**Local.** This rank's source tile in shared memory, made when first asked for."""
-        return self._named([self._buffers.end(item, 0) for item in range(len(self._names))])
+        return self._operands.named(
+            [self._buffers.end(item, 0) for item in range(len(self._names))]
+        )
 
     @property
     def output(self) -> Any:
         """**Local.** This rank's target tile in shared memory, made when first asked for."""
         last = self._route.last
-        return self._named(
+        return self._operands.named(
             [self._buffers.end(item, last(item)) for item in range(len(self._names))]
         )
 
@@ -189,10 +178,11 @@ class Transfer:
         self._world.finish()
         return self._watch.report(self.timeout_s)
 
-    def _own(self) -> tuple[Any, Any]:
+    def _own(self, out: Any) -> tuple[Any, Any]:
+        """The transfer's own buffers."""
         if self._ends is None:
             self._ends = self.input, self.output
-        return self._ends
+        return self._ends[0], self._ends[1] if out is None else out
 
     # Running
 
@@ -202,9 +192,9 @@ class Transfer:
         The result is ``out`` where given, :attr:`output` where :attr:`input` was moved, else new.
         """
         self._world.finish()
+        if local is OWN:
+            local, out = self._own(out)
         if self._scripts:
-            if local is OWN:
-                local, out = self._own() if out is None else (self.input, out)
             if self._scripts[0].is_again(local, out):
                 return self._repeat(self._scripts[0], local, out)
             for script in self._scripts:
@@ -222,7 +212,9 @@ class Transfer:
         """
         if self._running is not None:
             raise TransferError("cannot start: this transfer is under way; wait() first")
-        self._running = _Running(self, local, out)
+        if local is OWN:
+            local, out = self._own(out)
+        self._running = Running(lambda: self.run(local, out))
         self._world.enqueue(self._running)
 
     def wait(self) -> Any:
@@ -253,7 +245,7 @@ class Transfer:
         self._watch.calls += 1
         return out
 
-    def run(self, local: Locals | Own, out: Locals) -> Any:
+    def run(self, local: Any, out: Any) -> Any:
         """**Collective.** Check, meet and move, without looking for transfers under way."""
         if self._closed:
             raise TransferError("cannot run: this transfer is closed")
@@ -263,7 +255,7 @@ class Transfer:
         sources: list[Array | None] = []
         targets: list[Array | None] = []
         try:
-            sources, targets = self._operands(local, out)
+            sources, targets = self._operands.taken(local, out)
         except RedistError as problem:
             error = problem
         except MemoryError:
@@ -275,7 +267,7 @@ class Transfer:
             self._explain(error)
             raise  # the same request, prepared on some ranks only
         self._watch.calls += 1
-        return self._named(results)
+        return self._operands.named(results)
 
     def _explain(self, error: RedistError | None) -> None:
         """Raise the error that made ranks disagree, on all of them."""
@@ -378,55 +370,6 @@ class Transfer:
             self._scripts.insert(0, Script(scenes, source, target, self._word, waits))
             del self._scripts[REMEMBERED:]
 
-    # Arrays that come and go
-
-    def _operands(
-        self, local: Locals | Own, out: Locals
-    ) -> tuple[list[Array | None], list[Array | None]]:
-        route = self._route
-        if local is OWN:
-            local, out = self._own() if out is None else (self.input, out)
-        given, results = self._listed(local, "local"), self._listed(out, "out")
-        sources: list[Array | None] = []
-        targets: list[Array | None] = []
-        for item, name in enumerate(self._names):
-            plan = route.plans[item]
-            where = f" {name!r}" if self.is_batch else ""
-            source = as_tile(
-                given[item], route.shape_of(item, 0), plan.source, f"source tile{where}"
-            )
-            if source is not None:
-                check_source(source, plan.donate, f"source tile{where}")
-            shape, target = route.shape_of(item, route.last(item)), results[item]
-            if target is None and shape is not None:
-                target = np.empty(shape, result_dtype(given[item], plan.target.dtype))
-            elif target is not None:
-                as_tile(target, shape, plan.target, f"out{where}")
-                check_out(target, f"out{where}")
-            sources.append(source)
-            targets.append(target)
-        if out is not None:
-            names = [f" {name!r}" if self.is_batch else "" for name in self._names]
-            outs = [
-                t if given is not None else None for t, given in zip(targets, results, strict=True)
-            ]
-            check_apart(dict(zip(names, sources, strict=True)), dict(zip(names, outs, strict=True)))
-        return sources, targets
-
-    def _listed(self, arrays: Any, what: str) -> list[Any]:
-        if not self.is_batch:
-            return [arrays]
-        if arrays is None:
-            return [None] * len(self._names)
-        if not isinstance(arrays, Mapping) or set(arrays) - set(self._names):
-            raise RequestError(f"{what} must be a dict with names among {', '.join(self._names)}")
-        return [arrays.get(name) for name in self._names]
-
-    def _named(self, arrays: list[Array | None]) -> Any:
-        if not self.is_batch:
-            return arrays[0]
-        return dict(zip(self._names, arrays, strict=True))
-
     # Ending
 
     def forget_buffers(self) -> None:
@@ -453,27 +396,3 @@ class Transfer:
     ) -> None:
         if kind is None or self._running is None:
             self.close()
-
-
-class _Running:
-    """A transfer under way in the background."""
-
-    def __init__(self, transfer: Transfer, local: Locals | Own, out: Locals) -> None:
-        self.transfer, self.local, self.out = transfer, local, out
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.done = threading.Event()
-
-    def __call__(self) -> None:
-        try:
-            self.value = self.transfer.run(self.local, self.out)
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.done.set()
-
-    def result(self) -> Any:
-        self.done.wait()
-        if self.error is not None:
-            raise self.error
-        return self.value

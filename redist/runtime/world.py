@@ -14,56 +14,26 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import PeerError, TransferError
+from redist.runtime.board import (
+    CONTROL_BYTES,
+    CONTROL_WORD,
+    DESCRIPTION,
+    LEAST_POOL_BYTES,
+    TEXT_AT,
+    TEXT_BYTES,
+    Board,
+)
 from redist.runtime.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.moves import address_of
 from redist.runtime.patience import gather, wait_for
 from redist.runtime.release import release_pages
 from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
-CONTROL_BYTES = 4096
-"""Of every rank's board: meetings, status and the text of a failure."""
-TEXT_AT, TEXT_BYTES = 256, 2048
-DESCRIPTION = 8
-"""Integers that describe where one array of a transfer lies."""
-LEAST_POOL_BYTES = 8192
-"""A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
+TAG_ABORT, TAG_DATA = 1, 2
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
-CONTROL_WORD = 8
-"""Control words lie a cache line apart, as in kernels.c."""
 MOST_MAPPED = 1024
 SAME, MIXED, DISAGREE = range(3)
-TAG_ABORT, TAG_DATA = 1, 2
-
-
-class Board:
-    """One rank's part of the shared control memory: control words, descriptions, pool."""
-
-    def __init__(self, memory: Bytes, n_items: int) -> None:
-        self.memory = memory
-        self.n_items = n_items
-        self.address = address_of(memory)
-        self.control: NDArray[np.uint64] = memory[:TEXT_AT].view(np.uint64)
-        n_bytes = n_items * DESCRIPTION * 8
-        starts = (CONTROL_BYTES, CONTROL_BYTES + n_bytes)
-        self.descriptions = [
-            memory[at : at + n_bytes].view(np.int64).reshape(n_items, DESCRIPTION) for at in starts
-        ]
-        """Where the arrays of a transfer lie, one row each; for even and odd meetings."""
-        self.pool_bytes = len(memory) - CONTROL_BYTES - 2 * n_bytes
-        self.pool_address = self.address + CONTROL_BYTES + 2 * n_bytes
-
-    def slot(self, parity: int, slot_bytes: int) -> int:
-        """Address of the slot for even or odd meetings: one from the front, one from the back.
-
-        So slots of different sizes, of one transfer after another, do not overlap.
-        """
-        return self.pool_address + (self.pool_bytes - slot_bytes if parity else 0)
-
-    @property
-    def text(self) -> str:
-        """Why this rank gave up."""
-        return bytes(self.memory[TEXT_AT : TEXT_AT + TEXT_BYTES]).split(b"\0")[0].decode()
 
 
 class Disagreement(TransferError):
