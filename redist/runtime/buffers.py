@@ -36,12 +36,12 @@ class Buffers:
 
     def middle(self, item: int, buffer: int) -> Array | None:
         """A tile between two steps."""
-        keeps = self.keep and self._room
-        return self._made(self._kept if keeps else {}, (item, buffer))
+        return self._made(self._kept if self.keeps else {}, (item, buffer))
 
-    def is_kept(self, key: Key) -> bool:
-        """Whether a tile on the way stays allocated."""
-        return key in self._kept or self.route.shape_of(*key) is None
+    @property
+    def keeps(self) -> bool:
+        """Whether tiles on the way stay allocated; the same on every rank."""
+        return self.keep and self._room
 
     def clear(self) -> None:
         """Forget all; arrays that were handed out stay valid."""

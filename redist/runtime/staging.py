@@ -15,8 +15,8 @@ from redist.runtime.rounds import Rounds, make_rounds, part_elems, parts_needed,
 from redist.runtime.strided import c_strides, canonical
 from redist.runtime.world import World
 
-BOOK_BYTES = 2**16
-"""Of a staging budget that can spare it, for boards, tables and programs."""
+BOOK_BYTES = 2**17
+"""Of a staging budget, at most an eighth and this much is left for boards, tables and programs."""
 MAX_MESSAGE_BYTES = 2**29
 MOST_SOFT_PARTS = 64
 """Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
@@ -51,7 +51,7 @@ class Staging:
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it.
         """
-        spare = BOOK_BYTES if staging_bytes >= 4 * BOOK_BYTES else 0
+        spare = min(BOOK_BYTES, staging_bytes // 8)
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.groups.count(group) > 1 for group in world.groups)
         share = budget if world.one_node or not shared else budget // 2

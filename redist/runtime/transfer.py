@@ -89,6 +89,7 @@ class Transfer:
         world = world_of(self.comm, options.transport, options.node_size, self.timeout_s)
         self._world = world
         world.check_usable()
+        world.finish()
         self.topology = options.topology or default_topology(world)
 
         def plan() -> tuple[Plan, ...]:
@@ -325,19 +326,15 @@ class Transfer:
         return in_place
 
     def _let_go(self, number: int, buffers: dict[Key, Array | None], in_place: bool) -> bool:
-        """Free what no later stage reads, once the neighbours have read it."""
-        route = self._route
+        """Free what no later stage reads, once the neighbours have read it; all ranks alike."""
+        route, options = self._route, self._asked.options
         later = {(leg.item, leg.source) for legs in route.stages[number + 1 :] for leg in legs}
         done = {(leg.item, leg.source) for leg in route.stages[number]} - later
+        gone = {0} if options.donate else set()
         free = [
             (item, buffer)
             for item, buffer in done
-            if buffer != route.last(item)
-            and (
-                self._asked.options.donate
-                if buffer == 0
-                else not self._buffers.is_kept((item, buffer))
-            )
+            if buffer in gone or (0 < buffer < route.last(item) and not self._buffers.keeps)
         ]
         if not free:
             return in_place
@@ -361,7 +358,7 @@ class Transfer:
         scenes = []
         for stage, (leg,) in zip(self._stages, route.stages, strict=True):
             between = {leg.source, leg.target} - set(whose)
-            if stage.last is None or not all(self._buffers.is_kept((0, k)) for k in between):
+            if stage.last is None or (between and not self._buffers.keeps):
                 return
             reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
             scenes.append(Scene(stage, stage.last, reads, writes))
