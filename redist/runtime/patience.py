@@ -22,7 +22,7 @@ def wait_for(
 ) -> None:
     """Wait for requests; ``look`` is called now and then and may raise."""
     tries, start = 0, 0.0
-    while not MPI.Request.Testall(requests):
+    while not _are_complete(requests):
         tries += 1
         if tries % 8:
             os.sched_yield()
@@ -36,6 +36,15 @@ def wait_for(
             raise PeerError(f"other ranks did not come within {timeout_s:g} s")
         if waited > BUSY_S:
             time.sleep(min(1e-3, waited / 20))
+
+
+def _are_complete(requests: list[Any]) -> bool:
+    try:
+        return bool(MPI.Request.Testall(requests))
+    except MPI.Exception as error:
+        raise PeerError(
+            f"MPI gave up waiting for another rank, which may have died ({error})"
+        ) from None
 
 
 def gather(
