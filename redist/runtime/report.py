@@ -19,7 +19,10 @@ LOG.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One stage, over all ranks; bytes and seconds are per call."""
+    """One stage, over all ranks; bytes and seconds are per call.
+
+    Repeated calls of several steps are timed as a whole: their seconds stand at the first step.
+    """
 
     name: str
     received_bytes: int

@@ -19,16 +19,13 @@ from redist.runtime import kernels
 from redist.runtime.moves import Moves, address_of
 from redist.runtime.program import READ, SHARED
 from redist.runtime.reduce import kernel_code
-from redist.runtime.stage import Call, Stage
+from redist.runtime.stage import MOST_ROUNDS, Call, Stage
 from redist.runtime.world import SLICE_NS, Disagreement
 
 Array = NDArray[Any]
 Tables = tuple[NDArray[np.uintp], NDArray[np.uintp]]
 LOCAL, OUT, FIXED = range(3)
 """Whose array a stage reads or writes: the caller's source, the caller's target, or a tile between."""
-
-MOST_ROUNDS = 64
-"""Calls with more rounds are not worth a script."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +75,7 @@ class Script:
         self.same_source, self.same_out = LOCAL in flagged, OUT in flagged
         self.tables = [scene.stage.tables(scene.call) for scene in scenes]
         self.last = _weak(source), _weak(target)
+        self.places = _place(source), _place(target)
         self.kept: list[Array] = []
         self.at: list[int] = []
         """Of every operation, its scene."""
@@ -156,6 +154,8 @@ class Script:
             and self.last[1]() is out
             and (local.dtype, local.shape, local.strides) == self.like
             and (out.dtype, out.shape, out.strides) == self.out_like
+            and (address_of(local), address_of(out)) == self.places
+            and out.flags.writeable
             and self.world.version == self.version
         )
 
@@ -195,6 +195,7 @@ class Script:
                 if array is not None:
                     tables[0][base] = tables[1][base] = address_of(array)
         self.last = _weak(local), _weak(out)
+        self.places = _place(local), _place(out)
 
     def run(self, timeout_s: float | None) -> tuple[int, bool]:
         """Move; how many stages are done, and whether arrays may still be read in place."""
@@ -235,6 +236,10 @@ class Script:
 def _weak(array: Any) -> Any:
     """A reference that keeps no memory alive."""
     return _nothing if array is None else weakref.ref(array)
+
+
+def _place(array: Any) -> int:
+    return 0 if array is None else address_of(array)
 
 
 def _nothing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
 READ_RUNS = 16
 """Unless there are so few that rounds through the pool would cost more."""
+MOST_ROUNDS = 64
+"""Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
 REMEMBERED = 16
 """Programs that a stage keeps: one for each kind of request and memory layout."""
 
@@ -103,7 +105,7 @@ class Stage:
             return False
         given = [p for p in load.phase.pieces if p.sender == self.world.rank != p.receiver]
         runs = [_run_bytes(p, load.itemsize) for p in given]
-        if all(n_bytes >= READ_RUN_BYTES for n_bytes in runs):
+        if len(self.staging.rounds) > MOST_ROUNDS or all(n >= READ_RUN_BYTES for n in runs):
             return True
         pairs = zip(given, runs, strict=True)
         n_runs = sum(part_elems(p.shape, 1) * load.itemsize // n_bytes for p, n_bytes in pairs)
@@ -138,7 +140,7 @@ class Stage:
             if source is not None:
                 table[bases.source(item)] = address_of(source)
         if self.is_local:
-            rounds = self._program(self.whole, {}, strides)
+            rounds = tuple(self._program(self.whole, {}, strides))
             rounds[0].copies.run(table)
             self.last = Call(0, strides, rounds, {}, False, {})
             return False
@@ -174,8 +176,10 @@ class Stage:
             if found[rank, 0] in (SHARED, READ)
         }
         self._run_rounds(rounds, found, timeout_s)
+        self.last = None
         in_place = any(kind in (SHARED, READ) for kind in found.values())
-        self.last = Call(flag, strides, rounds, found, in_place, described)
+        if isinstance(rounds, tuple):
+            self.last = Call(flag, strides, rounds, found, in_place, described)
         return in_place
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
@@ -240,7 +244,7 @@ class Stage:
             self._first[kinds, strides] = moves
         moves.run(self._table)
 
-    def _run_rounds(self, rounds: tuple[Round, ...], kinds: Kinds, timeout_s: float | None) -> None:
+    def _run_rounds(self, rounds: Iterable[Round], kinds: Kinds, timeout_s: float | None) -> None:
         world, table = self.world, self._table
         for number, round_ in enumerate(rounds):
             if number:
@@ -278,7 +282,10 @@ class Stage:
         for combine in round_.combines:
             combine.run(table)
 
-    def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> tuple[Round, ...]:
+    def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> Iterable[Round]:
+        if len(rounds) > MOST_ROUNDS:
+            compiler = self._compiler(kinds, strides)
+            return (compiler.round(turns) for turns in rounds)
         key = rounds is self.whole, tuple(kinds.values()), strides
         found = self._programs.get(key)
         if found is None:
