@@ -1,0 +1,122 @@
+"""Strided copies, compiled and by NumPy, against assignments between views."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redist.errors import TransferError
+from redist.runtime.kernels import MAX_DIMS, kernels
+from redist.runtime.moves import Move, Moves, address_of, addresses, array_at
+from redist.runtime.strided import canonical
+from tests.runtime.views import random_shape, random_view
+from tests.strategies import seeded
+
+COMPILED = kernels() is not None
+
+
+def prepared(rng: Random, most_dims: int, streams: bool) -> tuple[Moves, list[Any], list[Any]]:
+    """A few moves between arrays of their own, the arrays, and what must be in their memory."""
+    moves: list[Move] = []
+    arrays: list[Any] = []
+    memories: list[Any] = []
+    for k in range(rng.randint(1, 4)):
+        shape, itemsize = random_shape(rng, most_dims), rng.randint(1, 33)
+        memory, to = random_view(rng, shape, itemsize)
+        _, of = random_view(rng, shape, itemsize, repeats=True)
+        form = canonical(shape, itemsize, to.strides, of.strides)
+        moves.append(Move(2 * k, 0, 2 * k + 1, 0, form))
+        arrays += [to, of]
+        memories.append((memory, to, of))
+    return Moves.of(moves, streams), arrays, memories
+
+
+def after_assignment(memories: list[Any]) -> list[bytes]:
+    """The memory of every destination as NumPy's assignment leaves it; it is put back as it was."""
+    out = []
+    for memory, to, of in memories:
+        before = memory.copy()
+        to[...] = of
+        out.append(memory.tobytes())
+        memory[...] = before
+    return out
+
+
+@pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
+@given(seeded(lambda rng: rng), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_compiled_copies(rng: Random, streams: bool) -> None:
+    moves, arrays, memories = prepared(rng, 5, streams)
+    want = after_assignment(memories)
+    moves.run(addresses(arrays))
+    assert [memory.tobytes() for memory, _, _ in memories] == want
+
+
+@given(seeded(lambda rng: rng))
+@settings(max_examples=300, deadline=None)
+def test_copies_by_numpy(rng: Random) -> None:
+    moves, arrays, memories = prepared(rng, 5, False)
+    want = after_assignment(memories)
+    moves._run_with_numpy(addresses(arrays))
+    assert [memory.tobytes() for memory, _, _ in memories] == want
+
+
+@pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
+@given(seeded(lambda rng: rng))
+@settings(max_examples=100, deadline=None)
+def test_reading_a_process_is_copying(rng: Random) -> None:
+    moves, arrays, memories = prepared(rng, 4, False)
+    want = after_assignment(memories)
+    try:
+        moves.read(os.getpid(), addresses(arrays))
+    except TransferError:
+        pytest.skip("the kernel does not let processes read each other")
+    assert [memory.tobytes() for memory, _, _ in memories] == want
+
+
+@pytest.mark.parametrize("n_dims", [MAX_DIMS, MAX_DIMS + 1, MAX_DIMS + 3])
+def test_more_dims_than_the_kernel_knows(n_dims: int) -> None:
+    wide = np.zeros((4,) * n_dims, "u1")[(slice(None, None, 3),) * n_dims]
+    values = np.arange(2**n_dims, dtype="u2").astype("u1").reshape((2,) * n_dims)
+    form = canonical(wide.shape, 1, wide.strides, values.strides)
+    moves = Moves.of([Move(0, 0, 1, 0, form)])
+    assert len(moves) == 2 ** max(0, len(form.dims) - MAX_DIMS)
+    assert moves.n_bytes == values.nbytes
+    for run in (moves.run, moves._run_with_numpy):
+        wide[...] = 0
+        run(addresses([wide, values]))
+        assert (wide == values).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 127, 128, 129, 1000, 100_003])
+@pytest.mark.parametrize("shift", [0, 1, 15])
+@pytest.mark.parametrize("streams", [False, True])
+def test_blocks_of_any_length_and_alignment(n: int, shift: int, streams: bool) -> None:
+    source = np.random.default_rng(0).integers(0, 256, n + 1, dtype=np.uint8)[1:]
+    memory = np.full(n + 64, 7, np.uint8)
+    to = memory[shift : shift + n]
+    moves = Moves.of([Move(0, 0, 1, 0, canonical((n,), 1, (1,), (1,)))], streams)
+    moves.run(addresses([to, source]))
+    assert (to == source).all()
+    assert (memory[:shift] == 7).all() and (memory[shift + n :] == 7).all()
+
+
+def test_no_moves_is_nothing_to_do() -> None:
+    nothing = Moves.of([])
+    assert len(nothing) == 0 and nothing.n_bytes == 0
+    nothing.run(addresses([]))
+
+
+@given(seeded(lambda rng: rng))
+@settings(max_examples=200, deadline=None)
+def test_array_at_an_address_is_the_array(rng: Random) -> None:
+    _, view = random_view(rng, random_shape(rng), rng.randint(1, 33))
+    again = array_at(address_of(view), view.shape, view.strides, view.dtype)
+    assert again.tobytes() == view.tobytes()
+    assert address_of(view) == view.__array_interface__["data"][0]

@@ -1,0 +1,102 @@
+"""Requests in words: what is wrong is refused, what is the same reads the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redist import ArrayType, Mesh, RedistError, Topology
+from redist.plan.topology import FLAT, Level
+from redist.runtime.requests import ERROR_WORD, NEW_WORD, Asked, Options
+
+MESH = Mesh(x=2, y=2)
+ROWS, COLUMNS = "f32[4{x}, 4]", "f32[4, 4{x}]"
+
+
+def asked(
+    source: Any = ROWS, target: Any = COLUMNS, mesh: Any = MESH, size: int = 4, **options: Any
+) -> Asked:
+    target_mesh = options.pop("target_mesh", None)
+    return Asked.of(source, target, mesh, target_mesh, size, Options(**options))
+
+
+def test_the_same_request_in_other_words_is_the_same() -> None:
+    t = ArrayType.parse(ROWS, MESH)
+    same = [asked(), asked(t), asked("float32[ 4{x},4 ]"), asked("f32[2{x}4, 4]")]
+    assert len({one.text for one in same}) == 1
+    assert len({one.word for one in same}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"target": ROWS},
+        {"source": "f64[4{x}, 4]", "target": "f64[4, 4{x}]"},
+        {"mesh": Mesh(x=2)},
+        {"target_mesh": Mesh({"x": 2, "y": 2}, ranks=[3, 2, 1, 0])},
+        {"limit_bytes": 1000},
+        {"donate": True},
+        {"objective": "bytes"},
+        {"strategy": "direct"},
+        {"transport": "mpi"},
+        {"node_size": 2},
+        {"topology": FLAT},
+        {"topology": Topology((Level("node", None, 7, 8),))},
+        {"source": {"a": ROWS}, "target": {"a": COLUMNS}},
+        {"source": {"b": ROWS}, "target": {"b": COLUMNS}},
+        {"source": {"": ROWS}, "target": {"": COLUMNS}},
+    ],
+    ids=str,
+)
+def test_another_request_has_another_text_and_word(other: dict[str, Any]) -> None:
+    one, two = asked(), asked(**other)
+    assert one.text != two.text
+    assert one.word != two.word
+
+
+def test_words_are_even_and_fit_a_control_word() -> None:
+    words = {asked(f"f32[{n}{{x}}]", f"f32[{n}]").word for n in range(200)}
+    assert len(words) == 200
+    assert all(word % 2 == 0 and 0 <= 2 * word + 1 < 2**63 for word in words)
+    assert not words & {ERROR_WORD, NEW_WORD}
+
+
+def test_a_batch_knows_its_names() -> None:
+    batch = asked({"w": ROWS, "b": "f32[4{x}]"}, {"w": COLUMNS, "b": "f32[4]"})
+    assert batch.is_batch and list(batch.pairs) == ["w", "b"]
+    assert "w: f32[4{x}, 4] on x=2,y=2 -> f32[4, 4{x}]" in batch.text
+    assert not asked().is_batch
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"source": "f32[4{x"}, "cannot parse"),
+        ({"source": "f32[4{q}, 4]"}, "q"),
+        ({"source": 7}, "7 is no type"),
+        ({"source": None}, "None is no type"),
+        ({"mesh": None}, "is text; give mesh="),
+        ({"mesh": "x=2"}, "mesh='x=2'"),
+        ({"mesh": {"x": 2}}, "mesh="),
+        ({"target_mesh": 3}, "target_mesh=3"),
+        ({"source": {"a": ROWS}}, "must both be types or both be dicts"),
+        ({"source": {"a": ROWS}, "target": {"b": COLUMNS}}, "a, b: given as source or as target"),
+        ({"source": {}, "target": {}}, "no arrays are named"),
+        ({"size": 3}, "needs rank 3, but the communicator has 3 ranks"),
+        ({"transport": "pigeon"}, "unknown transport 'pigeon'; known: auto, mpi"),
+        ({"node_size": 0}, "node_size=0"),
+        ({"node_size": "2"}, "node_size='2'"),
+        ({"donate": 1}, "donate=1"),
+        ({"limit_bytes": "1MiB"}, "limit_bytes='1MiB'"),
+        ({"limit_bytes": True}, "limit_bytes=True"),
+        ({"topology": "flat"}, "topology='flat'"),
+        ({"source": "S5[4] sum{x}", "target": "S5[4]"}, "no arithmetic"),
+        ({"source": "c64[4] max{x}", "target": "c64[4]"}, "no order"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(RedistError) as caught:
+        asked(**wrong)
+    assert says in str(caught.value)

@@ -1,0 +1,128 @@
+"""Shared memory without a name: found by address, read by others, gone with its last array."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redist.runtime import segments
+from redist.runtime.release import release_pages
+from redist.runtime.segments import attach, can_share, find, shared_bytes, shared_empty
+
+pytestmark = pytest.mark.skipif(not can_share(), reason="needs memory files (Linux)")
+
+READER = """
+import sys
+from redist.runtime.segments import Handle, attach
+sys.stdout.buffer.write(attach(Handle(*map(int, sys.argv[1:]))).tobytes())
+"""
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 0, 3), (4, 5)])
+@pytest.mark.parametrize("dtype", ["u1", "f8", "S5", "V7", "c16"])
+def test_arrays_of_any_shape_are_zeroed_writeable_and_found(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    array = shared_empty(shape, np.dtype(dtype))
+    assert array.shape == shape and array.dtype == np.dtype(dtype)
+    assert array.flags.writeable and array.flags.c_contiguous
+    assert not any(array.tobytes())
+    found = find(array)
+    assert found is not None
+    assert found[1] == 0 and found[0].pid == os.getpid()
+    assert found[0].n_bytes == max(1, array.nbytes)
+
+
+def test_parts_of_an_array_are_found_with_their_offset() -> None:
+    array = shared_empty((4, 8), np.dtype("f4"))
+    for part in (array[1:], array[2, 3:], array[::-1], array.T):
+        found = find(part)
+        assert found is not None
+        start = array.__array_interface__["data"][0]
+        assert found[1] == part.__array_interface__["data"][0] - start
+
+
+def test_other_memory_is_not_found() -> None:
+    kept = [shared_bytes(n) for n in (1, 4096, 5000)]
+    assert find(np.zeros(100)) is None
+    assert find(np.zeros(10**7)) is None
+    assert len({find(array)[0].number for array in kept}) == 3  # type: ignore[index]
+
+
+def test_another_process_reads_it() -> None:
+    array = shared_bytes(5000)
+    array[:] = np.random.default_rng(0).integers(0, 256, 5000)
+    found = find(array)
+    assert found is not None
+    handle = found[0]
+    fields = [str(n) for n in (handle.pid, handle.fd, handle.number, handle.n_bytes)]
+    done = subprocess.run(
+        [sys.executable, "-c", READER, *fields], capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout == array.tobytes()
+
+
+def test_what_is_mapped_is_the_same_memory_and_read_only() -> None:
+    array = shared_bytes(100)
+    found = find(array)
+    assert found is not None
+    other = attach(found[0])
+    array[7] = 99
+    assert other[7] == 99
+    with pytest.raises(ValueError, match="read-only"):
+        other[0] = 1
+
+
+def test_it_is_gone_with_its_last_array() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    array = shared_empty((1000,), np.dtype("f8"))
+    view, found = array[5:], find(array)
+    assert found is not None
+    fd, number = found[0].fd, found[0].number
+    del array
+    gc.collect()
+    assert find(view) is not None and os.fstat(fd).st_size == 8000
+    del view
+    gc.collect()
+    assert set(os.listdir("/proc/self/fd")) <= before
+    assert number not in {handle.number for handle in segments._LIVE.handles.values()}
+
+
+def test_it_has_no_name() -> None:
+    array = shared_bytes(10**6)
+    array[:] = 1
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert "memfd:redist (deleted)" in maps
+    assert not [name for name in os.listdir("/dev/shm") if "redist" in name]
+
+
+def test_pages_of_a_donated_array_go_back() -> None:
+    array = shared_bytes(10 * 2**20)
+    array[:] = 7
+    found = find(array)
+    assert found is not None
+    held = os.fstat(found[0].fd).st_blocks * 512
+    release_pages(array[100:-100])
+    assert os.fstat(found[0].fd).st_blocks * 512 < held // 100
+    assert (array[:100] == 7).all() and (array[-100:] == 7).all()
+    private = np.full(10 * 2**20, 7, np.uint8)
+    release_pages(private[100:-100])
+    assert (private[:100] == 7).all() and (private[-100:] == 7).all()
+    assert int(private.sum()) < 7 * 2**20
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 4095, 4096, 4097, 8191])
+def test_releasing_leaves_neighbours_alone(n_bytes: int) -> None:
+    memory = np.full(5 * 4096, 7, np.uint8)
+    for start in (0, 1, 4000, 4096):
+        release_pages(memory[start : start + n_bytes])
+        assert (memory[:start] == 7).all() and (memory[start + n_bytes :] == 7).all()
+        memory[:] = 7
+    release_pages(memory[::2])
+    assert (memory == 7).all()
