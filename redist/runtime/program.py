@@ -23,7 +23,7 @@ NOTHING, POOL, SHARED, READ = range(4)
 """Where a neighbour's tile is found: nobody asks for it, in its pool, in its shared memory, or in
 its private memory through the kernel."""
 
-STREAM_BYTES = 2**20
+STREAM_BYTES = 2**22
 """Tiles from this size on are written past the cache."""
 
 Strides = tuple[int, ...]

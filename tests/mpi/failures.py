@@ -165,9 +165,29 @@ def come_late(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tuple[str, An
     yield "late", lateness(own, lambda: t(local), names=one_node)
     yield "late: after", refuses(own, lambda: t(local))
     own = comm.Dup()
+    t = make(own, **{**options, "timeout_s": LATE_S})
+    yield "late in the middle", late_in_the_middle(own, t, tile(own, t))
+    own = comm.Dup()
     works(own, options)
     late = {**options, "timeout_s": LATE_S}
     yield "late to make", lateness(own, lambda: make(own, **late), names=False)
+
+
+def late_in_the_middle(comm: MPI.Comm, t: redist.Transfer, local: Any) -> str | None:
+    """What is wrong with arrays after the error: they are the caller's again, for good."""
+    out = np.zeros(t.output.shape)
+    with injected(Moves, "run", 5, lambda: time.sleep(2 * LATE_S)):
+        try:
+            t(local, out)
+        except PeerError:
+            out[...] = local[...] = -7.0
+        else:
+            return "nobody minded"
+    meet(comm)
+    time.sleep(0.2)
+    for _ in range(20):  # MPI has time to do what it still wants to do
+        meet(comm)
+    return None if (out == -7.0).all() and (local == -7.0).all() else "an array was written later"
 
 
 def lateness(comm: MPI.Comm, move: Callable[[], Any], names: bool) -> str | None:
