@@ -18,6 +18,7 @@ from redist.runtime.world import World
 BOOK_BYTES = 2**17
 """Of a staging budget, at most an eighth and this much is left for boards, tables and programs."""
 MAX_MESSAGE_BYTES = 2**29
+"""Open MPI refuses messages of 2**31 bytes and more."""
 MOST_SOFT_PARTS = 64
 """Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
@@ -91,7 +92,9 @@ def _weights(
     parts = np.ones(len(loads), dtype=np.int64)
     for item, load in enumerate(loads):
         needs = _Needs(load, world.rank, world.node)
-        weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1))
+        # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
+        message = -(-needs.largest(1) * slot // MAX_MESSAGE_BYTES)
+        weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
         if weights[item] > slot:
             most = max(1, max((part_elems(p.shape, 1) for p in load.phase.pieces), default=1))
 
@@ -99,7 +102,8 @@ def _weights(
                 return max(own.bytes_for(k), needs.hard(k))
 
             soft = parts_needed(needs.soft, slot, min(most, MOST_SOFT_PARTS))
-            parts[item] = max(parts_needed(hard, slot, most), soft)
+            whole_message = parts_needed(needs.largest, MAX_MESSAGE_BYTES, most)
+            parts[item] = max(parts_needed(hard, slot, most), soft, whole_message)
     return weights, parts
 
 
@@ -151,6 +155,11 @@ class _Needs:
 
     def __init__(self, load: Load, rank: int, node: Sequence[int]) -> None:
         self.itemsize = load.itemsize
+        self.between = [
+            p
+            for p in load.phase.pieces
+            if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
+        ]
         self.sent = [
             p
             for p in load.phase.pieces
@@ -163,6 +172,14 @@ class _Needs:
         self.received = [
             p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
         ]
+
+    def largest(self, parts: int) -> int:
+        """The largest message: all that one peer is sent or sends."""
+        sizes: dict[tuple[int, int], int] = {}
+        for p in self.between:
+            n_bytes = part_elems(p.shape, parts) * self.itemsize
+            sizes[p.sender, p.receiver] = sizes.get((p.sender, p.receiver), 0) + n_bytes
+        return max(sizes.values(), default=0)
 
     def hard(self, parts: int) -> int:
         """What must be received into staging."""
