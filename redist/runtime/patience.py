@@ -20,7 +20,32 @@ BUSY_S = 0.002
 def wait_for(
     requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None = None
 ) -> None:
-    """Wait for requests; ``look`` is called now and then and may raise."""
+    """Wait for requests; ``look`` is called now and then and may raise.
+
+    What ends a wait early does not end the requests: they, and so their buffers, are kept for good.
+    """
+    try:
+        _wait(requests, timeout_s, look)
+    except BaseException:
+        _ABANDONED.append(requests)
+        raise
+
+
+_ABANDONED: list[Any] = []
+
+
+def abandon(receives: list[Any], *owners: Any) -> None:
+    """Take receives back as far as MPI lets us, and keep alive whatever it may still touch."""
+    _ABANDONED.append(owners)
+    for request in receives:
+        if request != MPI.REQUEST_NULL:
+            request.Cancel()
+    end = time.monotonic() + 1.0
+    while not MPI.Request.Testall(receives) and time.monotonic() < end:
+        time.sleep(1e-4)
+
+
+def _wait(requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None) -> None:
     tries, start = 0, 0.0
     while not _are_complete(requests):
         tries += 1

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.runtime.datatypes import post
 from redist.runtime.moves import Moves, address_of
+from redist.runtime.patience import abandon
 from redist.runtime.phases import Piece
 from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
@@ -85,6 +88,7 @@ class Stage:
         self._first: dict[Any, Moves] = {}
         self.last: Call | None = None
         self.trims = False
+        self._held: Any = None
         self.gives_back: list[Array] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self.staging = Staging.none(len(loads))
@@ -126,6 +130,7 @@ class Stage:
         Raises :class:`Disagreement` after the first meeting if a rank came with another word.
         """
         world, bases, table = self.world, self.bases, self._table
+        self._held = (sources, targets, staging)
         strides = Layouts(
             tuple([() if s is None else s.strides for s in sources]),
             tuple([() if t is None else t.strides for t in targets]),
@@ -143,6 +148,7 @@ class Stage:
             rounds = tuple(self._program(self.whole, {}, strides))
             rounds[0].copies.run(table)
             self.last = Call(0, strides, rounds, {}, False, {})
+            self._held = None
             return False
         kinds = self._kinds(sources)
         flag = int(SHARED in kinds or READ in kinds)
@@ -154,7 +160,9 @@ class Stage:
             self._stage_first(tuple(kinds), strides)
         if flag:
             self._describe(kinds, sources, parity)
-        return self.go_on(world.meet(word, flag, timeout_s), flag, strides, timeout_s)
+        in_place = self.go_on(world.meet(word, flag, timeout_s), flag, strides, timeout_s)
+        self._held = None
+        return in_place
 
     def go_on(self, met: int, flag: int, strides: Layouts, timeout_s: float | None) -> bool:
         """What follows the first meeting."""
@@ -271,16 +279,25 @@ class Stage:
     def _fetch(self, round_: Round, requests: list[Any], timeout_s: float | None) -> None:
         table = self._table
         if requests and round_.combines:
-            self.world.wait(requests, timeout_s)
+            self._wait(round_, requests, timeout_s)
             requests = []
         round_.copies.run(table)
         for rank, moves in round_.reads:
             moves.read(self.world.pids[rank], table)
         if requests:
-            self.world.wait(requests, timeout_s)
+            self._wait(round_, requests, timeout_s)
         round_.unpack.run(table)
         for combine in round_.combines:
             combine.run(table)
+
+    def _wait(self, round_: Round, requests: list[Any], timeout_s: float | None) -> None:
+        """Wait for messages; after a failure none may be written into arrays that are others' again."""
+        try:
+            self.world.wait(requests, timeout_s)
+        except BaseException:
+            with contextlib.suppress(MPI.Exception):
+                abandon(requests[: len(round_.receives)], requests, self._held)
+            raise
 
     def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> Iterable[Round]:
         if len(rounds) > MOST_ROUNDS:

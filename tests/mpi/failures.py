@@ -30,7 +30,7 @@ from tests.mpi.together import all_well, main, meet
 
 TIMEOUT_S = 20.0
 SOON_S = 10.0
-LATE_S = 1.5
+LATE_S = 1.0
 BAD = 2
 """The rank that fails."""
 
@@ -164,19 +164,20 @@ def come_late(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tuple[str, An
     local = tile(own, t)
     yield "late", lateness(own, lambda: t(local), names=one_node)
     yield "late: after", refuses(own, lambda: t(local))
-    own = comm.Dup()
-    t = make(own, **{**options, "timeout_s": LATE_S})
-    yield "late in the middle", late_in_the_middle(own, t, tile(own, t))
+    for after in (3, 7):
+        own = comm.Dup()
+        t = make(own, **{**options, "timeout_s": LATE_S})
+        yield "late in the middle", late_in_the_middle(own, t, tile(own, t), after)
     own = comm.Dup()
     works(own, options)
     late = {**options, "timeout_s": LATE_S}
     yield "late to make", lateness(own, lambda: make(own, **late), names=False)
 
 
-def late_in_the_middle(comm: MPI.Comm, t: redist.Transfer, local: Any) -> str | None:
+def late_in_the_middle(comm: MPI.Comm, t: redist.Transfer, local: Any, after: int) -> str | None:
     """What is wrong with arrays after the error: they are the caller's again, for good."""
     out = np.zeros(t.output.shape)
-    with injected(Moves, "run", 5, lambda: time.sleep(2 * LATE_S)):
+    with injected(Moves, "run", after, lambda: time.sleep(2 * LATE_S)):
         try:
             t(local, out)
         except PeerError:
