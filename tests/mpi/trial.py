@@ -148,8 +148,8 @@ class Trial:
             case "redistribute":
                 got = redist.redistribute(local, *case.types, self.comm, out=into, **self.options)
             case "start":
-                other = redist.Transfer(*case.types, self.comm, **self.options)
                 self.transfer.start(local, into)
+                other = redist.Transfer(*case.types, self.comm, **self.options)
                 other.start(local)
                 wrong = self._differences(case.named(other.wait()))
                 got = self.transfer.wait()
