@@ -342,6 +342,7 @@ class World:
         self.finish()
         if self._worker is not None:
             self._worker.shutdown()
+        self.broken = self.broken or "the communicator was freed"
         self.node_comm.Barrier()  # a neighbour may still read this rank's pool
         for comm in (self.node_comm, self.comm):
             comm.Free()
