@@ -44,10 +44,8 @@ class Heat(Contender):
     def cannot(cls, case: Case) -> str | None:
         """One dim cut over all ranks, or none."""
         source, target = case.source, case.target
-        if source.pending_op or target.pending_op:
-            return "it has no pending sums"
-        if source.mesh != target.mesh:
-            return "two meshes"
+        if case.is_beyond is not None:
+            return case.is_beyond
         for t in (source, target):
             if max(t.cuts, default=1) not in (1, t.mesh.n_devices) or any(
                 len(dim) > 1 for dim in t.dims

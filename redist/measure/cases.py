@@ -33,6 +33,13 @@ class Case:
         """What all ranks together hold at the fuller end."""
         return max(t.tile_bytes * t.mesh.n_devices for t in (self.source, self.target))
 
+    @property
+    def is_beyond(self) -> str | None:
+        """Why a library that only moves whole values on one mesh cannot do this."""
+        if self.source.pending_op or self.target.pending_op:
+            return "it has no pending sums"
+        return "two meshes" if self.source.mesh != self.target.mesh else None
+
     def __str__(self) -> str:
         source, target = self.source.mesh, self.target.mesh
         where = str(source) if source == target else f"{source} -> {target}"

@@ -19,7 +19,7 @@ from redist.runtime.reduce import combine_into, kernel_code
 from redist.runtime.rounds import Turn, part_of
 from redist.runtime.strided import Strided, c_strides, canonical
 
-NOTHING, POOL, SHARED, READ = range(4)
+NOTHING, POOL, SHARED, PRIVATE = range(4)
 """Where a neighbour's tile is found: nobody asks for it, in its pool, in its shared memory, or in
 its private memory through the kernel."""
 
@@ -178,7 +178,7 @@ class Compiler:
                         combines.append((piece.order, item, move))
                     else:
                         move = self._move(part, item, base, offset, strides)
-                        (reads.setdefault(piece.sender, []) if kind == READ else copies).append(
+                        (reads.setdefault(piece.sender, []) if kind == PRIVATE else copies).append(
                             move
                         )
         pack, sends = self._messages(outgoing, sending=True)

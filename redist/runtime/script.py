@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from redist.errors import TransferError
 from redist.runtime import kernels
 from redist.runtime.moves import Moves, address_of
-from redist.runtime.program import READ, SHARED
+from redist.runtime.program import PRIVATE, SHARED
 from redist.runtime.reduce import kernel_code
 from redist.runtime.stage import MOST_ROUNDS, Call, Stage
 from redist.runtime.world import SLICE_NS, Disagreement
@@ -115,7 +115,7 @@ class Script:
         if scene.stage.is_local:
             copy(call.rounds[0].copies, 0)
             return ops
-        flags = {rank: call.kinds[rank, 0] in (SHARED, READ) for rank in world.node}
+        flags = {rank: call.kinds[rank, 0] in (SHARED, PRIVATE) for rank in world.node}
         words = np.array([2 * self.word + flags[rank] for rank in world.node], dtype=np.uint64)
         self.kept.append(words)
         if call.flag:

@@ -15,7 +15,7 @@ from redist.runtime.datatypes import post
 from redist.runtime.moves import Moves, address_of
 from redist.runtime.patience import abandon
 from redist.runtime.phases import Piece
-from redist.runtime.program import NOTHING, POOL, READ, SHARED, Bases, Compiler, Load, Round
+from redist.runtime.program import NOTHING, POOL, PRIVATE, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
 from redist.runtime.release import release_pages
 from redist.runtime.rounds import Rounds, part_elems, whole
@@ -151,7 +151,7 @@ class Stage:
             self._held = None
             return False
         kinds = self._kinds(sources)
-        flag = int(SHARED in kinds or READ in kinds)
+        flag = int(SHARED in kinds or PRIVATE in kinds)
         parity = (world.seq + 1) & 1
         table[bases.send], table[bases.receive] = map(address_of, staging)
         table[bases.pool] = world.boards[world.rank].slot(parity, self.staging.slot_bytes)
@@ -181,11 +181,11 @@ class Stage:
         described = {
             rank: world.boards[rank].descriptions[parity][:1].copy()
             for rank in world.node
-            if found[rank, 0] in (SHARED, READ)
+            if found[rank, 0] in (SHARED, PRIVATE)
         }
         self._run_rounds(rounds, found, timeout_s)
         self.last = None
-        in_place = any(kind in (SHARED, READ) for kind in found.values())
+        in_place = any(kind in (SHARED, PRIVATE) for kind in found.values())
         if isinstance(rounds, tuple):
             self.last = Call(flag, strides, rounds, found, in_place, described)
         return in_place
@@ -203,7 +203,7 @@ class Stage:
                     if find(source) is not None:
                         kind = SHARED
                     elif self._readable[item] and not (one_round and n_bytes <= READ_BYTES):
-                        kind = READ
+                        kind = PRIVATE
             kinds.append(kind)
         return kinds
 
@@ -217,7 +217,7 @@ class Stage:
                 assert found is not None
                 handle, offset = found
                 place = (handle.fd, handle.number, handle.n_bytes, offset)
-            elif kind == READ and source is not None:
+            elif kind == PRIVATE and source is not None:
                 place = (0, 0, 0, address_of(source))
             rows[item, :5] = (kind, *place)
 
@@ -235,7 +235,7 @@ class Stage:
                     kind = int(board.descriptions[parity][item, 0])
                 kinds[rank, item] = kind
                 place = board.slot(parity, self.staging.slot_bytes)
-                if kind in (SHARED, READ) and rank != world.rank:
+                if kind in (SHARED, PRIVATE) and rank != world.rank:
                     fd, number, n_bytes, place = board.descriptions[parity][item, 1:5].tolist()
                     if kind == SHARED:
                         handle = Handle(world.pids[rank], fd, number, n_bytes)
