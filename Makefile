@@ -26,6 +26,8 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo "picture    plan.svg, and plan.html with the whole story: open either in a browser"
 	@echo
 	@$(BIN)/redist bench -n 8 $(RACE)
+	@echo
+	@echo 'next       "Move arrays" in README.md has a program to start from; $(BIN)/redist --help lists the rest'
 
 test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
 
