@@ -1,9 +1,10 @@
-"""Work that goes on in the background, and its result."""
+"""Work that goes on in the background: its order, and its result."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
@@ -37,3 +38,36 @@ class Running:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+class Queue:
+    """Runs work in order.
+
+    >>> done, queue = [], Queue()
+    >>> queue.put(lambda: done.append(1)), queue.put(lambda: done.append(2)), queue.finish()
+    (None, None, None)
+    >>> done
+    [1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._worker: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Run ``work`` after everything before it, without waiting."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "redist")
+        self._last = self._worker.submit(work)
+
+    def finish(self) -> None:
+        """Wait until nothing is under way."""
+        if self._last is not None:
+            self._last.result()
+            self._last = None
+
+    def close(self) -> None:
+        """Finish, and end the thread."""
+        self.finish()
+        if self._worker is not None:
+            self._worker.shutdown()

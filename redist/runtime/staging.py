@@ -16,7 +16,9 @@ from redist.runtime.strided import c_strides, canonical
 from redist.runtime.world import World
 
 BOOK_BYTES = 2**17
-"""Of a staging budget, at most an eighth and this much is left for boards, tables and programs."""
+"""Of a staging budget, an eighth up to this much is left for boards, tables and programs."""
+LEAST_BOOK_BYTES = 2**16
+"""And no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
 """Open MPI refuses messages of 2**31 bytes and more."""
 MOST_SOFT_PARTS = 64
@@ -52,7 +54,8 @@ class Staging:
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it.
         """
-        spare = min(BOOK_BYTES, staging_bytes // 8)
+        least = min(LEAST_BOOK_BYTES, staging_bytes // 2)
+        spare = max(least, min(BOOK_BYTES, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.groups.count(group) > 1 for group in world.groups)
         share = budget if world.one_node or not shared else budget // 2

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,14 @@ from redist.runtime.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.moves import address_of
 from redist.runtime.patience import gather, wait_for
 from redist.runtime.release import release_pages
+from redist.runtime.running import Queue
 from redist.runtime.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
 TAG_ABORT, TAG_DATA = 1, 2
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
+BETWEEN_NODES_NS = 200_000
+"""So often where ranks are on several nodes: see :meth:`World.patiently`."""
 MOST_MAPPED = 1024
 SAME, MIXED, DISAGREE = range(3)
 
@@ -67,8 +69,7 @@ class World:
         self.reads_memory = False
         self.touched_bytes = 0
         self.transfers: dict[Any, Any] = {}
-        self._worker: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
+        self._queue = Queue()
         self._find_node(transport, node_size)
         self.boards: dict[int, Board] = {}
         self._addresses = np.zeros(1, dtype=np.uintp)
@@ -240,21 +241,35 @@ class World:
 
     def _wait_on_node(self, said: int, timeout_s: float | None) -> int:
         assert self.kernels is not None
-        args = self.table, len(self.node), self.place, self.seq, said, None, SLICE_NS
+        slice_ns = SLICE_NS if self.one_node else BETWEEN_NODES_NS
+        args = self.table, len(self.node), self.place, self.seq, said, None, slice_ns
         return self.patiently(lambda: self.kernels.meet(*args), timeout_s)  # type: ignore[union-attr]
 
     def patiently(self, meet: Callable[[], int], timeout_s: float | None) -> int:
-        """Call ``meet`` until the others have come; an error if one fails, dies or is too late."""
-        start = 0.0
+        """Call ``meet`` until the others have come; an error if one fails, dies or is too late.
+
+        MPI calls a send complete when it has taken the data, not when it has delivered it: for that
+        it must be called again. A neighbour may be waiting for that very message, so MPI is called
+        here too.
+        """
+        start = looked = 0.0
         while True:
             answer = meet()
             if answer == ABORTED:
                 self._raise_abort()
             if answer != NOT_YET:
                 return answer
-            start = start or time.monotonic() - SLICE_NS / 1e9
+            now = time.monotonic()
+            start = start or now
+            if not self.one_node:
+                self._look_for_messages()
+            if now - looked < SLICE_NS / 1e9:
+                continue
+            looked = now
             self._look_for_the_dead()
-            if timeout_s is not None and time.monotonic() - start > timeout_s:
+            if self.one_node and self._may_call_mpi:
+                self._look_for_messages()
+            if timeout_s is not None and now - start > timeout_s:
                 late = [rank for rank in self.node if self._words[rank][0] < self.seq]
                 raise PeerError(f"{_ranks(late)} did not come within {timeout_s:g} s")
 
@@ -266,11 +281,15 @@ class World:
         for board in self.boards.values():
             if int(board.control[1]):
                 self._raise_abort()
+        self._look_for_messages()
+        self._look_for_the_dead()
+
+    def _look_for_messages(self) -> None:
+        """Let MPI go on with what is under way, and see whether another node has given up."""
         status = MPI.Status()
         if self.comm.Iprobe(MPI.ANY_SOURCE, TAG_ABORT, status):
             text = self.comm.recv(source=status.source, tag=TAG_ABORT)
             raise PeerError(f"rank {status.source} failed: {text}")
-        self._look_for_the_dead()
 
     def _raise_abort(self) -> None:
         for rank in self.boards:
@@ -314,34 +333,25 @@ class World:
             release_pages(board.memory[start : len(board.memory) - slot_bytes])
             self.touched_bytes = slot_bytes
 
-    # Transfers in the background
+    @property
+    def _may_call_mpi(self) -> bool:
+        return MPI.Query_thread() >= MPI.THREAD_MULTIPLE or MPI.Is_thread_main()
 
     def enqueue(self, work: Callable[[], None]) -> None:
-        """Run ``work`` after everything enqueued before, without waiting for it."""
-        if not self._may_use_threads:
+        """Run ``work`` after everything enqueued before, without waiting for it if that can be."""
+        silent = self.one_node and self.kernels is not None  # a thread would not need MPI
+        if silent or MPI.Query_thread() >= MPI.THREAD_MULTIPLE:
+            self._queue.put(work)
+        else:
             work()
-            return
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "redist")
-        self._last = self._worker.submit(work)
 
     def finish(self) -> None:
         """Wait until nothing is under way."""
-        if self._last is not None:
-            self._last.result()
-            self._last = None
-
-    @property
-    def _may_use_threads(self) -> bool:
-        """Whether a thread may move data: it calls MPI only where ranks are on several nodes."""
-        silent = self.one_node and self.kernels is not None
-        return silent or MPI.Query_thread() >= MPI.THREAD_MULTIPLE
+        self._queue.finish()
 
     def close(self) -> None:
         """**Collective.** Free the communicators."""
-        self.finish()
-        if self._worker is not None:
-            self._worker.shutdown()
+        self._queue.close()
         self.broken = self.broken or "the communicator was freed"
         self.node_comm.Barrier()  # a neighbour may still read this rank's pool
         for comm in (self.node_comm, self.comm):

@@ -25,9 +25,10 @@ from tests.mpi.counting import Count, Held, give_back, held_bytes, proportional_
 from tests.mpi.together import all_well, main, meet
 
 MIB = 2**20
-BOOKS_BYTES = 2**18
+BOOKS_BYTES = 3 * 2**16
 TIMEOUT_S = 60.0
 ROWS = ("f64[2048{x}, 2048]", "f64[2048, 2048{x}]", {"x": 4})
+SMALL = ("f64[1024{x}, 1024]", "f64[1024, 1024{x}]", {"x": 4})
 UNEVEN = ("f32[1001{x}, 15, 555]", "f32[1001, 15, 555{x}]", {"x": 4})
 SWAP = ("f64[2048{x}, 2048{y}]", "f64[2048{y}, 2048{x}]", {"x": 2, "y": 2})
 SCATTER = ("f64[1024, 1024] sum{x}", "f64[1024{x}, 1024]", {"x": 4})
@@ -60,11 +61,15 @@ WAYS = (
     Way("pool", ROWS, {}, reads=False),
     Way("pool uneven", UNEVEN, {}, reads=False),
     Way("pool limit", ROWS, {}, reads=False, limit_bytes=MIB // 2),
-    Way("pool tight", ROWS, {}, reads=False, limit_bytes=MIB // 8, books_bytes=BOOKS_BYTES),
+    Way("pool tight", ROWS, {}, reads=False, limit_bytes=MIB // 8),
     Way("mpi", ROWS, {"transport": "mpi"}),
     Way("mpi uneven", UNEVEN, {"transport": "mpi"}),
     Way("mpi limit", ROWS, {"transport": "mpi"}, limit_bytes=MIB // 2),
-    Way("mpi tight", ROWS, {"transport": "mpi"}, limit_bytes=MIB // 8, books_bytes=BOOKS_BYTES),
+    Way("mpi tight", ROWS, {"transport": "mpi"}, limit_bytes=MIB // 8),
+    Way("pool exact", SMALL, {}, reads=False, limit_bytes=0, books_bytes=BOOKS_BYTES),
+    Way("read exact", SMALL, {}, limit_bytes=0, books_bytes=BOOKS_BYTES),
+    Way("mpi exact", SMALL, {"transport": "mpi"}, limit_bytes=0, books_bytes=BOOKS_BYTES),
+    Way("nodes exact", SMALL, {"node_size": 2}, limit_bytes=0, books_bytes=BOOKS_BYTES),
     Way("nodes", ROWS, {"node_size": 2}),
     Way("nodes own", ROWS, {"node_size": 2}, own=True),
     Way("steps", SWAP, STEPS),
