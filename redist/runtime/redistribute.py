@@ -85,7 +85,7 @@ def redistribute(
         topology=topology,
         timeout_s=timeout_s,
     )
-    transfer.forget_buffers()
+    transfer.serve_requests()
     if len(world.transfers) >= REMEMBERED:
         world.transfers.pop(next(iter(world.transfers)))
     world.transfers[key] = transfer

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, fields
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.plan.plan import Plan
 from redist.plan.topology import Topology
+from redist.planner import synthesize
 from redist.runtime.reduce import check_reduces
 
 Type = ArrayType | str
@@ -58,6 +60,22 @@ class Asked:
     def word(self) -> int:
         """A number for the request: even, below 2**57."""
         return 2 * int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:7], "little")
+
+    def plans(self, topology: Topology) -> tuple[Plan, ...]:
+        """A plan for every pair."""
+        options = self.options
+        return tuple(
+            synthesize(
+                source,
+                target,
+                limit_bytes=options.limit_bytes,
+                objective=options.objective,
+                strategy=options.strategy,
+                donate=options.donate,
+                topology=topology,
+            )
+            for source, target in self.pairs.values()
+        )
 
     @staticmethod
     def of(

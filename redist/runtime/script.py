@@ -63,6 +63,7 @@ class Script:
         source: Array | None,
         target: Array | None,
         word: int,
+        meets: bool,
         waits: bool,
     ) -> None:
         world = scenes[0].stage.world
@@ -79,7 +80,7 @@ class Script:
         self.kept: list[Array] = []
         self.at: list[int] = []
         """Of every operation, its scene."""
-        self.ops = self._write(waits)
+        self.ops = self._write(meets, waits)
         # As the structure `script` in kernels.c; the first three say where it stands.
         ops = address_of(self.ops)
         numbers = (0, 0, 0, ops, len(self.ops), world.table, len(world.node), world.place, SLICE_NS)
@@ -88,9 +89,9 @@ class Script:
         self.run_script = world.kernels.script
         self.version = world.version
 
-    def _write(self, waits: bool) -> NDArray[np.int64]:
+    def _write(self, meets: bool, waits: bool) -> NDArray[np.int64]:
         ops: list[tuple[int, ...]] = []
-        if self.scenes[0].stage.is_local:
+        if meets:
             ops.append((kernels.MEET, 2 * self.word, 0, 0, 0, 0))
         for number, scene in enumerate(self.scenes):
             ops += self._scene(scene, self.tables[number])

@@ -54,8 +54,8 @@ class Staging:
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it.
         """
-        least = min(LEAST_BOOK_BYTES, staging_bytes // 2)
-        spare = max(least, min(BOOK_BYTES, staging_bytes // 8))
+        book = min(LEAST_BOOK_BYTES, staging_bytes // 2)
+        spare = max(book, min(BOOK_BYTES, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.groups.count(group) > 1 for group in world.groups)
         share = budget if world.one_node or not shared else budget // 2

@@ -13,7 +13,6 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.planner import synthesize
 from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.operands import OWN, Array, Locals, Operands, Own
@@ -48,9 +47,10 @@ class Transfer:
 
     ``source`` and ``target`` may also be dicts of named types: then a call takes and returns dicts,
     and all arrays move as one operation. All ranks of ``comm`` take part; those outside a mesh pass
-    and get None. ``timeout_s`` bounds every wait for another rank (None: for ever). ``transport`` is
-    ``auto`` (shared memory within a node, messages between nodes) or ``mpi`` (messages only);
-    ``node_size`` pretends that nodes have so many ranks.
+    and get None. Where nothing moves between ranks (a slice, a copy) a call meets nobody, and an
+    error is of its rank alone. ``timeout_s`` bounds every wait for another rank (None: for ever).
+    ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
+    (messages only); ``node_size`` pretends that nodes have so many ranks.
     """
 
     def __init__(
@@ -91,22 +91,7 @@ class Transfer:
         world.check_usable()
         world.finish()
         self.topology = options.topology or default_topology(world)
-
-        def plan() -> tuple[Plan, ...]:
-            return tuple(
-                synthesize(
-                    a,
-                    b,
-                    limit_bytes=options.limit_bytes,
-                    objective=options.objective,
-                    strategy=options.strategy,
-                    donate=options.donate,
-                    topology=self.topology,
-                )
-                for a, b in asked.pairs.values()
-            )
-
-        plans = from_first(world.comm, plan, self.timeout_s)
+        plans = from_first(world.comm, lambda: asked.plans(self.topology), self.timeout_s)
         self._names = tuple(asked.pairs)
         with world.failing_together():
             self._route = route = Route.of(plans, world.rank, self.topology)
@@ -129,6 +114,7 @@ class Transfer:
         for stage in self._stages:
             stage.trims = options.limit_bytes is not None
         self._operands = Operands(route, self._names, asked.is_batch)
+        self._meets = not all(stage.is_local for stage in self._stages)
         self._watch = Watch(world, route)
         self._scripts: list[Script] = []
         self._ends: tuple[Any, Any] | None = None
@@ -261,6 +247,8 @@ class Transfer:
             error = problem
         except MemoryError:
             error = TransferError("there is no memory for the target tile")
+        if error is not None and not self._meets:
+            raise error
         try:
             with world.failing_together():
                 results = self._move(sources, targets, error is not None)
@@ -280,7 +268,7 @@ class Transfer:
         world, route = self._world, self._route
         word = ERROR_WORD if failed else self._word
         same = True
-        if failed or self._stages[0].is_local:
+        if failed or (self._meets and self._stages[0].is_local):
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
@@ -364,14 +352,17 @@ class Transfer:
             scenes.append(Scene(stage, stage.last, reads, writes))
         if can_repeat(scenes):
             source, target = buffers[0, 0], buffers[0, route.last(0)]
-            self._scripts.insert(0, Script(scenes, source, target, self._word, waits))
+            meets = self._meets and self._stages[0].is_local
+            script = Script(scenes, source, target, self._word, meets, waits)
+            self._scripts.insert(0, script)
             del self._scripts[REMEMBERED:]
 
     # Ending
 
-    def forget_buffers(self) -> None:
-        """**Local.** Keep no tiles on the way between calls."""
+    def serve_requests(self) -> None:
+        """**Local.** Keep no tiles between calls, and meet always: others may ask for other things."""
         self._buffers.keep = False
+        self._meets = True
 
     def close(self) -> None:
         """**Local.** Free buffers; arrays handed out stay valid."""
