@@ -266,6 +266,7 @@ class Compiler:
                         (self._packing(item, part, tile, place, used, sending), part, item)
                     )
                     tile, place, used = staging, used, used + form.n_bytes
+                    assert used <= room, "partial values find no room in staging"
                 forms.append((tile, place, form))
             messages.append(Message(peer, staging, start, n_bytes, () if packs else tuple(forms)))
         return moves, messages

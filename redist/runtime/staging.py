@@ -77,8 +77,12 @@ class Staging:
         world.all_max(least, timeout_s)
         slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
         packed = 0 if world.one_node else slot
+        combined = [
+            _Needs(load, world.rank, world.node).hard(k)
+            for load, k in zip(loads, parts.tolist(), strict=True)
+        ]  # an element of every partial value, however small the budget
         offsets, gives = _tell(world, loads, exports, mine.offsets, timeout_s)
-        return Staging(rounds, slot_bytes, packed, packed, offsets, gives)
+        return Staging(rounds, slot_bytes, packed, max(packed, *combined), offsets, gives)
 
 
 @dataclass(frozen=True, slots=True)

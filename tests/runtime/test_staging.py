@@ -1,16 +1,22 @@
-"""Staging: no message between nodes is larger than every MPI takes."""
+"""Staging: no message is larger than every MPI takes, and what must be received finds room."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import redist
 from redist.layout.dtype import DType
-from redist.runtime.phases import Phase, Piece
-from redist.runtime.program import Load
+from redist.plan.topology import FLAT
+from redist.runtime.phases import Phase, Piece, phases_of
+from redist.runtime.program import Bases, Compiler, Load
 from redist.runtime.rounds import parts_needed
-from redist.runtime.staging import MAX_MESSAGE_BYTES, _Needs
+from redist.runtime.staging import MAX_MESSAGE_BYTES, Staging, _Needs
+from redist.runtime.strided import c_strides
 
 
 def needs(*shapes: tuple[int, ...]) -> _Needs:
@@ -33,3 +39,31 @@ def test_contiguous_pieces_need_no_staging_but_are_cut(shape: tuple[int, ...]) -
     needed = needs(shape)
     assert needed.soft(1) == needed.hard(1) == 0
     assert parts_needed(needed.largest, MAX_MESSAGE_BYTES, 2**40) > 1
+
+
+@pytest.mark.parametrize("ranks", [3, 200, 300])
+def test_partial_values_of_many_nodes_find_room(ranks: int) -> None:
+    mesh = redist.Mesh(x=ranks)
+    plan = redist.synthesize(f"c128[{ranks}] sum{{x}}", f"c128[{ranks}{{x}}]", mesh=mesh)
+    (phase,) = phases_of(plan.steps[0], plan.source, 0, FLAT)
+    load, bases = Load(phase, plan.source.dtype), Bases(1, (0,))
+    apart: Any = SimpleNamespace(
+        rank=0,
+        size=ranks,
+        node=(0,),
+        groups=tuple(range(ranks)),
+        one_node=False,
+        place=0,
+        all_max=lambda values, timeout_s: None,
+        gather_on_node=lambda value, timeout_s: [value],
+    )
+    staging = Staging.of(apart, [load], plan.steps[0].staging_bytes, None)
+    strides = [c_strides((ranks,), 16)], [c_strides((1,), 16)]
+    room = staging.send_bytes, staging.receive_bytes
+    compiler = Compiler(0, [load], bases, {}, staging.offsets, *strides, room)
+    for turns in staging.rounds:
+        for message in compiler.round(turns).receives:
+            forms = message.forms or ((message.base, message.offset, None),)
+            for base, offset, form in forms:
+                n_bytes = message.n_bytes if form is None else form.n_bytes
+                assert base != bases.receive or offset + n_bytes <= staging.receive_bytes
