@@ -26,6 +26,9 @@ its private memory through the kernel."""
 STREAM_BYTES = 2**22
 """Tiles from this size on are written past the cache."""
 
+SHORT_BYTES = 1024
+"""Boxes of shorter runs are copied in the order of their places: the kernel interleaves neighbours."""
+
 Strides = tuple[int, ...]
 
 
@@ -187,6 +190,8 @@ class Compiler:
         combines += [(part.order, item, move) for move, part, item in unpack if part.order]
         combines.sort(key=lambda entry: entry[0])
         streams = not combines and self._is_large()
+        if all(move.form.block < SHORT_BYTES for move in copies):
+            copies.sort(key=lambda move: (move.dst, move.dst_offset))
         return Round(
             self.staging(turns),
             Moves.of(move for move, _, _ in pack),

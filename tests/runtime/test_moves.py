@@ -120,3 +120,37 @@ def test_array_at_an_address_is_the_array(rng: Random) -> None:
     again = array_at(address_of(view), view.shape, view.strides, view.dtype)
     assert again.tobytes() == view.tobytes()
     assert address_of(view) == view.__array_interface__["data"][0]
+
+
+@pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
+@given(seeded(lambda rng: rng), st.booleans(), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_boxes_that_interleave(rng: Random, gathers: bool, streams: bool) -> None:
+    """An array cut along some dims into tiles of their own, tile by tile or into tiles: all meets."""
+    shape = [rng.choice((1, 3, 8, 40)) for _ in range(rng.randint(1, 4))]
+    cuts = [rng.randint(1, min(n, 4)) for n in shape]
+    itemsize = rng.choice((1, 4, 8, 24))
+    whole = np.frombuffer(rng.randbytes(int(np.prod(shape)) * itemsize), f"V{itemsize}")
+    whole = whole.reshape(shape).copy()
+    tiles, moves = [], []
+    for place in np.ndindex(*cuts):
+        edges = [(i * n // k, (i + 1) * n // k) for n, k, i in zip(shape, cuts, place, strict=True)]
+        part = whole[tuple(slice(a, b) for a, b in edges)]
+        tile = part.copy() if gathers else np.zeros_like(part)
+        ends = (part, tile) if gathers else (tile, part)
+        offset = address_of(part) - address_of(whole)
+        form = canonical(part.shape, itemsize, ends[0].strides, ends[1].strides)
+        tiles.append((tile, part.copy()))
+        number = len(tiles)
+        moves.append(
+            Move(0, offset, number, 0, form) if gathers else Move(number, 0, 0, offset, form)
+        )
+    want = whole.copy()
+    if gathers:
+        whole[...] = np.zeros_like(whole)
+    rng.shuffle(moves)
+    if rng.random() < 0.5:
+        moves.sort(key=lambda move: (move.dst, move.dst_offset))
+    Moves.of(moves, streams).run(addresses([whole, *(tile for tile, _ in tiles)]))
+    assert whole.tobytes() == want.tobytes()
+    assert all(tile.tobytes() == part.tobytes() for tile, part in tiles)
