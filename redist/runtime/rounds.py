@@ -39,6 +39,19 @@ def part_counts(shape: Sequence[int], parts: int) -> Shape:
     return tuple(counts)
 
 
+def place_at(number: int, counts: Sequence[int]) -> Shape:
+    """Where a box stands along each dim, of so many, counted in C order.
+
+    >>> place_at(5, (3, 2))
+    (2, 1)
+    """
+    place = []
+    for k in reversed(counts):
+        place.append(number % k)
+        number //= k
+    return tuple(reversed(place))
+
+
 def part_of(piece: Piece, turn: Turn) -> Piece | None:
     """What of a piece passes in a turn.
 
@@ -52,12 +65,7 @@ def part_of(piece: Piece, turn: Turn) -> Piece | None:
     counts = part_counts(piece.shape, turn.parts)
     if turn.number >= math.prod(counts):
         return None
-    place: list[int] = []
-    left = turn.number
-    for k in reversed(counts):
-        place.insert(0, left % k)
-        left //= k
-    lo, shape = box_at(piece.shape, counts, place)
+    lo, shape = box_at(piece.shape, counts, place_at(turn.number, counts))
     if 0 in shape:
         return None
     return replace(
@@ -75,7 +83,7 @@ def part_elems(shape: Sequence[int], parts: int) -> int:
 
 
 def parts_needed(need: Callable[[int], int], limit: int, most: int) -> int:
-    """The least number of parts for which ``need`` falls to the limit, or ``most``.
+    """A number of parts for which ``need`` falls to the limit, the least or little more, or ``most``.
 
     >>> parts_needed(lambda k: -(-100 // k), 30, 100)
     4

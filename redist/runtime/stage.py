@@ -77,6 +77,7 @@ class Stage:
         world: World,
         loads: Sequence[Load],
         staging_bytes: int,
+        is_limited: bool,
         timeout_s: float | None,
     ) -> None:
         self.world = world
@@ -87,13 +88,13 @@ class Stage:
         self._programs: dict[Any, tuple[Round, ...]] = {}
         self._first: dict[Any, Moves] = {}
         self.last: Call | None = None
-        self.trims = False
+        self.trims = is_limited
         self._held: Any = None
         self.gives_back: list[Array] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self.staging = Staging.none(len(loads))
         if not self.is_local:
-            self.staging = Staging.of(world, loads, staging_bytes, timeout_s)
+            self.staging = Staging.of(world, loads, staging_bytes, is_limited, timeout_s)
         self._readable = [self._is_readable(load) for load in loads]
 
     @property

@@ -18,7 +18,7 @@ from redist.runtime.world import World
 BOOK_BYTES = 2**17
 """Of a staging budget, an eighth up to this much is left for boards, tables and programs."""
 LEAST_BOOK_BYTES = 2**16
-"""And no less than this, if half the budget has it."""
+"""Under a limit no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
 """Open MPI refuses messages of 2**31 bytes and more."""
 MOST_SOFT_PARTS = 64
@@ -47,14 +47,18 @@ class Staging:
 
     @staticmethod
     def of(
-        world: World, loads: Sequence[Load], staging_bytes: int, timeout_s: float | None
+        world: World,
+        loads: Sequence[Load],
+        staging_bytes: int,
+        is_limited: bool,
+        timeout_s: float | None,
     ) -> Staging:
         """**Collective.** Rounds so that a pool slot, and what is packed for other nodes, fit.
 
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it.
         """
-        book = min(LEAST_BOOK_BYTES, staging_bytes // 2)
+        book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
         spare = max(book, min(BOOK_BYTES, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.groups.count(group) > 1 for group in world.groups)

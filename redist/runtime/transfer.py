@@ -100,6 +100,7 @@ class Transfer:
                     world,
                     [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
                     route.staging_bytes(number),
+                    options.limit_bytes is not None,
                     self.timeout_s,
                 )
                 for number, legs in enumerate(route.stages)
@@ -111,8 +112,6 @@ class Transfer:
                 np.empty(max(stage.staging.receive_bytes for stage in self._stages), np.uint8),
             )
             self._buffers = Buffers(route, options.donate)
-        for stage in self._stages:
-            stage.trims = options.limit_bytes is not None
         self._operands = Operands(route, self._names, asked.is_batch)
         self._meets = not all(stage.is_local for stage in self._stages)
         self._watch = Watch(world, route)

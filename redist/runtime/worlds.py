@@ -46,7 +46,7 @@ def default_topology(world: World) -> Topology:
         return Topology((Level("node", None, 0, 100_000),), STEP_PS)
     if len(sizes) == 1 and in_blocks and max(sizes) > 1:
         return Topology((Level("node", max(sizes), 0, 100_000), network), STEP_PS)
-    return Topology((network,))
+    return Topology((network,), STEP_PS)
 
 
 def _close(worlds: dict[tuple[str, int | None], World]) -> None:

@@ -57,7 +57,7 @@ def test_partial_values_of_many_nodes_find_room(ranks: int) -> None:
         all_max=lambda values, timeout_s: None,
         gather_on_node=lambda value, timeout_s: [value],
     )
-    staging = Staging.of(apart, [load], plan.steps[0].staging_bytes, None)
+    staging = Staging.of(apart, [load], plan.steps[0].staging_bytes, False, None)
     strides = [c_strides((ranks,), 16)], [c_strides((1,), 16)]
     room = staging.send_bytes, staging.receive_bytes
     compiler = Compiler(0, [load], bases, {}, staging.offsets, *strides, room)
