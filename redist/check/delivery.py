@@ -108,6 +108,8 @@ def _slice_fault(
         != group_numbers(before.type, action.pending).tolist()
     ):
         return "the axes that it makes pending are not those of the type after it"
+    if any(_overlaps_any(part, [p for p, _ in action.moves]) for part in action.pending):
+        return "it cuts along an axis that it makes pending"
     if pending.added and action.pending_op != after.type.pending_op:
         return f"it leaves a {action.pending_op} pending, the type says {after.type.pending_op}"
     index, cuts = _placed(before, action.moves)

@@ -228,6 +228,9 @@ def _slice(action: Slice, before: ArrayType) -> ArrayType:
         return fine
     if before.pending_op not in (None, action.pending_op):
         _refuse(action, before, f"a {before.pending_op} is pending already; resolve it first")
+    for part in action.pending:
+        if _cuts_a_dim(part, [tuple(moved for moved, _ in action.moves)]):
+            _refuse(action, before, f"{part.text(before.mesh)} cannot both cut and be pending")
     dims = [tuple(dim) for dim in fine.dims]
     waiting = [part for part in action.pending if _cuts_a_dim(part, dims)]
     while waiting:

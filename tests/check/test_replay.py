@@ -192,3 +192,15 @@ def test_steps_that_the_strategy_forbids_are_rejected():
     two = synthesize("f32[64{x}, 64{y}]", "f32[64, 64]", mesh=Mesh(x=2, y=4))
     assert len(two.steps) > 1
     assert rejected(replace(two, strategy="direct")) is not None
+
+
+def test_a_slice_that_cuts_along_an_axis_and_makes_it_pending() -> None:
+    """Every coordinate would keep all it has: the sum would be too large."""
+    mesh = Mesh(x=2)
+    plan = synthesize("i32[4]", "i32[4] sum{x}", mesh=mesh)
+    (step,) = plan.steps
+    x = SubAxis("x", 1, 2)
+    wrong = replace(plan, steps=(replace(step, action=Slice(((x, 0),), "sum", (x,))),))
+    error = rejected(wrong)
+    assert error is not None
+    assert "it cuts along an axis that it makes pending" in str(error)

@@ -542,3 +542,11 @@ def test_every_step_has_a_name() -> None:
     assert set(OP_NAMES.values()) == names | {"reduce_scatter", "all_reduce"}
     everything: Any = Action
     assert set(everything.__args__) == set(OP_NAMES)
+
+
+def test_a_slice_cannot_cut_along_the_axis_that_it_makes_pending() -> None:
+    t = ArrayType.parse("i32[4]", Mesh(x=4))
+    x, minor = whole(t.mesh, "x"), SubAxis("x", 2, 2)
+    for part in (x, minor):
+        with pytest.raises(StepError, match="cannot both cut and be pending"):
+            type_after(Slice(((x, 0),), "sum", (part,)), t)
