@@ -7,8 +7,8 @@ PIP   := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-chec
 # python3 -> .stamp, python3.12 -> .stamp.12: another interpreter means another environment.
 STAMP := .venv/.stamp$(patsubst python3%,%,$(notdir $(PYTHON)))
 
-# Those of redist, bench, proofs and tests that have code.
-CODE := $(patsubst %/,%,$(sort $(dir $(wildcard redist/*.py bench/*.py proofs/*.py tests/*.py))))
+# Those of redist, bench, examples, proofs and tests that have code.
+CODE := $(patsubst %/,%,$(sort $(dir $(wildcard redist/*.py bench/*.py examples/*.py proofs/*.py tests/*.py))))
 DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 # The same swap of two axes and two more, moved for real; seconds, not minutes.
 RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-hand,redist --repeat 7

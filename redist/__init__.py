@@ -7,12 +7,15 @@
 ['all_to_all']
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from redist.errors import (
     CheckError,
     ConversionError,
+    GatherWarning,
     LayoutError,
+    MemoryLimitError,
     NoPlanError,
     ParseError,
     PeerError,
@@ -37,6 +40,10 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 
 if TYPE_CHECKING:
+    from redist import pgas
+    from redist.pgas.buffers import memory_limit
+    from redist.pgas.explaining import explain
+    from redist.pgas.trace import trace
     from redist.runtime.redistribute import redistribute
     from redist.runtime.transfer import Transfer
 
@@ -46,7 +53,9 @@ __all__ = [
     "ArrayType",
     "CheckError",
     "ConversionError",
+    "GatherWarning",
     "LayoutError",
+    "MemoryLimitError",
     "Mesh",
     "NoPlanError",
     "ParseError",
@@ -61,24 +70,33 @@ __all__ = [
     "Transfer",
     "TransferError",
     "__version__",
+    "explain",
     "from_partition_spec",
     "from_placements",
+    "memory_limit",
+    "pgas",
     "redistribute",
     "same_layout",
     "synthesize",
     "to_partition_spec",
     "to_placements",
+    "trace",
 ]
+
+
+_LAZY = {
+    "Transfer": "redist.runtime.transfer",
+    "explain": "redist.pgas.explaining",
+    "memory_limit": "redist.pgas.buffers",
+    "redistribute": "redist.runtime.redistribute",
+    "trace": "redist.pgas.trace",
+}
 
 
 def __getattr__(name: str) -> Any:
     """What needs MPI is imported when it is first used."""
-    if name == "redistribute":
-        from redist.runtime.redistribute import redistribute
-
-        return redistribute
-    if name == "Transfer":
-        from redist.runtime.transfer import Transfer
-
-        return Transfer
+    if name == "pgas":
+        return import_module("redist.pgas")
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'redist' has no attribute {name!r}")

@@ -87,3 +87,11 @@ class TransferError(RedistError):
 
 class PeerError(TransferError):
     """Another rank failed, died or did not come within the time limit; names the rank and why."""
+
+
+class MemoryLimitError(RedistError):
+    """What was asked for does not fit the memory limit of global arrays."""
+
+
+class GatherWarning(UserWarning):
+    """An expression brings much of an array onto every rank."""

@@ -60,7 +60,7 @@ def redistribute(
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     world = world_of(comm, timeout_s=timeout_s)
-    key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
+    key = _key(source, target, limit_bytes, donate, mesh, target_mesh, topology)
     try:
         transfer: Transfer | None = world.transfers.get(key)
     except TypeError:  # something in it is of the wrong kind; the meeting tells all ranks
@@ -114,6 +114,20 @@ def _meet_as_new(
     if error or met != SAME:
         text = asked.text if asked else None
         all_agree(world.comm, "cannot transfer", text, error, timeout_s)
+
+
+def prepared(
+    comm: MPI.Comm,
+    source: Type | Named,
+    target: Type | Named,
+    limit_bytes: int | None = None,
+) -> Transfer:
+    """**Local.** The transfer behind a call of :func:`redistribute` that has just been made."""
+    return world_of(comm).transfers[_key(source, target, limit_bytes, False, None, None, None)]
+
+
+def _key(source: Type | Named, target: Type | Named, *options: Any) -> tuple[Any, ...]:
+    return (_frozen(source), _frozen(target), *options)
 
 
 def _frozen(types: Type | Named) -> Any:

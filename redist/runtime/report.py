@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 
 from redist.runtime.patience import gather
 from redist.runtime.route import Leg, Route
@@ -104,6 +105,14 @@ class Watch:
         LOG.debug(line)
         if self.loud:
             print(f"redist: {line}", file=sys.stderr, flush=True)
+
+    @cached_property
+    def received_bytes(self) -> tuple[int, ...]:
+        """What this rank receives from others in a call, of every array."""
+        out = [0] * len(self.route.plans)
+        for leg in (leg for legs in self.route.stages for leg in legs):
+            out[leg.item] += self._moved(leg)[1]
+        return tuple(out)
 
     def report(self, timeout_s: float | None) -> Report:
         """**Collective.** The figures of all ranks, joined."""

@@ -145,6 +145,15 @@ class Transfer:
         return self._route.peak_bytes()
 
     @property
+    def received_bytes(self) -> int:
+        """**Local.** What this rank receives from others in a call, counted piece by piece."""
+        return sum(self._watch.received_bytes)
+
+    def received_bytes_of(self, number: int) -> int:
+        """**Local.** The same of one array of a batch."""
+        return self._watch.received_bytes[number]
+
+    @property
     def input(self) -> Any:
         """**Local.** This rank's source tile in shared memory, made when first asked for."""
         return self._operands.named(

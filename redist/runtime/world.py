@@ -69,6 +69,7 @@ class World:
         self.reads_memory = False
         self.touched_bytes = 0
         self.transfers: dict[Any, Any] = {}
+        self.windows: Any = None
         self._queue = Queue()
         self._find_node(transport, node_size)
         self.boards: dict[int, Board] = {}
@@ -296,6 +297,10 @@ class World:
             if int(self.boards[rank].control[1]):
                 raise PeerError(f"rank {rank} failed: {self.boards[rank].text}")
 
+    def hear(self) -> None:
+        """**Local.** Raise if a rank of this node has given up, as it may have before this one came."""
+        self._raise_abort()
+
     def _look_for_the_dead(self) -> None:
         for rank in self.pids:
             if rank != self.rank and not _is_alive(self.pids[rank]):
@@ -352,6 +357,8 @@ class World:
     def close(self) -> None:
         """**Collective.** Free the communicators."""
         self._queue.close()
+        if self.windows is not None:
+            self.windows.close()
         self.broken = self.broken or "the communicator was freed"
         self.node_comm.Barrier()  # a neighbour may still read this rank's pool
         for comm in (self.node_comm, self.comm):

@@ -168,11 +168,12 @@ def job(
     mpi: Mpi | None = None,
     variables: dict[str, str] | None = None,
 ) -> Iterator[Job]:
-    """A job that runs ``tests.mpi.<name>``; what is left of it at the end is ended."""
+    """A job that runs ``tests.mpi.<name>``, or any module by its whole name, and ends what is left of it."""
     mpi = mpi or default_mpi()
     assert mpi is not None, "needs mpirun"
     with alone():
-        started = Job(mpi, ranks, ["-m", f"tests.mpi.{name}", *args], variables or {})
+        module = name if "." in name else f"tests.mpi.{name}"
+        started = Job(mpi, ranks, ["-m", module, *args], variables or {})
         try:
             yield started
         finally:

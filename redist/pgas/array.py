@@ -1,0 +1,248 @@
+"""The global array: NumPy's operators over :class:`redist.pgas.tiled.Tiled`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas import elementwise, indexing, looks, manipulation, onesided, products
+from redist.pgas.moving import move, settle
+from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.types import parse_dims
+from redist.runtime.requests import TIMEOUT_S
+
+
+class Array(Tiled):
+    """An array that spans all ranks of a communicator and feels like NumPy's.
+
+    In an SPMD program::
+
+        a = pgas.zeros((4096, 4096), type="{x}, {}")
+        b = a + 1                    # local: no data moves
+        c = b.to("{}, {x}")          # moved by the best plan
+        s = pgas.sum(c)              # pending until someone needs the value
+        print(a.type, float(s))
+
+    ``local`` is this rank's tile, ``type`` the layout, ``gather()`` the whole as a NumPy array.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __array_ufunc__ = None
+
+    # Where it lies
+
+    def to(self, type: str | ArrayType) -> Array:
+        """**Collective.** The same array under another type, as text of its cuts or a whole type.
+
+        ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
+        """
+        return move(self, parse_dims(type, self.mesh, self.type.dtype, self.shape), asked=True)
+
+    def settled(self) -> Array:
+        """**Collective.** Itself, or its values where a reduction is pending."""
+        return settle(self)
+
+    def gather(self) -> Tile:
+        """**Collective.** The whole array on every rank, as a NumPy array of its own."""
+        target = ArrayType(self.mesh, self.type.dtype, self.shape, ((),) * self.ndim)
+        whole = move(self, target, asked=True)
+        if whole.local is None:
+            raise RequestError(f"cannot gather on a rank outside {self.mesh}")
+        return whole.local if whole is not self else whole.local.copy()
+
+    # The standard's own
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        from redist import pgas
+
+        if api_version not in (None, *pgas.API_VERSIONS):
+            raise ValueError(f"unknown version {api_version!r} of the standard")
+        return pgas
+
+    @property
+    def device(self) -> str:
+        """Always ``cpu``."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Array:
+        """Itself: tiles are in the memory of their ranks."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"cannot use device {device!r}: tiles lie in memory, on 'cpu'")
+        return self
+
+    @property
+    def T(self) -> Array:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            raise ValueError(f"cannot transpose {self.ndim} dims by .T: need 2; use permute_dims")
+        return manipulation.permute_dims(self, (1, 0))
+
+    @property
+    def mT(self) -> Array:
+        """The transpose of each matrix of a stack."""
+        return manipulation.matrix_transpose(self)
+
+    def __dlpack__(
+        self,
+        /,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The tile of this rank, for any library."""
+        return self._tile().__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._tile().__dlpack_device__()
+
+    def __array__(self, *args: Any, **options: Any) -> Tile:
+        raise TypeError(
+            f"cannot turn the global array {self.type} into one NumPy array by itself: "
+            "write a.gather() for all of it, or a.local for this rank's tile"
+        )
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._tile())
+
+    def _tile(self) -> Tile:
+        whole = settle(self)
+        if whole.local is None:
+            raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
+        return whole.local
+
+    # One element
+
+    def _element(self) -> Any:
+        if self.shape != ():
+            raise TypeError(f"only an array without dims is a number, not one of {self.shape}")
+        return self.gather()[()]
+
+    def __bool__(self) -> bool:
+        return bool(self._element())
+
+    def __int__(self) -> int:
+        return int(self._element())
+
+    def __float__(self) -> float:
+        return float(self._element())
+
+    def __complex__(self) -> complex:
+        return complex(self._element())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"an array of {self.type.dtype} is no index")
+        return int(self._element())
+
+    def __len__(self) -> int:
+        if self.shape == ():
+            raise TypeError("an array without dims has no length")
+        return self.shape[0]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # Elements
+
+    def __getitem__(self, key: Any) -> Array:
+        return indexing.get(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        indexing.put(self, key, value)
+
+    # Elements, from any rank
+
+    def get(self, index: Any) -> Any:
+        """**Local.** Elements at a global index, wherever they lie, as NumPy's own.
+
+        Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
+        values from the start of the interval; see :mod:`redist.pgas.onesided`.
+        """
+        return onesided.get(self, index)
+
+    def put(self, index: Any, values: Any) -> None:
+        """**Local.** Inside an epoch: write at a global index; visible after the next fence."""
+        onesided.put(self, index, values)
+
+    def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
+        """**Local.** Inside an epoch: combine by sum, prod, max, min or replace at a global index."""
+        onesided.accumulate(self, index, values, op)
+
+    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> onesided.Epoch[Array]:
+        """**Collective** at both ends. ``with a.epoch():`` any rank may get, put and accumulate."""
+        return onesided.Epoch(self, timeout_s)
+
+    def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
+        """**Collective.** What was put or written before, on any rank, is visible after."""
+        onesided.fence(self, timeout_s)
+
+    def __repr__(self) -> str:
+        return looks.text(self)
+
+    # Operators
+
+
+def _binary(name: str) -> Any:
+    function = getattr(np, name)
+
+    def forward(self: Array, other: Any) -> Any:
+        if not isinstance(other, elementwise.OPERANDS):
+            return NotImplemented
+        return elementwise.apply(function, self, other)
+
+    return forward
+
+
+def _reflected(name: str) -> Any:
+    function = getattr(np, name)
+
+    def backward(self: Array, other: Any) -> Any:
+        if not isinstance(other, elementwise.OPERANDS):
+            return NotImplemented
+        return elementwise.apply(function, other, self)
+
+    return backward
+
+
+def _in_place(name: str) -> Any:
+    function = getattr(np, name)
+
+    def update(self: Array, other: Any) -> Any:
+        if not isinstance(other, elementwise.OPERANDS):
+            return NotImplemented
+        return elementwise.update(function, self, other)
+
+    return update
+
+
+def _unary(name: str) -> Any:
+    function = getattr(np, name)
+    return lambda self: elementwise.apply(function, self)
+
+
+ARITHMETIC = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+COMPARISONS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+for _short, _name in ARITHMETIC.items():
+    setattr(Array, f"__{_short}__", _binary(_name))
+    setattr(Array, f"__r{_short}__", _reflected(_name))
+    setattr(Array, f"__i{_short}__", _in_place(_name))
+for _short, _name in COMPARISONS.items():
+    setattr(Array, f"__{_short}__", _binary(_name))
+for _short, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}.items():
+    setattr(Array, f"__{_short}__", _unary(_name))
+Array.__matmul__ = lambda self, other: products.matmul(self, other)  # type: ignore[attr-defined]

@@ -1,0 +1,171 @@
+"""Memory for tiles: shared within the node, used again, and counted against a limit."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import MemoryLimitError, RequestError
+from redist.runtime.segments import Bytes, can_share, shared_bytes
+from redist.units import format_bytes, parse_bytes
+
+Tile = NDArray[Any]
+
+SHARED_FROM = 2**16
+"""Smaller tiles lie in private memory, and do not count: neighbours get them through the pool."""
+GRAIN = 2**16
+KEPT_BYTES = 2**28
+"""Dead segments up to this much are kept for the next tiles."""
+
+
+class Buffers:
+    """Where tiles come from.
+
+    ``live_bytes`` is what global arrays hold on this rank: tiles from here, and those of
+    :data:`SHARED_FROM` bytes or more that came from elsewhere. ``made`` and ``reused`` count
+    segments.
+    """
+
+    def __init__(self) -> None:
+        self.limit_bytes: int | None = None
+        self.live_bytes = 0
+        self.made = self.reused = 0
+        self._free: dict[int, list[Bytes]] = {}
+        self._kept_bytes = 0
+        self._adopted: set[int] = set()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+        """**Local.** A tile with any contents; an error where the limit has no room for it.
+
+        ``worst_bytes`` is what the fullest rank takes: counted here too, so that all ranks have the
+        same error.
+        """
+        n_bytes = math.prod(shape) * dtype.itemsize
+        counted = max(n_bytes, worst_bytes)
+        if counted < SHARED_FROM or not can_share():
+            self.check(counted)
+            return np.empty(shape, dtype)
+        counted = -(-counted // GRAIN) * GRAIN
+        self.check(counted)
+        size = -(-max(1, n_bytes) // GRAIN) * GRAIN
+        memory = self._take(size)
+        owner = _Owner(memory)
+        self.live_bytes += counted
+        weakref.finalize(owner, self._give_back, memory, size, counted).atexit = False
+        tile: Bytes = np.asarray(owner)
+        return tile[:n_bytes].view(dtype).reshape(shape)
+
+    def adopt(self, tile: Tile, worst_bytes: int) -> None:
+        """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
+        root: Any = tile
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if isinstance(root.base, _Owner) or id(root) in self._adopted:
+            return
+        counted = max(root.nbytes, worst_bytes)
+        self._adopted.add(id(root))
+        self.live_bytes += counted
+        weakref.finalize(root, self._disown, id(root), counted).atexit = False
+
+    def _disown(self, root: int, counted: int) -> None:
+        self._adopted.discard(root)
+        self.live_bytes -= counted
+
+    def check(self, n_bytes: int) -> None:
+        """An error where so many bytes more would pass the limit."""
+        if self.limit_bytes is not None and self.live_bytes + n_bytes > self.limit_bytes:
+            raise MemoryLimitError(
+                f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
+                f"and the limit is {format_bytes(self.limit_bytes)}; free arrays, cut them into "
+                "smaller tiles, or raise the limit"
+            )
+
+    def _take(self, size: int) -> Bytes:
+        found = self._free.get(size)
+        if found:
+            self._kept_bytes -= size
+            self.reused += 1
+            return found.pop()
+        self.made += 1
+        if self.limit_bytes is not None:
+            self.forget(max(0, self.limit_bytes - self.live_bytes - size))
+        return shared_bytes(size)
+
+    def _give_back(self, memory: Bytes, size: int, counted: int) -> None:
+        self.live_bytes -= counted
+        if self._kept_bytes + size <= KEPT_BYTES:
+            self._free.setdefault(size, []).append(memory)
+            self._kept_bytes += size
+
+    def forget(self, most_bytes: int = 0) -> None:
+        """Free dead segments until at most so many bytes are kept."""
+        while self._kept_bytes > most_bytes and self._free:
+            size, found = next(iter(self._free.items()))
+            if found:
+                found.pop()
+                self._kept_bytes -= size
+            else:
+                del self._free[size]
+
+
+class _Owner:
+    """Keeps a segment in use as long as an array looks at it."""
+
+    def __init__(self, memory: Bytes) -> None:
+        self.__array_interface__ = memory.__array_interface__
+
+
+BUFFERS = Buffers()
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+    """**Local.** A tile with any contents."""
+    return BUFFERS.empty(shape, dtype, worst_bytes)
+
+
+def check_room(n_bytes: int) -> None:
+    """**Local.** An error where the limit has no room for so many bytes more."""
+    if BUFFERS.limit_bytes is not None:
+        BUFFERS.check(n_bytes)
+
+
+class memory_limit:
+    """Bound what global arrays may hold on each rank: from now on, or while a block runs.
+
+    >>> import redist
+    >>> with redist.memory_limit("1MiB"):
+    ...     empty((2**21,), np.dtype("u1"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
+
+    **Local**, but give all ranks the same. Arrays count by the tile of the fullest rank, and what a
+    move takes on the way counts too: plans are made for what is left. None lifts the limit.
+    """
+
+    def __init__(self, limit_bytes: int | str | None) -> None:
+        limit = parse_bytes(limit_bytes) if isinstance(limit_bytes, str) else limit_bytes
+        if limit is not None and (isinstance(limit, bool) or limit < 0):
+            raise RequestError(
+                f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
+            )
+        self._before = BUFFERS.limit_bytes
+        BUFFERS.limit_bytes = limit
+        if limit is not None:
+            BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
+
+    def __enter__(self) -> memory_limit:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        BUFFERS.limit_bytes = self._before

@@ -1,0 +1,145 @@
+"""Results made of chosen elements of an operand: where they lie, and how they get there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.tiles import grid
+from redist.pgas.buffers import BUFFERS, GRAIN, empty
+from redist.pgas.lines import calling_line
+from redist.pgas.moving import tile_shape
+from redist.pgas.pretending import PRETENDING, made_up
+from redist.pgas.room import need
+from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.trace import Move, Watching
+from redist.pgas.types import Dims, Shape, make_type
+from redist.runtime.links import Edge
+from redist.runtime.selection import STAGING_BYTES, exchange, planned_bytes, side
+
+T = TypeVar("T", bound=Tiled)
+Dim = int | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One dim of a selection: the dims of source and target (None: none), and which indices."""
+
+    source_dim: Dim
+    source: Edge
+    target_dim: Dim
+    target: Edge
+
+
+def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
+    """**Collective** under a memory limit. A tile of a result; without room, an error on all ranks."""
+    if BUFFERS.limit_bytes is not None:
+        need(x, f"make {t} from", -(-t.tile_bytes // GRAIN) * GRAIN)
+    shape = tile_shape(t, x.comm.rank)
+    return None if shape is None else empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+
+
+def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
+    """**Collective.** Fill a part of ``out`` from a part of ``x``; bytes that this rank received."""
+    ends = (
+        side(x.type, tuple((link.source_dim, link.source) for link in links)),
+        side(out.type, tuple((link.target_dim, link.target) for link in links)),
+    )
+    tiles = (
+        _view(x.local, [link.source_dim for link in links]),
+        _view(out.local, [link.target_dim for link in links]),
+    )
+    staging = STAGING_BYTES
+    if BUFFERS.limit_bytes is not None:
+        staging = max(1, min(staging, BUFFERS.limit_bytes - BUFFERS.live_bytes))
+    if PRETENDING:
+        pretend_to_fill("select", x, out, planned_bytes(x.comm.rank, *ends, x.dtype.itemsize))
+        return 0
+    with Watching("select", x.type, out.type) as seen:
+        seen.received_bytes = exchange(x.comm, *ends, *tiles, staging)
+    return seen.received_bytes
+
+
+def pretend_to_fill(what: str, x: Tiled, out: T, received_bytes: int = 0) -> T:
+    """**Local.** Note an exchange that would happen, and give its result made-up values."""
+    for who in PRETENDING:
+        who.saw(Move(calling_line(), str(x.type), str(out.type), what, received_bytes))
+    if out.local is not None:
+        out.local[...] = made_up(out.local.shape, out.type)
+    return out
+
+
+def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:
+    """A tile with one dim for each dim of a link; its own dims come in order."""
+    if tile is None:
+        return None
+    shape = []
+    for dim in dims:
+        if dim is None:
+            shape.append(1)
+        elif isinstance(dim, int):
+            shape.append(tile.shape[dim])
+        else:
+            shape.append(math.prod(tile.shape[i] for i in dim))
+    return tile.reshape(shape)
+
+
+def selected(x: T, t: ArrayType, links: Sequence[Link]) -> T:
+    """**Collective.** A new array of type ``t`` that one selection fills."""
+    out = x.new(t, new_tile(x, t))
+    if t.global_elems:
+        carry(x, out, links)
+    return out
+
+
+@lru_cache(maxsize=4096)
+def box_of(t: ArrayType, rank: int) -> tuple[tuple[int, int], ...] | None:
+    """Start and end of a rank's indices along every dim; None outside the mesh."""
+    if rank not in t.mesh.ranks:
+        return None
+    row = list(t.mesh.ranks).index(rank)
+    lo, hi = grid(t).boxes()
+    return tuple(zip(lo[row].tolist(), hi[row].tolist(), strict=True))
+
+
+@lru_cache(maxsize=4096)
+def is_first_copy(t: ArrayType, rank: int) -> bool:
+    """Whether a rank is the first of those that hold its tile."""
+    if rank not in t.mesh.ranks:
+        return False
+    shards = grid(t).shards()
+    row = list(t.mesh.ranks).index(rank)
+    return int(np.argmax(shards == shards[row])) == row
+
+
+def placed(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
+    """A type like ``t`` with the axes ``free`` on the dim with the largest tiles, if it has room.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t = ArrayType.parse("f32[8{x}, 9]", Mesh(x=2))
+    >>> print(placed(t, (9,), ((),), t.dims[0]))
+    f32[9{x}]
+    """
+    out = make_type(t.mesh, t.dtype, shape, dims)
+    parts = tuple(free)
+    tiles = out.tile_shape
+    if not parts or not tiles or max(tiles) < math.prod(part.size for part in parts):
+        return out
+    at = tiles.index(max(tiles))
+    return make_type(
+        t.mesh, t.dtype, shape, tuple((*d, *parts) if i == at else d for i, d in enumerate(dims))
+    )
+
+
+def idle_parts(t: ArrayType, dims: Dims) -> tuple[SubAxis, ...]:
+    """Axes of the mesh that no dim uses."""
+    used = [part for dim in dims for part in dim]
+    parts = refined_parts(t.mesh, used)
+    return tuple(p for p in parts if p.size > 1 and not any(p.inside(q) for q in used))

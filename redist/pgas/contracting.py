@@ -1,0 +1,217 @@
+"""Products of two arrays by labelled dims: place, move, and let NumPy multiply the tiles.
+
+An operand that would grow beyond its own tile passes in blocks of a contracted dim instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.blocks import aligned, block_count, block_length, pieces
+from redist.pgas.buffers import BUFFERS, SHARED_FROM, empty
+from redist.pgas.moving import move
+from redist.pgas.placing import Labels, Placement, Product, place
+from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.types import dtype_of, resolved
+from redist.runtime.available import all_fit, least_available
+
+
+def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:
+    """**Collective** where operands must move. The sum over the labels that ``lo`` lacks."""
+    _check(a, b, la, lb, name)
+    product, found, streamed = _prepared(a.type, b.type, la, lb, lo)
+    if BUFFERS.limit_bytes is not None:
+        room = BUFFERS.limit_bytes - BUFFERS.live_bytes
+        moved = [end for x, end in ((a, found.a), (b, found.b)) if x.type != end]
+        need = sum(t.tile_bytes for t in (*moved, found.result))
+        if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
+            found = place(product, least_available(a.comm, room))
+            streamed = _streamed(product, found)
+    if streamed is not None:
+        return _by_blocks(a, b, product, found, *streamed)
+    x, y = move(a, found.a), move(b, found.b)
+    if x.local is None or y.local is None:
+        return a.new(found.result, None)
+    return a.new(
+        found.result, multiply(x.local, y.local, la, lb, lo, found.result.dtype.to_numpy())
+    )
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels
+) -> tuple[Product, Placement, tuple[Hashable, int] | None]:
+    """What is asked, where it happens, and which operand passes in blocks of which label."""
+    dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
+    product = Product(a, b, la, lb, lo, dtype_of(dtype))
+    found = place(product)
+    return product, found, _streamed(product, found)
+
+
+def _check(a: Tiled, b: Tiled, la: Labels, lb: Labels, name: str) -> None:
+    if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
+        raise RequestError(
+            f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
+        )
+    size: dict[Hashable, int] = {}
+    for label, n in [*zip(la, a.shape, strict=True), *zip(lb, b.shape, strict=True)]:
+        if 1 not in (n, size.get(label, 1)) and size[label] != n:
+            raise ValueError(
+                f"cannot {name} shapes {a.shape} and {b.shape}: sizes {size[label]} and {n} differ"
+            )
+        size[label] = n if size.get(label, 1) == 1 else size[label]
+
+
+def _streamed(product: Product, found: Placement) -> tuple[Hashable, int] | None:
+    """Which operand passes in blocks of which label: the one that grows most, where one does."""
+    sizes = product.sizes
+    ends = (
+        (product.a, found.a, product.la),
+        (product.b, found.b, product.lb),
+    )
+    growing = [
+        (end.tile_bytes, which)
+        for which, (start, end, _) in enumerate(ends)
+        if block_count(resolved(start), end) > 1
+    ]
+    for _, which in sorted(growing, reverse=True):
+        start, end, labels = ends[which]
+        other = ends[1 - which][2]
+        for label in sorted(set(labels) & set(other), key=lambda one: -sizes[one]):
+            i, j = labels.index(label), other.index(label)
+            source, target = resolved(start).dims[i], end.dims[i]
+            stretched = ends[1 - which][0].shape[j] != end.shape[i]
+            if label not in product.lo and not stretched and target in ((), source):
+                return label, which
+    return None
+
+
+def _by_blocks(
+    a: Tiled, b: Tiled, product: Product, found: Placement, label: Hashable, which: int
+) -> Any:
+    """**Collective.** The product, with one operand in blocks: each is moved, used and freed.
+
+    Where the other one would grow too it follows in blocks of the same indices.
+    """
+    la, lb, lo = product.la, product.lb, product.lo
+    dims = (la.index(label), lb.index(label))
+    ends = (found.a, found.b)
+    operands = [move(x, resolved(x.type)) if i == which else x for i, x in enumerate((a, b))]
+    first = operands[which]
+    n = block_length(first.type, ends[which], dims[which])
+    other, end = operands[1 - which], ends[1 - which]
+    start = _follower(first.type.dims[dims[which]], resolved(other.type), end, dims[1 - which])
+    blocks = pieces(first, ends[which], dims[which], n)
+    if start is None:
+        stays = move(other, end)
+        pairs = ((piece, stays.local, here, there) for piece, here, there in blocks)
+    else:
+        others = pieces(move(other, start), end, dims[1 - which], n)
+        pairs = ((one[0], two[0], one[1], two[1]) for one, two in zip(blocks, others, strict=True))
+    dtype = np.result_type(a.dtype, b.dtype)
+    out: Tile | None = None
+    for piece, rest, here, there in pairs:
+        if piece is None or rest is None:
+            continue
+        tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
+        x, y = tiles if which == 0 else tiles[::-1]
+        one = multiply(x, y, la, lb, lo, dtype)
+        if out is None:
+            out = one
+        elif dtype == np.bool_:
+            np.logical_or(out, one, out=out)
+        else:
+            np.add(out, one, out=out)
+    return a.new(found.result, out)
+
+
+def _follower(
+    cut: tuple[SubAxis, ...], source: ArrayType, end: ArrayType, dim: int
+) -> ArrayType | None:
+    """The type from which an operand follows in blocks; None where it moves as a whole."""
+    if block_count(source, end) <= 1:
+        return None
+    start = aligned(source, dim, cut)
+    fits = start is not None and start.tile_bytes <= 2 * source.tile_bytes
+    return start if fits and end.dims[dim] in ((), cut) else None
+
+
+def _part(tile: Tile, dim: int, part: slice) -> Tile:
+    return tile[(slice(None),) * dim + (part,)]
+
+
+def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, dtype: np.dtype[Any]) -> Tile:
+    """**Local.** The product of two tiles, by matrix products where there is something to contract."""
+    if _are_matrices(la, lb, lo) and x.shape[:-2] == y.shape[:-2]:
+        shape = (*x.shape[:-1], y.shape[-1])
+        if math.prod(shape) * dtype.itemsize < SHARED_FROM:
+            return np.asarray(np.matmul(x, y, dtype=dtype))
+        return np.matmul(x, y, out=empty(shape, dtype), dtype=dtype)
+    x, la = _unstretched(x, la, y, lb)
+    y, lb = _unstretched(y, lb, x, la)
+    both = [label for label in la if label in lb]
+    batch = [label for label in both if label in lo]
+    inner = [label for label in both if label not in lo]
+    left = [label for label in la if label not in lb]
+    right = [label for label in lb if label not in la]
+    if not inner or not (left or right) or {*left, *right} - {*lo}:
+        number = {label: i for i, label in enumerate(dict.fromkeys((*la, *lb)))}
+        named = [[number[label] for label in labels] for labels in (la, lb, lo)]
+        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
+        out = np.asarray(np.einsum(x, named[0], y, named[1], named[2]))
+        return out if out.flags.writeable else out.copy()
+    p = _matrices(x, la, batch, left, inner)
+    q = _matrices(y, lb, batch, inner, right)
+    size = {**dict(zip(la, x.shape, strict=True)), **dict(zip(lb, y.shape, strict=True))}
+    made = [*batch, *left, *right]
+    shape = (*p.shape[:-1], q.shape[-1])
+    if math.prod(shape) * dtype.itemsize < SHARED_FROM:
+        flat = np.asarray(np.matmul(p, q, dtype=dtype))
+    else:
+        flat = np.matmul(p, q, out=empty(shape, dtype), dtype=dtype)
+    tile = flat.reshape([size[label] for label in made])
+    return tile.transpose([made.index(label) for label in lo])
+
+
+@lru_cache(maxsize=1024)
+def _are_matrices(la: Labels, lb: Labels, lo: Labels) -> bool:
+    """Whether the labels are those of a product of (stacks of) matrices, in order."""
+    if min(len(la), len(lb)) < 2 or la[:-2] != lb[:-2]:
+        return False
+    return la[-1] == lb[-2] and lo == (*la[:-1], lb[-1]) and la[-1] not in lo
+
+
+def _unstretched(x: Tile, la: Labels, y: Tile, lb: Labels) -> tuple[Tile, Labels]:
+    """A tile without the dims of size 1 that the other operand's stretch."""
+    flat = [
+        i for i, label in enumerate(la)
+        if x.shape[i] == 1 and label in lb and y.shape[lb.index(label)] != 1
+    ]  # fmt: skip
+    if not flat:
+        return x, la
+    index = tuple(0 if i in flat else slice(None) for i in range(x.ndim))
+    return np.asarray(x[index]), tuple(label for i, label in enumerate(la) if i not in flat)
+
+
+def _matrices(
+    x: Tile, labels: Labels, batch: Sequence[Hashable], rows: Sequence[Hashable],
+    columns: Sequence[Hashable],
+) -> Tile:  # fmt: skip
+    """The tile as a stack of matrices."""
+    order = [labels.index(label) for label in (*batch, *rows, *columns)]
+    x = x.transpose(order)
+    n, r = len(batch), len(batch) + len(rows)
+    shape = (
+        *x.shape[:n],
+        int(np.prod(x.shape[n:r], dtype=np.int64)),
+        int(np.prod(x.shape[r:], dtype=np.int64)),
+    )
+    return x.reshape(shape)

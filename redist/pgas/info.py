@@ -1,0 +1,115 @@
+"""What the namespace says of itself: dtypes, promotion, capabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.tiled import Tiled
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+DTYPES: dict[str, Any] = {
+    name: np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float32", "float64", "complex64", "complex128",
+    )
+}  # fmt: skip
+KINDS = {
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
+    "real floating": "f", "complex floating": "c", "numeric": "iufc",
+}  # fmt: skip
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The dtype of a result of such operands."""
+    given = [x.dtype if isinstance(x, Tiled) else x for x in arrays_and_dtypes]
+    return np.result_type(*given)
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether no value is lost by another dtype."""
+    return np.can_cast(from_.dtype if isinstance(from_, Tiled) else from_, to)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """What :func:`finfo` gives, as Python's numbers."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IntLimits:
+    """What :func:`iinfo` gives."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: np.dtype[Any]
+
+
+def finfo(type: Any, /) -> FloatLimits:
+    """Limits of a floating-point dtype."""
+    f = np.finfo(type.dtype if isinstance(type, Tiled) else type)
+    limits = (float(f.eps), float(f.max), float(f.min), float(f.smallest_normal))
+    return FloatLimits(f.bits, *limits, np.dtype(f.dtype))
+
+
+def iinfo(type: Any, /) -> IntLimits:
+    """Limits of an integer dtype."""
+    kind = np.dtype(type.dtype if isinstance(type, Tiled) else type)
+    i = np.iinfo(kind)
+    return IntLimits(i.bits, i.max, i.min, kind)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind, by name, or one of several."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, str):
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+        return np.dtype(dtype).kind in KINDS[kind]
+    return np.dtype(dtype) == np.dtype(kind)
+
+
+class Info:
+    """What :func:`__array_namespace_info__` returns."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What this namespace can do beyond the least."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """Always ``cpu``."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """Only ``cpu``."""
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        """The dtypes of what is made without one."""
+        return {
+            "real floating": np.dtype(float),
+            "complex floating": np.dtype(complex),
+            "integral": np.dtype(np.int64),
+            "indexing": np.dtype(np.int64),
+        }
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        """All dtypes, or those of a kind."""
+        return {name: d for name, d in DTYPES.items() if kind is None or isdtype(d, kind)}
+
+
+def __array_namespace_info__() -> Info:
+    """What the namespace says of itself."""
+    return Info()

@@ -1,0 +1,89 @@
+"""Transforms of lines too long for a rank: a line becomes a matrix, and its columns and rows follow.
+
+With n = rows * columns, element i at (i // columns, i % columns): transform the columns, multiply by
+roots of unity, transform the rows, and read the result down the columns. Three moves, no gathering.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import grid
+from redist.pgas.buffers import empty
+from redist.pgas.moving import move
+from redist.pgas.tiled import Tiled
+from redist.pgas.types import dtype_of
+
+
+def factors(n: int, p: int) -> tuple[int, int] | None:
+    """Two factors of n, both multiples of p, as near to each other as can be.
+
+    >>> factors(4096, 4), factors(4098, 4)
+    ((64, 64), None)
+    """
+    if n == 0 or n % (p * p):
+        return None
+    rest = n // (p * p)
+    a = next(k for k in range(math.isqrt(rest), 0, -1) if rest % k == 0)
+    return a * p, rest // a * p
+
+
+def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
+    """**Collective.** ``fft``, ``ifft`` along a cut dim when no other dim can take its axes."""
+    p = x.type.cuts[dim]
+    size = x.shape[dim]
+    found = factors(size, p) if n in (None, size) else None
+    if name not in ("fft", "ifft") or found is None:
+        raise RequestError(
+            f"cannot {name} {x.type} along dim {dim}: no other dim can take its {p} parts, and a line "
+            f"of its own is cut only by fft and ifft of a length that {p * p} divides "
+            f"(here {size if n is None else n}); pad it, or give the array another dim"
+        )
+    scale = {"backward": 1.0 if name == "fft" else 1.0 / size, "ortho": 1.0 / math.sqrt(size),
+             "forward": 1.0 / size if name == "fft" else 1.0}[norm]  # fmt: skip
+    rows, columns = found
+    dtype = np.result_type(x.dtype, np.complex64)
+    cut = x.type.dims[dim]
+    order = [dim, *(i for i in range(x.ndim) if i != dim)]
+    rest = tuple(x.shape[i] for i in order[1:])
+    others = tuple(x.type.dims[i] for i in order[1:])
+
+    def matrix(a: int, b: int, first: Any, second: Any) -> ArrayType:
+        return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
+
+    tile = x.local
+    if tile is not None:
+        line = tile.transpose(order).astype(dtype)
+        line = np.conj(line) if name == "ifft" else line
+        tile = line.reshape(rows // p, columns, *line.shape[1:])
+    wide = move(x.new(matrix(rows, columns, cut, ()), tile), matrix(rows, columns, (), cut))
+    if wide.local is not None:
+        step = np.fft.fft(wide.local, axis=0)
+        t = wide.type
+        row = list(t.mesh.ranks).index(x.comm.rank)
+        lo, hi = grid(t).boxes()
+        k1, i2 = np.arange(rows), np.arange(int(lo[row, 1]), int(hi[row, 1]))
+        roots = np.exp((-2j * np.pi / size) * (k1[:, None] * i2[None, :] % size))
+        step *= roots.reshape(*roots.shape, *(1,) * len(rest))
+        np.copyto(wide.local, step, casting="same_kind")
+    tall = move(wide, matrix(rows, columns, cut, ()))
+    del wide
+    if tall.local is not None:
+        np.copyto(tall.local, np.fft.fft(tall.local, axis=1), casting="same_kind")
+    wide = move(tall, matrix(rows, columns, (), cut))
+    del tall
+    result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
+    if wide.local is None:
+        return x.new(result, None)
+    line = np.swapaxes(wide.local, 0, 1) * dtype.type(scale)
+    line = np.conj(line) if name == "ifft" else line
+    line = line.reshape(size // p, *line.shape[2:])
+    back = [order.index(i) for i in range(x.ndim)]
+    out = empty(tuple(line.shape[i] for i in back), dtype)
+    out[...] = line.transpose(back)
+    return x.new(result, out)

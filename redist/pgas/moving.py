@@ -1,0 +1,101 @@
+"""Change the type of a global array: plan, allocate within the limit, move, tell who watches."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import TypeVar
+
+from mpi4py import MPI
+
+from redist.errors import MemoryLimitError, NoPlanError, RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.buffers import BUFFERS, GRAIN, SHARED_FROM, Tile, empty
+from redist.pgas.gathers import warn_of_gather
+from redist.pgas.lines import calling_line
+from redist.pgas.pretending import PRETENDING, pretended
+from redist.pgas.tiled import Tiled
+from redist.pgas.trace import WATCHERS, Move
+from redist.pgas.types import resolved
+from redist.plan.plan import Plan
+from redist.planner import synthesize
+from redist.runtime.available import all_fit, least_available
+from redist.runtime.phases import tile_shapes
+from redist.runtime.redistribute import prepared, redistribute
+from redist.runtime.worlds import default_topology, world_of
+from redist.units import format_bytes
+
+T = TypeVar("T", bound=Tiled)
+
+
+@lru_cache(maxsize=4096)
+def tile_shape(t: ArrayType, rank: int) -> tuple[int, ...] | None:
+    """Shape of a rank's tile; None outside the mesh."""
+    return tile_shapes(t).get(rank)
+
+
+def move(a: T, target: ArrayType, asked: bool = False) -> T:
+    """**Collective.** The array under another type; itself where it has that type.
+
+    ``asked`` says that the user wrote the move: no warning where it gathers much.
+    """
+    if a.type is target or a.type == target:
+        return a
+    if (a.type.shape, a.type.dtype) != (target.shape, target.dtype):
+        raise RequestError(f"cannot move {a.type} to {target}: shape and dtype must agree")
+    if not asked:
+        warn_of_gather(a.type, target, a.comm.rank)
+    limit = None if BUFFERS.limit_bytes is None else _limit(a, target)
+    shape = tile_shape(target, a.comm.rank)
+    if PRETENDING:
+        plan = planned(a.type, target, a.comm, limit)
+        return a.new(target, pretended(plan, shape, a.comm.rank))
+    out = None if shape is None else empty(shape, target.dtype.to_numpy(), target.tile_bytes)
+    if WATCHERS:
+        _watched(a, target, limit, out)
+    else:
+        redistribute(a.local, a.type, target, a.comm, limit, out=out)
+    return a.new(target, out)
+
+
+def settle(a: T) -> T:
+    """**Collective.** The array with its pending reduction done, by reduce_scatter where it can be."""
+    return a if a.type.pending_op is None else move(a, resolved(a.type))
+
+
+def planned(source: ArrayType, target: ArrayType, comm: MPI.Comm, limit_bytes: int | None) -> Plan:
+    """The plan of a move, the same on all ranks."""
+    topology = default_topology(world_of(comm))
+    return synthesize(source, target, limit_bytes=limit_bytes, topology=topology)
+
+
+def _limit(a: Tiled, target: ArrayType) -> int | None:
+    """**Collective.** What the plan may take: None where the best one fits what all ranks have left."""
+    assert BUFFERS.limit_bytes is not None
+    if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
+        return None
+    held = 0 if a.local is None else a.local.nbytes
+    room = BUFFERS.limit_bytes - BUFFERS.live_bytes - GRAIN + held
+    if all_fit(a.comm, planned(a.type, target, a.comm, None).peak_bytes <= room):
+        return None
+    least = least_available(a.comm, room)
+    try:
+        rounded = max(0, least // GRAIN * GRAIN)
+        planned(a.type, target, a.comm, rounded)
+    except NoPlanError as problem:
+        raise MemoryLimitError(
+            f"cannot move {a.type} to {target}: it takes {format_bytes(problem.least_bytes)} on a "
+            f"rank with the source, and the limit of {format_bytes(BUFFERS.limit_bytes)} leaves "
+            f"{format_bytes(max(0, least))}; free arrays, cut them into smaller tiles, or raise the limit"
+        ) from None
+    return rounded
+
+
+def _watched(a: Tiled, target: ArrayType, limit: int | None, out: Tile | None) -> None:
+    started = time.perf_counter()
+    redistribute(a.local, a.type, target, a.comm, limit, out=out)
+    seconds = time.perf_counter() - started
+    transfer = prepared(a.comm, a.type, target, limit)
+    seen = Move.of(transfer.plan, calling_line(), transfer.received_bytes, started, seconds)
+    for watcher in WATCHERS:
+        watcher.saw(seen)

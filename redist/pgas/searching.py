@@ -1,0 +1,128 @@
+"""Where values would go in a sorted array: counted in the tiles, or asked of their holders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.bounds import lower_bound_bytes
+from redist.layout.tiles import Ints
+from redist.pgas.elementwise import SCALARS
+from redist.pgas.moving import move, settle
+from redist.pgas.tiled import Tiled
+from redist.pgas.types import dtype_of, make_type, with_dtype
+from redist.runtime.flat import fetch, places_of, rounds_of
+from redist.runtime.irregular import exchange, tell_all
+from redist.units import ceil_div
+
+SMALL_BYTES = 2**20
+"""Sorted arrays up to this size may be brought to every rank."""
+INT = np.dtype(np.int64)
+
+
+def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | None = None) -> Any:
+    """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.
+
+    Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is pending.
+    Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its place.
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"cannot search on side {side!r}: need 'left' or 'right'")
+    if x1.ndim != 1:
+        raise ValueError(f"cannot search in {x1.ndim} dims: x1 must have one")
+    x1 = settle(x1)
+    if sorter is not None:
+        x1 = _in_order(x1, sorter)
+    if isinstance(x2, SCALARS):
+        value = np.asarray(x2, x1.dtype)
+        t = make_type(x1.mesh, x1.type.dtype, (), ())
+        x2 = x1.new(t, None if x1.local is None else value)
+    if x2.comm != x1.comm or x2.mesh != x1.mesh:
+        raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
+    x2 = settle(x2)
+    axes = x1.type.dims[0]
+    free = not any(a.name == b.name for a in axes for b in x2.type.used)
+    if free:
+        return _counted(x1, x2, side)
+    whole = x1.type.with_dims(((),))
+    asked_bytes = x2.size * (x2.dtype.itemsize + INT.itemsize)
+    if whole.tile_bytes <= max(SMALL_BYTES, x2.type.tile_bytes) and lower_bound_bytes(
+        x1.type, whole
+    ) <= max(asked_bytes, SMALL_BYTES):
+        return _counted(move(x1, whole), x2, side)
+    return _asked(x1, x2, side)
+
+
+def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
+    """Each rank finds places in its tile of x1: the sum over tiles is the place."""
+    axes, t = x1.type.dims[0], x2.type
+    pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
+    if x1.local is None or x2.local is None:
+        return x2.new(pending, None)
+    return x2.new(pending, np.asarray(np.searchsorted(x1.local, x2.local, side), INT))
+
+
+def _in_order(x1: Tiled, sorter: Tiled) -> Tiled:
+    """**Collective.** ``x1[sorter]``, cut like x1."""
+    sorter = settle(sorter)
+    if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
+        raise ValueError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
+    sorter = move(sorter, with_dtype(x1.type, sorter.type.dtype))
+    at = np.empty(0, INT) if sorter.local is None else sorter.local.astype(INT)
+    wrong = bool(len(at)) and not (at.min() >= 0 and at.max() < x1.shape[0])
+    rounds, wrong = rounds_of(x1.comm, len(at), wrong)
+    if wrong:
+        raise IndexError(f"cannot sort by indices beyond the {x1.shape[0]} elements of x1")
+    out = np.empty(len(at), x1.dtype)
+    fetch(x1.comm, x1.type, x1.local, rounds, lambda lo, hi: at[lo:hi], out)
+    return x1.new(x1.type, None if x1.local is None else out)
+
+
+def _asked(x1: Tiled, x2: Tiled, side: Any) -> Any:
+    """**Collective.** Every value goes to the rank whose tile of x1 has its place, and back."""
+    comm = x1.comm
+    first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
+    firsts = tell_all(comm, first)[:, 0]
+    places = places_of(x1.type)
+    filled = ceil_div(x1.shape[0], x1.type.tile_shape[0])
+    starts = firsts[places.holders[:filled, 0]]
+    asked = (
+        np.empty(0, x2.dtype) if x2.local is None else np.ascontiguousarray(x2.local).reshape(-1)
+    )
+    shard = np.maximum(np.searchsorted(starts, asked, side) - 1, 0)
+    owner = places.nearest(comm.rank)[shard]
+    order = np.argsort(owner, kind="stable")
+    matrix = tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
+    most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
+    rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
+    offset = places.shard_of.get(comm.rank, 0) * x1.type.tile_shape[0]
+    tile = np.empty(0, x1.dtype) if x1.local is None else x1.local
+    sizes = matrix[comm.rank]
+    at = np.cumsum(sizes) - sizes
+    out = np.empty(len(asked), INT)
+    for k in range(rounds):
+        lo, hi = (matrix * j // rounds for j in (k, k + 1))
+        parts = hi - lo
+        sent = np.ascontiguousarray(parts[comm.rank])
+        mine = _ranges(at + lo[comm.rank], sent)
+        questions = np.ascontiguousarray(asked[order[mine]])
+        come = np.ascontiguousarray(parts[:, comm.rank])
+        heard = np.empty(int(come.sum()), x2.dtype)
+        go, back = (sent, np.cumsum(sent) - sent), (come, np.cumsum(come) - come)
+        exchange(comm, questions, go, heard, back)
+        found = np.asarray(np.searchsorted(tile, heard, side) + offset, INT)
+        answers = np.empty(len(questions), INT)
+        exchange(comm, found, back, answers, go)
+        out[order[mine]] = answers
+    t = with_dtype(x2.type, dtype_of(INT))
+    return x2.new(t, None if x2.local is None else out.reshape(x2.local.shape))
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """Numbers of several ranges, one after the other."""
+    return np.concatenate(
+        [np.arange(a, a + n) for a, n in zip(starts.tolist(), counts.tolist(), strict=True)]
+    ).astype(np.int64)

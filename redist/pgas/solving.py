@@ -1,0 +1,84 @@
+"""Linear equations and least squares: through QR where the matrix is tall, else on whole matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.pgas import tall_qr
+from redist.pgas.contracting import contract
+from redist.pgas.elementwise import apply, astype
+from redist.pgas.matrices import agreed, check_matrices, whole
+from redist.pgas.moving import move, settle
+from redist.pgas.pencils import freed
+from redist.pgas.tiled import Tiled
+from redist.pgas.types import dtype_of
+
+
+def solve(x1: Tiled, x2: Tiled, /) -> Any:
+    """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
+
+    The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns.
+    """
+    check_matrices("solve", x1, square=True)
+    vector = x2.ndim == 1
+    if x2.shape[0 if vector else -2] != x1.shape[-1]:
+        raise ValueError(f"cannot solve shapes {x1.shape} and {x2.shape}: the rows differ")
+    dtype = np.result_type(x1.dtype, x2.dtype)
+    if dtype.kind not in "fc":
+        raise TypeError(f"cannot solve with {dtype}: need floating-point numbers")
+    stack = np.broadcast_shapes(x1.shape[:-2], () if vector else x2.shape[:-2])
+    a = whole("solve", x1)
+    b = settle(x2)
+    n = len(stack)
+    lead = (*((),) * (n - a.ndim + 2), *(
+        d if size == full else ()
+        for d, size, full in zip(a.type.dims[:-2], a.shape[:-2], stack[n - a.ndim + 2 :], strict=True)
+    ))  # fmt: skip
+    a = move(a, a.type.with_dims((*_tail(lead, a.ndim - 2, a.shape, stack), (), ())))
+    if vector:
+        b = move(b, freed(b.type, frozenset({0})))
+        b = move(b, b.type.with_dims(((),)))
+        columns: Any = ()
+    else:
+        used = {part.name for dim in lead for part in dim}
+        columns = () if used & {part.name for part in b.type.dims[-1]} else b.type.dims[-1]
+        b = move(b, b.type.with_dims((*_tail(lead, b.ndim - 2, b.shape, stack), (), columns)))
+    shape = (*stack, x1.shape[-1], *(() if vector else (x2.shape[-1],)))
+    t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
+    tile_a: Any = a.local
+    tile_b: Any = b.local
+    out = agreed("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
+    return a.new(t, None if out is None else np.asarray(out, dtype))
+
+
+def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> Any:
+    """The cuts of the last ``n`` dims of a stack, where they are not stretched."""
+    cut = lead[len(lead) - n :]
+    sizes = stack[len(stack) - n :]
+    return tuple(
+        d if size == full else () for d, size, full in zip(cut, shape[:n], sizes, strict=True)
+    )
+
+
+def lstsq(a: Tiled, b: Tiled, /) -> Any:
+    """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.
+
+    ``pgas.linalg.lstsq(a, b)`` with a of ``f64[m{x}, n]``, b of ``f64[m{x}]`` or ``f64[m{x}, k]``.
+    """
+    check_matrices("lstsq", a)
+    m, n = a.shape[-2:]
+    if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != m or m < n:
+        raise ValueError(
+            f"cannot solve the least squares of shapes {a.shape} and {b.shape}: "
+            "need one tall matrix and as many right sides of its length"
+        )
+    dtype = np.result_type(a.dtype, b.dtype)
+    a, b = astype(a, dtype, copy=False), astype(b, dtype, copy=False)
+    q, r = tall_qr.qr(a)
+    q = apply(np.conjugate, q) if dtype.kind == "c" else q
+    labels = ("row",) if b.ndim == 1 else ("row", "side")
+    y = contract(q, b, ("row", "k"), labels, ("k", *labels[1:]), "lstsq")
+    return solve(r, y)

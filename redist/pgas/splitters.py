@@ -1,0 +1,93 @@
+"""Where to part sorted runs of several ranks, so that each part has an exact number of elements.
+
+Ranks show samples of what is still open, and all conclude the same from them: each round narrows every
+interval several times, and no data moves before the places are known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.layout.tiles import Ints
+from redist.pgas.tiled import Tile
+from redist.runtime.irregular import tell_all
+
+SAMPLES = 64
+"""Elements that a rank shows of one open interval in a round."""
+FLAG_BYTES = 8
+
+
+def split(
+    comm: MPI.Comm, rows: Tile, members: list[int], sizes: Ints, targets: Ints, most_rows: int
+) -> Ints:
+    """**Collective over** ``comm``. How many elements of every member belong left of each target.
+
+    ``rows`` has this rank's sorted rows; ``members`` are the ranks that hold parts of them, in the
+    order of equal elements, with ``sizes`` elements in each row. Groups of ranks work side by side,
+    with as many targets and at most ``most_rows`` rows. Gives [row, target, member].
+    """
+    n_rows, n_targets = len(rows), len(targets)
+    lo = np.zeros((n_rows, n_targets, len(members)), dtype=np.int64)
+    hi = np.broadcast_to(sizes, lo.shape).copy()
+    me = members.index(comm.rank) if comm.rank in members else None
+    message = np.zeros(FLAG_BYTES + most_rows * n_targets * SAMPLES * rows.dtype.itemsize, np.uint8)
+    shown = message[FLAG_BYTES:].view(rows.dtype).reshape(most_rows, n_targets, SAMPLES)
+    while True:
+        _close_ends(lo, hi, targets)
+        still = np.argwhere((lo < hi).any(axis=2)) if me is not None else np.empty((0, 2), np.int64)
+        message[0] = len(still) > 0
+        for r, k in still.tolist():
+            at = _sampled(int(lo[r, k, me]), int(hi[r, k, me]))
+            shown[r, k, : len(at)] = rows[r, at]
+        told = tell_all(comm, message)
+        if not told[:, 0].any():
+            return lo
+        if me is None:
+            continue
+        seen = np.ascontiguousarray(told[members, FLAG_BYTES:]).view(rows.dtype)
+        seen = seen.reshape(len(members), most_rows, n_targets, SAMPLES)
+        for r, k in still.tolist():
+            _narrow(lo[r, k], hi[r, k], int(targets[k]), seen[:, r, k])
+
+
+def _close_ends(lo: Ints, hi: Ints, targets: Ints) -> None:
+    """Intervals whose lower or upper ends make up the target are decided."""
+    low = lo.sum(axis=2) == targets
+    hi[low] = lo[low]
+    high = hi.sum(axis=2) == targets
+    lo[high] = hi[high]
+
+
+def _sampled(lo: int, hi: int) -> Ints:
+    """Places to show between lo and hi, the last of each of up to ``SAMPLES`` equal steps."""
+    step = max(1, -(-(hi - lo) // SAMPLES))
+    return np.arange(lo + step - 1, hi, step, dtype=np.int64)
+
+
+def _narrow(lo: Ints, hi: Ints, target: int, seen: Tile) -> None:
+    """Move the ends of every member's interval as far as the samples allow.
+
+    Of a sample, each member has at least so many smaller elements as its last smaller sample says,
+    and at most so many as its next one says.
+    """
+    n = len(lo)
+    places = [_sampled(int(a), int(b)) for a, b in zip(lo, hi, strict=True)]
+    owner = np.repeat(np.arange(n), [len(at) for at in places])
+    place = np.concatenate(places)
+    value = np.concatenate([seen[q, : len(at)] for q, at in enumerate(places)])
+    order = np.lexsort((place, owner, value))
+    owner, place = owner[order], place[order]
+    every = np.arange(len(order))
+    least = np.tile(lo, (len(order), 1))
+    least[every[1:], owner[:-1]] = place[:-1] + 1
+    least = np.maximum.accumulate(least, axis=0)
+    most = np.tile(hi, (len(order), 1))
+    most[every, owner] = place
+    most = np.minimum.accumulate(most[::-1], axis=0)[::-1]
+    below = int(np.searchsorted(most.sum(axis=1), target, "right")) - 1
+    above = int(np.searchsorted(least.sum(axis=1), target, "left"))
+    if below >= 0:
+        lo[:] = least[below]
+    if above < len(order):
+        hi[:] = most[above]

@@ -1,0 +1,94 @@
+"""Random operands for checks of global arrays, and the comparison of results with NumPy's."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist import ArrayType, Mesh
+from redist.layout.dtype import DType
+from redist.layout.tiles import coordinates
+from redist.pgas import carrying
+from redist.pgas.array import Array
+from redist.pgas.carrying import box_of, idle_parts
+from redist.runtime import flat, links, selection
+from tests.pgas.layouts import layouts, meshes
+
+SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9)
+DTYPES = ("float64", "int32", "complex64", "int8", "bool", "uint16")
+
+
+def in_small_rounds() -> None:
+    """Cut everything that passes between ranks into many messages and rounds."""
+    links.FEW_RUNS, links.LISTED_ELEMS = 2, 16
+    selection.MESSAGE_BYTES, carrying.STAGING_BYTES = 48, 200
+    flat.ROUND_ELEMS = 7
+
+
+class Operands:
+    """Arrays of random shapes in random layouts over one communicator, the same on all ranks."""
+
+    def __init__(self, comm: MPI.Comm, seed: int) -> None:
+        self.comm, self.rng = comm, Random(seed)
+        self.values = np.random.default_rng(seed)
+        self.meshes = meshes(comm.size)
+        if comm.size > 2:
+            self.meshes.append(Mesh({"z": comm.size - 1}, ranks=range(1, comm.size)))
+        self.mesh = self.meshes[0]
+
+    def change_mesh(self) -> None:
+        """Another mesh for the arrays to come."""
+        self.mesh = self.rng.choice(self.meshes)
+
+    def shape(self, least: int = 0, most: int = 3) -> tuple[int, ...]:
+        """A shape; sizes of 0 now and then."""
+        n = self.rng.randint(least, most)
+        sizes = SIZES if self.rng.random() < 0.2 else SIZES[1:]
+        return tuple(self.rng.choice(sizes) for _ in range(n))
+
+    def numpy(self, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+        """Small values, exact in every dtype."""
+        dtype = self.rng.choice(DTYPES) if dtype is None else dtype
+        high = 2 if dtype == "bool" else 100
+        return np.asarray(self.values.integers(0, high, shape)).astype(dtype)
+
+    def place(self, whole: Any, pending: bool = True) -> Array:
+        """An array in any layout: cut, copied, now and then with a sum that is pending."""
+        dtype = DType.named(whole.dtype.name)
+        t = self.rng.choice(list(layouts(self.mesh, dtype, whole.shape)))
+        idle = idle_parts(t, t.dims)
+        draws = [self.rng.random() for _ in range(2)]  # on ranks outside the mesh too
+        pending = pending and draws[0] < 0.2 and whole.dtype.kind != "b" and bool(idle)
+        box = box_of(t, self.comm.rank)
+        if box is None:
+            return Array(t.with_pending("sum", idle) if pending else t, self.comm, None)
+        tile = np.array(whole[tuple(slice(*ends) for ends in box)])
+        if pending:
+            t = t.with_pending("sum", idle)
+            place = coordinates(self.mesh, idle)[list(self.mesh.ranks).index(self.comm.rank)]
+            others = np.prod([part.size for part in idle]) - 1
+            tile = (tile - others if place == 0 else np.ones_like(tile)).astype(whole.dtype)
+        elif tile.ndim > 1 and draws[1] < 0.2:
+            tile = np.asfortranarray(tile)
+        return Array(t, self.comm, tile)
+
+
+def difference(got: Any, want: Any) -> str | None:
+    """What is wrong with this rank's tile of a result, None if nothing is."""
+    want = np.asarray(want)
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.shape} of {got.dtype}, not {want.shape} of {want.dtype}"
+    got = got.settled()
+    t: ArrayType = got.type
+    box = box_of(t, got.comm.rank)
+    if box is None or got.local is None:
+        return None if box is None and got.local is None else f"{t}: tile where none should be"
+    part = want[tuple(slice(*ends) for ends in box)]
+    if got.local.shape != part.shape:
+        return f"{t}: a tile of {got.local.shape}, not {part.shape}"
+    if not np.array_equal(got.local, part, equal_nan=want.dtype.kind in "fc"):
+        return f"{t}: the tile is {got.local.tolist()}, not {part.tolist()}"
+    return None if got.local.flags.writeable else f"{t}: the tile cannot be written"

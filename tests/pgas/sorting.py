@@ -1,0 +1,182 @@
+"""Sorting and searching on random arrays of every layout, compared with NumPy.
+
+As in ``mpirun -n 3 python -m tests.pgas.sorting --n 200 --seed 0``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from mpi4py import MPI
+
+from redist import ArrayType, Mesh, pgas
+from redist.pgas.array import Array
+from redist.pgas.types import dtype_of
+from tests.mpi.together import all_well, main
+from tests.pgas.layouts import layouts, meshes
+
+SIZES = (0, 1, 2, 3, 5, 8, 13, 40)
+DTYPES = ("f8", "f4", "i8", "i4", "u1", "i2", "u8", "bool")
+Check = Callable[["Cases", np.ndarray[Any, Any], Array], "str | None"]
+
+
+class Cases:
+    """Random cases, the same on all ranks."""
+
+    def __init__(self, comm: MPI.Comm, seed: int) -> None:
+        self.comm, self.rng = comm, np.random.default_rng(seed)
+        self.meshes = meshes(comm.size)
+
+    def values(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        """Values with many repetitions, now and then NaN, infinities and both zeros."""
+        span = int(self.rng.choice([2, 5, 100, 10**6]))
+        out = self.rng.integers(0, span, shape).astype(dtype)
+        if out.dtype.kind in "fc":
+            odd = self.rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.5], shape)
+            out = np.where(self.rng.random(shape) < 0.2, odd, out - span // 2).astype(dtype)
+        elif out.dtype.kind == "i":
+            out = out - np.asarray(span // 2).astype(dtype)
+        return out
+
+    def array(self, values: np.ndarray[Any, Any], mesh: Mesh | None = None) -> Array:
+        """The same values under any layout, sometimes with a reduction pending."""
+        mesh = mesh or self.meshes[self.rng.integers(len(self.meshes))]
+        types = list(layouts(mesh, dtype_of(values.dtype), values.shape))
+        t = types[self.rng.integers(len(types))]
+        a = pgas.asarray(values, type=t, comm=self.comm)
+        if values.dtype.kind != "b" and self.rng.random() < 0.3:
+            return self._pending(a)
+        return a
+
+    def _pending(self, a: Array) -> Array:
+        idle = [
+            ArrayType.of(a.mesh, "i8", (), (), {"max": [name]}).pending_axes
+            for name, size in a.mesh.axes
+            if size > 1 and not any(part.name == name for part in a.type.used)
+        ]
+        return Array(a.type.with_pending("max", idle[0]), a.comm, a.local) if idle else a
+
+
+def same(out: Any, expected: Any, what: str) -> str | None:
+    """What is wrong with a result."""
+    expected = np.asarray(expected)
+    if out.shape != expected.shape or out.dtype != expected.dtype:
+        return f"{what}: {out.dtype}{out.shape}, not {expected.dtype}{expected.shape}"
+    got = out.gather()
+    if not np.array_equal(got, expected, equal_nan=expected.dtype.kind in "fc"):
+        return f"{what} of {out.type}: {got.tolist()}, not {expected.tolist()}"[:2000]
+    if expected.dtype.kind == "f" and not np.array_equal(
+        np.signbit(got)[got == 0], np.signbit(expected)[expected == 0]
+    ):
+        return f"{what}: signs of zeros differ"
+    return None
+
+
+def sorting(cases: Cases, values: np.ndarray[Any, Any], a: Array) -> str | None:
+    """Sort and argsort along a random dim."""
+    if values.ndim == 0:
+        return None
+    axis = int(cases.rng.integers(-values.ndim, values.ndim))
+    down = bool(cases.rng.integers(2))
+    given = np.flip(values, axis) if down else values
+    order = np.argsort(given, axis=axis, kind="stable")
+    if down:
+        order = np.flip(values.shape[axis] - 1 - order, axis)
+    expected = np.take_along_axis(values, order, axis)
+    return same(pgas.sort(a, axis=axis, descending=down), expected, f"sort {axis} {down}") or same(
+        pgas.argsort(a, axis=axis, descending=down), order, f"argsort {axis} {down}"
+    )
+
+
+def uniques(cases: Cases, values: np.ndarray[Any, Any], a: Array) -> str | None:
+    """What is unique, and where; NaN may come in any order."""
+    v, i, inverse, n = np.unique(values, True, True, True, equal_nan=False)
+    out = pgas.unique_all(a)
+    wrong = (
+        same(pgas.unique_values(a) + 0, v + 0, "unique_values")
+        or same(pgas.unique_counts(a).counts, n, "unique_counts")
+        or same(out.values + 0, v + 0, "unique_all")
+        or same(out.counts, n, "counts")
+    )
+    if wrong:
+        return wrong
+    first, known = out.indices.gather(), v == v
+    if not np.array_equal(first[known], i[known]) or set(first.tolist()) != set(i.tolist()):
+        return f"indices {first.tolist()}, not {i.tolist()}"
+    got, places = pgas.unique_inverse(a)
+    whole, at = got.gather(), places.gather()
+    if at.shape != values.shape:
+        return f"inverse of shape {at.shape}, not {values.shape}"
+    if not np.array_equal(
+        whole[at] if at.size else values, values, equal_nan=values.dtype.kind == "f"
+    ):
+        return f"inverse {at.tolist()} of {whole.tolist()}, not {inverse.tolist()}"
+    return None
+
+
+def searching(cases: Cases, values: np.ndarray[Any, Any], a: Array) -> str | None:
+    """Places of values in a sorted array, and by a sorter."""
+    row = cases.values((int(cases.rng.choice(SIZES)),), str(values.dtype))
+    side: Literal["left", "right"] = "left" if cases.rng.integers(2) else "right"
+    first = cases.array(np.sort(row), a.mesh)
+    expected = np.searchsorted(np.sort(row), values, side)
+    wrong = same(pgas.searchsorted(first, a, side=side), expected, f"searchsorted {side}")
+    if wrong or a.type.pending_op:
+        return wrong
+    order = np.argsort(row, kind="stable")
+    b, s = cases.array(row, a.mesh), cases.array(order, a.mesh)
+    out = pgas.searchsorted(b, a, side=side, sorter=s)
+    return same(out, expected, f"searchsorted {side} by a sorter")
+
+
+CHECKS: tuple[Check, ...] = (sorting, uniques, searching)
+
+
+def large(cases: Cases) -> str | None:
+    """Enough elements for several rounds, and a search that asks the holders."""
+    n = 300_000
+    values = cases.rng.integers(0, 1000, n).astype(np.float64)
+    a = pgas.asarray(values, comm=cases.comm)
+    order = np.argsort(values, kind="stable")
+    sought = pgas.sort(a)
+    return (
+        same(sought, values[order], "large sort")
+        or same(pgas.argsort(a), order, "large argsort")
+        or same(pgas.unique_values(a), np.unique(values), "large unique")
+        or same(
+            pgas.searchsorted(sought, a), np.searchsorted(values[order], values), "large search"
+        )
+    )
+
+
+def program() -> int:
+    """0 if every case agrees with NumPy."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--n", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    comm = MPI.COMM_WORLD
+    cases = Cases(comm, args.seed)
+    wrong = 0
+    for number in range(args.n):
+        shape = tuple(cases.rng.choice(SIZES, int(cases.rng.integers(0, 4))).tolist())
+        values = cases.values(shape, str(cases.rng.choice(DTYPES)))
+        a = cases.array(values)
+        for check in CHECKS:
+            wrong += not all_well(
+                comm, f"{number} {check.__name__} {a.type} on {a.mesh}", check(cases, values, a)
+            )
+    wrong += not all_well(comm, "large", large(cases))
+    if comm.rank == 0:
+        print(
+            f"{args.n * len(CHECKS) + 1 - wrong} agree, {wrong} do not ({comm.size} ranks)",
+            flush=True,
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    main(program)

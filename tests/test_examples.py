@@ -1,0 +1,72 @@
+"""Every example runs, checks its own result and says so; the benchmark compares all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench import examples
+from redist.cli.launch import environment, find_launcher
+from tests.mpi.launch import alone, default_mpi
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = {
+    "fft3d": (["--n", "12"], "fft3d: 12^3"),
+    "heat": (["--n", "37", "--steps", "9"], "heat: 37 x 37"),
+    "least_squares": (["--rows", "1501", "--columns", "5"], "least squares: f64[1501{x}, 5]"),
+    "kmeans": (["--points", "4001"], "k-means: f64[4001{x}, 8]"),
+    "power_iteration": (["--n", "601"], "power iteration: matrix of 2.8 MiB"),
+    "hand_over": (["--width", "24", "--layers", "2"], "hand over: 6 arrays"),
+}
+pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+
+
+def run(ranks: int, program: list[str]) -> str:
+    env = {**environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with alone():
+        done = subprocess.run(
+            find_launcher().command(ranks, program),
+            cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_every_example_is_tested() -> None:
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
+    assert names == set(SMALL)
+    assert all(len(p.read_text().splitlines()) < 130 for p in (ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+@pytest.mark.parametrize("name", SMALL)
+def test_example_checks_its_result(name: str, ranks: int) -> None:
+    options, said = SMALL[name]
+    output = run(ranks, [os.path.join("examples", f"{name}.py"), *options])
+    assert said in output
+
+
+def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
+    stored = tmp_path / "examples.json"
+    options = ["--bytes", str(2**19), "--repeat", "1", "--json", str(stored)]
+    run(4, ["-m", "bench.examples_job", *options])
+    (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
+    assert [row[0] for row in table.rows] == list(SMALL)
+
+
+def test_readme_program_with_global_arrays_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(# global\.py.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "global.py"
+    file.write_text(
+        program.replace('"trace.svg"', repr(str(tmp_path / "trace.svg"))), encoding="utf-8"
+    )
+    output = run(3, [str(file)])
+    assert "f64[2000] sum{x}" in output and "global.py:9" in output
+    assert output.rstrip().endswith("f64[2000{x}]")
+    assert (tmp_path / "trace.svg").read_text().count("rank 2") >= 1
