@@ -66,12 +66,10 @@ def kmeans_step(comm: MPI.Intracomm, points: Floats, centres: Floats) -> Floats:
 
 def power_step(comm: MPI.Intracomm, a: Floats, v: Floats) -> tuple[float, Floats]:
     """**Collective.** An estimate of the eigenvalue, and the next vector."""
-    w = a @ v
-    value = float(np.sqrt(comm.allreduce(float(w @ w))))
-    out = np.empty(len(v))
-    counts = [len(row) for row in np.array_split(out, comm.size)]
-    comm.Allgatherv(w / value, [out, counts])
-    return value, out
+    w = np.empty(len(v))
+    comm.Allgather(a @ v, w)
+    value = float(np.sqrt(w @ w))
+    return value, w / value
 
 
 class HandOver:

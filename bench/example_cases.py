@@ -125,7 +125,7 @@ def power_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
             _, v = by_hand.power_step(comm, a.local, v)
         return v
 
-    return Pair("power_iteration", f"{n} x {n}, {STEPS} steps", "Allgatherv", ours, theirs)
+    return Pair("power_iteration", f"{n} x {n}, {STEPS} steps", "Allgather", ours, theirs)
 
 
 def hand_over_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:

@@ -83,7 +83,7 @@ def main() -> None:
     with redist.trace() as t:
         served = pgas.move_together(weights, types(args.width, args.layers, serve))
     for name, w in served.items():
-        want = pgas.from_function(
+        want: Any = pgas.from_function(
             lambda *i: sum((d + 2) * x for d, x in enumerate(i)),
             w.shape,
             dtype=np.float32,

@@ -17,7 +17,7 @@ from redist import pgas
 
 def make(points: int, dims: int, k: int) -> Any:
     """Points around k corners, in turn."""
-    noise = pgas.random.generator(3).normal((points, dims), deviation=0.05, type="{x}, {}")
+    noise: Any = pgas.random.generator(3).normal((points, dims), deviation=0.05, type="{x}, {}")
     return noise + pgas.from_function(
         lambda i, j: (i % k >> j % 8) & 1, (points, dims), type="{x}, {}"
     )

@@ -16,7 +16,7 @@ from redist import pgas
 def make(rows: int, columns: int) -> tuple[Any, Any, Any]:
     """A random matrix, coefficients, and what they give with a little noise."""
     random = pgas.random.generator(1)
-    a = random.normal((rows, columns), type="{x}, {}")
+    a: Any = random.normal((rows, columns), type="{x}, {}")
     x = pgas.arange(1.0, columns + 1.0, type="{}")
     noise = random.normal((rows,), deviation=1e-3, type="{x}")
     return a, x, a @ x + noise

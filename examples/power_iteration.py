@@ -19,16 +19,16 @@ from redist.units import format_bytes
 
 def make(n: int) -> Any:
     """A symmetric matrix whose largest eigenvalue is n + 1, of the vector of ones."""
-    a = pgas.from_function(lambda i, j: 1.0 * (i == j), (n, n), type="{x}, {}")
+    a: Any = pgas.from_function(lambda i, j: 1.0 * (i == j), (n, n), type="{x}, {}")
     a += 1.0
     return a
 
 
 def step(a: Any, v: Any) -> tuple[float, Any]:
     """**Collective.** An estimate of the eigenvalue, and a better vector on every rank."""
-    w = a @ v
+    w = (a @ v).to("{}")
     value = float(pgas.linalg.vector_norm(w))
-    return value, (w / value).to("{}")
+    return value, w / value
 
 
 def main() -> None:

@@ -9,39 +9,61 @@ In an SPMD program::
     print(b.type, float(pgas.sum(b)))
 """
 
+# ruff: noqa: I001  (names stand side by side)
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 import numpy as _np
 
+from redist.pgas import fft, linalg, random
 from redist.pgas.array import Array
 from redist.pgas.batches import move_together
 from redist.pgas.creation import (
-    arange, asarray, empty, empty_like, eye, from_dlpack, from_function, from_local, full, full_like, linspace,
-    ones, ones_like, zeros, zeros_like,
+    arange, asarray, empty, empty_like, eye, from_dlpack, from_function, from_local, full,
+    full_like, linspace, ones, ones_like, zeros, zeros_like,
 )  # fmt: skip
+from redist.pgas.einsums import einsum
 from redist.pgas.elementwise import astype
 from redist.pgas.functions import FUNCTIONS as _FUNCTIONS
 from redist.pgas.functions import clip, where
+from redist.pgas.info import DTYPES as _DTYPES
 from redist.pgas.info import (
-    API_VERSIONS, DTYPES as _DTYPES, __array_namespace_info__, can_cast, finfo, iinfo, isdtype,
-    result_type,
+    API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
 from redist.pgas.manipulation import (
     broadcast_arrays, broadcast_to, concat, diff, expand_dims, flip, matrix_transpose, meshgrid,
-    moveaxis, nonzero, permute_dims, repeat, reshape, roll, squeeze, stack, take, take_along_axis, tile,
-    tril, triu, unstack,
+    moveaxis, nonzero, permute_dims, repeat, reshape, roll, squeeze, stack, take,
+    take_along_axis, tile, tril, triu, unstack,
 )  # fmt: skip
+from redist.pgas.products import matmul, tensordot, vecdot
 from redist.pgas.reductions import (
-    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min, prod,
-    std, sum, var,
+    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
+    prod, std, sum, var,
 )  # fmt: skip
+from redist.pgas.searching import searchsorted
+from redist.pgas.sorting import argsort, sort
+from redist.pgas.uniques import unique_all, unique_counts, unique_inverse, unique_values
+
+__all__ = [
+    "API_VERSIONS", "Array", "__array_namespace_info__", "all", "any", "arange", "argmax",
+    "argmin", "argsort", "asarray", "astype", "broadcast_arrays", "broadcast_to", "can_cast",
+    "clip", "concat", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "e",
+    "einsum", "empty", "empty_like", "expand_dims", "eye", "fft", "finfo", "flip",
+    "from_dlpack", "from_function", "from_local", "full", "full_like", "iinfo", "inf",
+    "isdtype", "linalg", "linspace", "matmul", "matrix_transpose", "max", "mean", "meshgrid",
+    "min", "move_together", "moveaxis", "nan", "newaxis", "nonzero", "ones", "ones_like",
+    "permute_dims", "pi", "prod", "random", "repeat", "reshape", "result_type", "roll",
+    "searchsorted", "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis",
+    "tensordot", "tile", "tril", "triu", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+]  # fmt: skip
+"""Beside these: the element-wise functions and the dtypes of the standard, by their names."""
 
 __array_api_version__ = "2024.12"
 e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(_FUNCTIONS)
 globals().update(_DTYPES)
-from redist.pgas.searching import searchsorted
-from redist.pgas.sorting import argsort, sort
-from redist.pgas.uniques import unique_all, unique_counts, unique_inverse, unique_values
-from redist.pgas.einsums import einsum
-from redist.pgas.products import matmul, tensordot, vecdot
 
-from redist.pgas import fft, linalg, random  # isort: skip
+if _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any: ...

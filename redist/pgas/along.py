@@ -56,7 +56,7 @@ def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> A
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     check_room(t.tile_bytes)
     local = x.local
-    out = None if local is None else function.accumulate(local.astype(dtype, copy=False), axis=dim)
+    out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
     if x.type.cuts[dim] > 1:
         total = None if local is None else function.reduce(local, axis=dim, dtype=dtype)
         totals = stacked(x, dim, total, dtype)
@@ -124,7 +124,8 @@ def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> A
         index = tuple(int(i) + s for i, s in zip(at, start, strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
-    t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * (x.ndim if keepdims else 0), ((),) * (x.ndim if keepdims else 0))
+    ndim = x.ndim if keepdims else 0
+    t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
     if values is None or places is None:
         return x.new(t, None)
     held = places >= 0

@@ -152,12 +152,14 @@ def eye(
 ) -> Array:  # fmt: skip
     """**Local.** Ones on a diagonal, zeros elsewhere."""
     _check_device(device)
+    n_cols = n_rows if n_cols is None else n_cols
+    k = max(-n_rows, min(k, n_cols))
 
     def fill(tile: Tile, box: Box) -> None:
         (r0, r1), (c0, c1) = box
         tile[...] = np.arange(r0, r1)[:, None] + k == np.arange(c0, c1)[None, :]
 
-    return make((n_rows, n_rows if n_cols is None else n_cols), _float(dtype), fill, **where)
+    return make((n_rows, n_cols), _float(dtype), fill, **where)
 
 
 def from_function(

@@ -11,12 +11,13 @@ from redist.pgas.tiled import Tiled
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 DTYPES: dict[str, Any] = {
-    name: np.dtype(name)
+    name: getattr(np, name)
     for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         "float32", "float64", "complex64", "complex128",
     )
 }  # fmt: skip
+"""Dtypes by name: NumPy's scalar types, since its ``dtype("float64")`` equals None."""
 KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
     "real floating": "f", "complex floating": "c", "numeric": "iufc",
@@ -107,7 +108,7 @@ class Info:
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         """All dtypes, or those of a kind."""
-        return {name: d for name, d in DTYPES.items() if kind is None or isdtype(d, kind)}
+        return {name: np.dtype(d) for name, d in DTYPES.items() if kind is None or isdtype(d, kind)}
 
 
 def __array_namespace_info__() -> Info:

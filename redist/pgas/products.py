@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from redist.errors import RequestError
+from redist.pgas import elementwise
 from redist.pgas.contracting import contract
+from redist.pgas.manipulation import expand_dims
 from redist.pgas.tiled import Tiled
 
 
@@ -84,7 +86,7 @@ def outer(x1: Tiled, x2: Tiled, /) -> Any:
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):
         raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
-    return contract(x1, x2, ("i",), ("j",), ("i", "j"), "outer")
+    return elementwise.apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
 
 
 def check_arrays(name: str, *operands: Any) -> None:

@@ -140,8 +140,8 @@ def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial
     out = along.cumulate(x, function, axis, _accumulated(x, dtype))
     if not initial:
         return out
-    from redist.pgas.manipulation import concat
     from redist.pgas.creation import full
+    from redist.pgas.manipulation import concat
 
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
     first = full(shape, function.identity, dtype=out.dtype, mesh=x.mesh, comm=x.comm)

@@ -45,7 +45,7 @@ def arrays(rng: Random) -> Iterator[tuple[Any, Any]]:
     """Pairs of arrays in all layouts, a few shapes each."""
     for mesh in meshes():
         for one in cuts(mesh):
-            for other in rng.sample(cuts(mesh), 2):
+            for other in rng.sample(cuts(mesh), 2 if len(mesh.axes) == 1 else 1):
                 shape = SHAPES[rng.randrange(len(SHAPES))]
                 a = pgas.from_function(lambda i, j: i - 2 * j, shape, type=one, mesh=mesh)
                 yield a, pgas.ones(shape, type=other, mesh=mesh)
@@ -78,7 +78,7 @@ class Counted:
             self.bytes += sum(transfer._watch._moved(leg)[1] for leg in legs)
             return out
 
-        Transfer.__call__ = call  # type: ignore[method-assign]
+        Transfer.__call__ = call  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -188,7 +188,8 @@ def warning_can_be_an_error() -> str | None:
 
 def updates_are_not_explained() -> str | None:
     """Why not, if explaining changes an array."""
-    a, b = pgas.ones((8, 8), type="{x}, {}"), pgas.ones((8, 8), type="{}, {x}")
+    a: Any = pgas.ones((8, 8), type="{x}, {}")
+    b = pgas.ones((8, 8), type="{}, {x}")
 
     def change() -> None:
         nonlocal a
@@ -206,8 +207,8 @@ def program() -> int:
     rng = Random(COMM.size)
     wrong = checks = 0
     for a, b in arrays(rng):
-        for name, operation in OPERATIONS.items():
-            what = f"{name} of {a.type} and {b.type}"
+        for name in rng.sample(list(OPERATIONS), 5):
+            operation, what = OPERATIONS[name], f"{name} of {a.type} and {b.type}"
             checks += 2
             wrong += not all_well(COMM, what, bytes_are_those_planned(a, b, operation))
             wrong += not all_well(COMM, what, explanation_is_what_happens(a, b, operation))
