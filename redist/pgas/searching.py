@@ -10,11 +10,15 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints
+from redist.pgas.carrying import new_tile, pretend_to_fill
 from redist.pgas.elementwise import SCALARS
+from redist.pgas.manipulation import take
 from redist.pgas.moving import move, settle
-from redist.pgas.tiled import Tiled
+from redist.pgas.pretending import PRETENDING
+from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.trace import Watching
 from redist.pgas.types import dtype_of, make_type, with_dtype
-from redist.runtime.flat import fetch, places_of, rounds_of
+from redist.runtime.flat import places_of
 from redist.runtime.irregular import exchange, tell_all
 from redist.units import ceil_div
 
@@ -53,7 +57,13 @@ def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | N
         x1.type, whole
     ) <= max(asked_bytes, SMALL_BYTES):
         return _counted(move(x1, whole), x2, side)
-    return _asked(x1, x2, side)
+    t = with_dtype(x2.type, dtype_of(INT))
+    if PRETENDING:
+        moved = t.tile_bytes + x2.type.tile_bytes
+        return pretend_to_fill("search", x2, x2.new(t, new_tile(x2, t)), moved)
+    with Watching("search", x2.type, t) as seen:
+        tile, seen.received_bytes = _asked(x1, x2, side)
+    return x2.new(t, tile)
 
 
 def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
@@ -70,18 +80,10 @@ def _in_order(x1: Tiled, sorter: Tiled) -> Tiled:
     sorter = settle(sorter)
     if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
         raise ValueError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
-    sorter = move(sorter, with_dtype(x1.type, sorter.type.dtype))
-    at = np.empty(0, INT) if sorter.local is None else sorter.local.astype(INT)
-    wrong = bool(len(at)) and not (at.min() >= 0 and at.max() < x1.shape[0])
-    rounds, wrong = rounds_of(x1.comm, len(at), wrong)
-    if wrong:
-        raise IndexError(f"cannot sort by indices beyond the {x1.shape[0]} elements of x1")
-    out = np.empty(len(at), x1.dtype)
-    fetch(x1.comm, x1.type, x1.local, rounds, lambda lo, hi: at[lo:hi], out)
-    return x1.new(x1.type, None if x1.local is None else out)
+    return move(take(x1, sorter), x1.type)
 
 
-def _asked(x1: Tiled, x2: Tiled, side: Any) -> Any:
+def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     """**Collective.** Every value goes to the rank whose tile of x1 has its place, and back."""
     comm = x1.comm
     first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
@@ -102,7 +104,7 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> Any:
     tile = np.empty(0, x1.dtype) if x1.local is None else x1.local
     sizes = matrix[comm.rank]
     at = np.cumsum(sizes) - sizes
-    out = np.empty(len(asked), INT)
+    out, received = np.empty(len(asked), INT), 0
     for k in range(rounds):
         lo, hi = (matrix * j // rounds for j in (k, k + 1))
         parts = hi - lo
@@ -112,13 +114,12 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> Any:
         come = np.ascontiguousarray(parts[:, comm.rank])
         heard = np.empty(int(come.sum()), x2.dtype)
         go, back = (sent, np.cumsum(sent) - sent), (come, np.cumsum(come) - come)
-        exchange(comm, questions, go, heard, back)
+        received += exchange(comm, questions, go, heard, back)
         found = np.asarray(np.searchsorted(tile, heard, side) + offset, INT)
         answers = np.empty(len(questions), INT)
-        exchange(comm, found, back, answers, go)
+        received += exchange(comm, found, back, answers, go)
         out[order[mine]] = answers
-    t = with_dtype(x2.type, dtype_of(INT))
-    return x2.new(t, None if x2.local is None else out.reshape(x2.local.shape))
+    return None if x2.local is None else out.reshape(x2.local.shape), received
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:

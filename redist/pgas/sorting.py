@@ -20,10 +20,13 @@ from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
 from redist.pgas.along import dim_of
 from redist.pgas.buffers import empty
+from redist.pgas.carrying import new_tile, pretend_to_fill
 from redist.pgas.moving import move, settle
+from redist.pgas.pretending import PRETENDING
 from redist.pgas.room import need
 from redist.pgas.splitters import split
 from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.trace import Watching
 from redist.pgas.types import dtype_of, with_dtype
 from redist.runtime.irregular import exchange
 
@@ -50,7 +53,12 @@ def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> A
     t = with_dtype(x.type, dtype_of(np.dtype(np.int64))) if with_places else x.type
     if x.type.cuts[dim] > 1:
         need(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
-        return x.new(t, _sort_cut(x, dim, descending, stable, with_places))
+        if PRETENDING:
+            moved = x.type.tile_bytes + with_places * t.tile_bytes
+            return pretend_to_fill(what, x, x.new(t, new_tile(x, t)), moved)
+        with Watching(what, x.type, t) as seen:
+            tile, seen.received_bytes = _sort_cut(x, dim, descending, stable, with_places)
+        return x.new(t, tile)
     if x.local is None:
         return x.new(t, None)
     given = np.flip(x.local, dim) if descending else x.local
@@ -121,7 +129,9 @@ def group_of(t: ArrayType, dim: int, rank: int) -> Group:
     return Group(ranks[together].tolist(), lo, hi - lo)
 
 
-def _sort_cut(x: Tiled, dim: int, descending: bool, stable: bool, with_places: bool) -> Tile | None:
+def _sort_cut(
+    x: Tiled, dim: int, descending: bool, stable: bool, with_places: bool
+) -> tuple[Tile | None, int]:
     """Sort where ranks hold parts of rows. Descending is ascending from the last to the first."""
     t = x.type
     group = group_of(t, dim, x.comm.rank)
@@ -141,14 +151,14 @@ def _sort_cut(x: Tiled, dim: int, descending: bool, stable: bool, with_places: b
         columns = [np.take_along_axis(rows, order, axis=1), local + start]
     else:
         columns = [np.sort(rows, axis=1, kind=_kind(rows, stable))]
-    columns = merged(x.comm, columns, group.members, group.sizes, group.sizes, most_rows)
+    columns, received = merged(x.comm, columns, group.members, group.sizes, group.sizes, most_rows)
     if x.local is None:
-        return None
+        return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
     out = empty(x.local.shape, result.dtype)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
-    return out
+    return out, received
 
 
 def merged(
@@ -158,11 +168,11 @@ def merged(
     sizes: Ints,
     wanted: Ints,
     most_rows: int = 1,
-) -> list[Tile]:
+) -> tuple[list[Tile], int]:
     """**Collective over** ``comm``. Sorted rows of a group merged; each member gets what it wanted.
 
     The first column has the keys, sorted in every rank; the others go along. Members hold ``sizes``
-    elements of each row and get ``wanted``.
+    elements of each row and get ``wanted``. Also gives the bytes that came from other ranks.
     """
     rows = columns[0]
     cuts = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
@@ -175,7 +185,7 @@ def merged(
     come = edges[:, me + 1] - edges[:, me]
     sent = _by_rank(comm, members, np.diff(go, axis=1).sum(axis=0))
     received = _by_rank(comm, members, come.sum(axis=0))
-    out = []
+    out, n_bytes = [], 0
     for column in columns:
         parts = [
             column[r, go[r, k] : go[r, k + 1]]
@@ -184,9 +194,9 @@ def merged(
         ]
         packed = column if len(column) == 1 else np.concatenate([*parts, column[:0].reshape(-1)])
         got = np.empty(int(received[0].sum()), column.dtype)
-        exchange(comm, np.ascontiguousarray(packed), sent, got, received)
+        n_bytes += exchange(comm, np.ascontiguousarray(packed), sent, got, received)
         out.append(_unpacked(got, come))
-    return _merged_rows(out)
+    return _merged_rows(out), n_bytes
 
 
 def _by_rank(comm: MPI.Comm, members: list[int], counts: Ints) -> tuple[Ints, Ints]:

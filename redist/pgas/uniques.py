@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.tiles import Ints, bounds, grid
 from redist.pgas.buffers import empty
 from redist.pgas.moving import move, settle, tile_shape
+from redist.pgas.pretending import PRETENDING
 from redist.pgas.room import need
 from redist.pgas.sorting import merged
 from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.trace import Watching
 from redist.pgas.types import default_dims, dtype_of, make_type, with_dtype
 from redist.runtime.flat import ROUND_ELEMS, store
 from redist.runtime.irregular import exchange, tell_all
@@ -115,6 +118,10 @@ def held_once(t: ArrayType) -> ArrayType:
 
 
 def _once(x: Tiled) -> Tiled:
+    if PRETENDING:
+        raise RequestError(
+            f"cannot explain what is unique in {x.type}: how many values there are depends on the data"
+        )
     x = settle(x)
     return move(x, held_once(x.type))
 
@@ -145,7 +152,9 @@ def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
     comm = x.comm
     sizes = tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
     lo, hi = bounds(int(sizes.sum()), comm.size, np.arange(comm.size, dtype=np.int64))
-    out = merged(comm, [c.reshape(1, -1) for c in columns], list(range(comm.size)), sizes, hi - lo)
+    rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
+    with Watching("unique", x.type, x.type) as seen:
+        out, seen.received_bytes = merged(comm, rows, everyone, sizes, hi - lo)
     return [column.reshape(-1) for column in out]
 
 
@@ -204,9 +213,9 @@ def _to_array(x: Tiled, runs: Runs, values: Tile) -> Any:
     shape = tile_shape(t, comm.rank)
     out = empty((0,) if shape is None else shape, values.dtype)
     sent = counts, np.where(counts, at - own, 0)
-    exchange(
-        comm, np.ascontiguousarray(values), sent, out, (received, np.cumsum(received) - received)
-    )
+    places = received, np.cumsum(received) - received
+    with Watching("spread", t, t) as seen:
+        seen.received_bytes = exchange(comm, np.ascontiguousarray(values), sent, out, places)
     return x.new(t, None if shape is None else out)
 
 

@@ -37,11 +37,11 @@ def exchange(
     out: Values,
     received: tuple[Counts, Counts],
     timeout_s: float | None = TIMEOUT_S,
-) -> None:
+) -> int:
     """**Collective.** An all-to-all: parts of ``data`` to every rank, what comes into ``out``.
 
     ``sent`` and ``received`` say for each rank how many elements, and where they start. Both arrays
-    are contiguous and of one dtype.
+    are contiguous and of one dtype. Gives the bytes that came from other ranks.
     """
     world = world_of(comm, timeout_s=timeout_s)
     world.check_usable()
@@ -54,6 +54,7 @@ def exchange(
             world.wait([world.comm.Ialltoallv(there, here)], timeout_s)
         finally:
             element.Free()
+    return int(received[0].sum() - received[0][world.rank]) * data.dtype.itemsize
 
 
 def _bytes(values: Values) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
+import redist
 from redist import ArrayType, Mesh, pgas
 from redist.pgas.array import Array
 from redist.pgas.types import dtype_of
@@ -152,6 +153,29 @@ def large(cases: Cases) -> str | None:
     )
 
 
+def figures(cases: Cases) -> str | None:
+    """No rank receives more than its tile, nothing moves to explain, and a limit holds on all ranks."""
+    values = cases.rng.random(50_000)
+    a = pgas.asarray(values, comm=cases.comm)
+    planned = redist.explain(lambda: pgas.sort(a))
+    with redist.trace() as seen:
+        pgas.sort(a)
+    moves = 1 if cases.comm.size > 1 else 0
+    if (len(planned.moves), len(seen.moves)) != (moves, moves):
+        return f"{len(planned.moves)} moves planned and {len(seen.moves)} seen"
+    if any(m.received_bytes > a.type.tile_bytes for m in (*seen.moves, *planned.moves)):
+        return f"a tile has {a.type.tile_bytes} bytes, received: {seen}"
+    if moves:
+        with redist.memory_limit(a.type.tile_bytes):
+            for function in (pgas.sort, pgas.argsort, pgas.unique_values, pgas.unique_all):
+                try:
+                    function(a)
+                except redist.MemoryLimitError:
+                    continue
+                return f"{function.__name__} does not keep the limit"
+    return same(pgas.sort(a), np.sort(values), "sort after errors")
+
+
 def program() -> int:
     """0 if every case agrees with NumPy."""
     parser = argparse.ArgumentParser()
@@ -170,9 +194,10 @@ def program() -> int:
                 comm, f"{number} {check.__name__} {a.type} on {a.mesh}", check(cases, values, a)
             )
     wrong += not all_well(comm, "large", large(cases))
+    wrong += not all_well(comm, "figures", figures(cases))
     if comm.rank == 0:
         print(
-            f"{args.n * len(CHECKS) + 1 - wrong} agree, {wrong} do not ({comm.size} ranks)",
+            f"{args.n * len(CHECKS) + 2 - wrong} agree, {wrong} do not ({comm.size} ranks)",
             flush=True,
         )
     return 1 if wrong else 0
