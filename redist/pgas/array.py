@@ -111,7 +111,7 @@ class Array(Tiled):
         )
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._tile())
+        return self._tile().data
 
     def _tile(self) -> Tile:
         whole = settle(self)
@@ -187,7 +187,16 @@ class Array(Tiled):
     def __repr__(self) -> str:
         return looks.text(self)
 
-    # Operators
+    # Operators; those for elements are below
+
+    def __matmul__(self, other: Any) -> Any:
+        return products.matmul(self, other) if isinstance(other, Tiled) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return products.matmul(other, self) if isinstance(other, Tiled) else NotImplemented
+
+    def __imatmul__(self, other: Any) -> Any:
+        return products.matmul(self, other) if isinstance(other, Tiled) else NotImplemented
 
 
 def _binary(name: str) -> Any:
@@ -245,4 +254,3 @@ for _short, _name in COMPARISONS.items():
     setattr(Array, f"__{_short}__", _binary(_name))
 for _short, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}.items():
     setattr(Array, f"__{_short}__", _unary(_name))
-Array.__matmul__ = lambda self, other: products.matmul(self, other)  # type: ignore[attr-defined]

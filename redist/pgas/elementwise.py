@@ -71,7 +71,7 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
             raise RequestError(f"cannot update {here.shape} with {other.shape}: it would grow")
         value = move(other, folded(other.type, here.type))
-    kind = type(other) if isinstance(other, SCALARS) else value.dtype
+    kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
         raise TypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
