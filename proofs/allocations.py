@@ -81,7 +81,8 @@ def obligations() -> Iterator[Obligation]:
 
             def fits(args: Any = (is_limited, one_node, shared)) -> Any:
                 partial = 0 if args[1] else combined  # they come from other nodes
-                slot, taken = staging_taken(staging, *args, need, partial)
+                limited, together, some = args
+                slot, taken = staging_taken(staging, limited, together, some, need, partial)
                 return True if need > slot or partial > slot else taken <= staging
 
             limit = "under a limit" if is_limited else "no limit"
@@ -196,7 +197,8 @@ THEOREM = Theorem(
     "grow beyond the plan. A pool made for a larger transfer before (its pages are given back under a "
     "limit). Boards, tables, Python's and MPI's own memory, for which an eighth of staging (under a "
     "limit 64 KiB or half) is left unused. Pages of a target that exists from the start are given "
-    "back in tight plans, not unreserved. Padding of allocators.",
+    "back in tight plans, not unreserved. A donated array whose type does not change, if it goes into "
+    "an ``out`` of its own. Padding of allocators.",
     obligations,
     (Twin("no spare for rounding up", _no_spare, _show_no_spare),),
 )

@@ -17,6 +17,9 @@ import z3
 
 from proofs.theorem import Obligation
 
+MOST_BRANCHES = 100
+"""On one way through a function; what has more is a loop, and wants an induction."""
+
 
 @dataclass(slots=True)
 class _Run:
@@ -31,6 +34,8 @@ class _Run:
         if condition in self.known:
             return self.known[condition]
         at = len(self.conditions)
+        if at == MOST_BRANCHES:
+            raise RuntimeError(f"more than {MOST_BRANCHES} branches: a loop on symbols has no end")
         if at == len(self.answers):
             self.answers.append(True)
         self.conditions.append(condition if self.answers[at] else z3.Not(condition))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ def pooled(plan: Plan, parts: int, slots: int) -> tuple[Tiles, int]:
     return after, intact
 
 
-def delivered(programs: dict[int, Sequence[Iterable[Post]]]) -> set[tuple[int, int]]:
+def delivered(programs: Mapping[int, Sequence[Iterable[Post]]]) -> list[tuple[int, int]]:
     """Which messages (sender, receiver) arrive if ranks post them so, and sends are not buffered.
 
     A program is a list of groups; a rank posts a group together and waits until all of it is matched.
@@ -106,11 +106,11 @@ def delivered(programs: dict[int, Sequence[Iterable[Post]]]) -> set[tuple[int, i
     >>> sorted(delivered({0: [[("from", 1), ("to", 1)]], 1: [[("from", 0), ("to", 0)]]}))
     [(0, 1), (1, 0)]
     >>> delivered({0: [[("to", 1)], [("from", 1)]], 1: [[("to", 0)], [("from", 0)]]})
-    set()
+    []
     """
     at = dict.fromkeys(programs, 0)
     waiting = {rank: set(program[0]) if program else set() for rank, program in programs.items()}
-    arrived: set[tuple[int, int]] = set()
+    arrived: list[tuple[int, int]] = []
     moves = True
     while moves:
         moves = False
@@ -119,7 +119,7 @@ def delivered(programs: dict[int, Sequence[Iterable[Post]]]) -> set[tuple[int, i
                 if ("from", rank) in waiting[post[1]]:
                     posts.remove(post)
                     waiting[post[1]].remove(("from", rank))
-                    arrived.add((rank, post[1]))
+                    arrived.append((rank, post[1]))
                     moves = True
         for rank, program in programs.items():
             if not waiting[rank] and at[rank] + 1 < len(program):

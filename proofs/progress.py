@@ -33,7 +33,7 @@ class Progress:
             text = "" if done == total else bar_text(done, total, name)
             width = shutil.get_terminal_size().columns - 1
             print(f"\r{text[:width]}\x1b[K", end="", file=self._out, flush=True)
-        elif now - self._last >= LINE_S:
+        elif done and now - self._last >= LINE_S:
             self._last = now
             print(f"proofs: {done} of {total} checks done", file=self._out, flush=True)
 

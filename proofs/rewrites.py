@@ -17,8 +17,8 @@ slice first, gather last | ``_sandwich``                          | ends        
 steps joined             | ``name_step``, fused ``AllToAll``      | ends                  | not above
 step taken apart         | ``axis_by_axis``, ``_gathers``         | ends                  | + the middle
 
-"+ the middle": a kept source, the target and one middle tile, as the theorem ``memory`` has it; a
-donated array needs no more than before where slices come first. Types on the way may be cut down to
+"+ the middle": at most one middle tile more than one step would need, where moves are between even
+dims; a donated array needs no more where slices come first. Types on the way may be cut down to
 those no larger than the larger end (``within_ends``, ``Space.over``): then no step holds more than the
 source and twice the larger end.
 
@@ -39,7 +39,20 @@ from dataclasses import replace
 from typing import Any
 
 from proofs.branches import claimed, symbols
-from proofs.memory import ARRAY, SIZES, columns, middle, rows, source, target, tile, wanted, x, y
+from proofs.memory import (
+    ARRAY,
+    SIZES,
+    columns,
+    middle,
+    other,
+    rows,
+    source,
+    target,
+    tile,
+    wanted,
+    x,
+    y,
+)
 from proofs.showing import Asked, wrong_received
 from proofs.theorem import Obligation, Shown, Theorem, Twin
 from proofs.weighing import wrong_peak
@@ -138,9 +151,10 @@ def _prefix() -> Iterator[Obligation]:
 
 def _spellings() -> Iterator[Obligation]:
     here, there = symbols("here there")
+    tile_0: Any = 0
 
     def same_tile() -> Any:
-        lo, hi = bounds(n, here, 0)
+        lo, hi = bounds(n, here, tile_0)
         low, high = bounds(n, there, i)
         return ceil_div(n, here) <= ceil_div(n, there) if lo == low and hi == high else True
 
@@ -235,6 +249,14 @@ def _peaks() -> Iterator[Obligation]:
 
         return claim
 
+    def between_middles(first: bool, donate: bool) -> Callable[[], Any]:
+        def claim() -> list[Any]:
+            one = live(before, after, first, donate) + middle
+            steps = (other, middle), (middle, other)
+            return [live(*step, False, donate) <= one for step in steps]
+
+        return claim
+
     every = [(first, donate) for first in (False, True) for donate in (False, True)]
     starts = (before == source,)
     for name, order in orders.items():
@@ -247,16 +269,17 @@ def _peaks() -> Iterator[Obligation]:
         (*given, *starts),
         not_above(True, False),
     )
-    yield claimed(
-        "taken apart: at most the middle tile more, later steps",
-        given,
-        *(at_most_a_middle_more(False, donate) for donate in (False, True)),
-    )
-    yield claimed(
-        "taken apart: at most the middle tile more, first steps",
-        (*given, *starts),
-        *(at_most_a_middle_more(True, donate) for donate in (False, True)),
-    )
+    for name, first, facts in (("later", False, ()), ("first", True, starts)):
+        yield claimed(
+            f"taken apart in two, {name} steps: at most the middle tile more",
+            (*given, *facts),
+            *(at_most_a_middle_more(first, donate) for donate in (False, True)),
+        )
+        yield claimed(
+            f"taken apart in more, {name} steps: the same where middle tiles are within the last",
+            (*given, *facts, other <= middle, middle <= after),
+            *(between_middles(first, donate) for donate in (False, True)),
+        )
     small = (middle <= source, middle <= target)
     whole = source + target
     yield claimed(

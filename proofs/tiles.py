@@ -50,11 +50,12 @@ def number(i: Num, s: Num, d: Num) -> Num:
     return i * s + d
 
 
-def digit(device: Num, stride: Num, rest: Num, size: Num) -> Num:
-    """The digit of a device on a part of an axis, as ``layout.tiles.coordinates`` computes it."""
-    if isinstance(device, int):
-        return (device // (stride * rest)) % size
-    return (device / (stride * rest)) % size
+def digit(device: int, stride: int, rest: int, size: int) -> int:
+    """The digit of a device on a part of an axis, as ``layout.tiles.coordinates`` computes it.
+
+    The obligations "digit: ..." say what the division leaves, and then its remainder.
+    """
+    return (device // (stride * rest)) % size
 
 
 def obligations() -> Iterator[Obligation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,17 @@ from proofs.symbols import end, start
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import common, grid, overlaps
+from redist.layout.tiles import Ints, common, grid, overlaps
 from redist.plan.schedule import make_schedule, own_rows, source_ranges
 from redist.plan.topology import FLAT
 from redist.units import ceil_div
 from tests.oracle import lacking
 from tests.strategies import random_pair
+
+
+def box(lo: Ints, hi: Ints) -> tuple[Any, ...]:
+    """A box as an index, of an array without dims too."""
+    return (*map(slice, lo, hi), ...)
 
 
 def test_pieces_are_those_of_the_schedule() -> None:
@@ -55,15 +61,15 @@ def test_pieces_are_what_each_device_lacks_once_and_nothing_else() -> None:
         schedule = make_schedule(have, need, FLAT)
         hits = np.zeros((len(need.ranks), *target.shape), np.int64)
         for row, lo, hi in zip(schedule.receiver, schedule.lo, schedule.hi, strict=True):
-            hits[(row, *map(slice, lo, hi))] += 1
+            hits[(row, *box(lo, hi))] += 1
         own = own_rows(have, need)
         for row in range(len(need.ranks)):
             want = np.zeros(target.shape, np.int64)
             lo, hi = (ends[row] for ends in need.boxes())
-            want[(*map(slice, lo, hi), ...)] = 1
+            want[box(lo, hi)] = 1
             if own[row] >= 0:
                 lo, hi = (ends[own[row]] for ends in have.boxes())
-                want[(*map(slice, lo, hi), ...)] = 0
+                want[box(lo, hi)] = 0
             assert np.array_equal(hits[row], want)
         assert int(hits.sum()) * 4 == lower_bound_bytes(source, target)
         assert int(hits.sum()) == sum(lacking(source, target).values())
