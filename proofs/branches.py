@@ -27,7 +27,7 @@ class _Run:
 
     answers: list[bool]
     conditions: list[Any] = field(default_factory=list)
-    needs: list[Any] = field(default_factory=list)
+    needs: dict[Any, Any] = field(default_factory=dict)
     known: dict[Any, bool] = field(default_factory=dict)
 
     def ask(self, condition: Any) -> bool:
@@ -41,6 +41,10 @@ class _Run:
         self.conditions.append(condition if self.answers[at] else z3.Not(condition))
         self.known[condition] = self.answers[at]
         return self.answers[at]
+
+    def need(self, fact: Any) -> None:
+        if fact not in self.needs:
+            self.needs[fact] = self.implies(fact)
 
     def implies(self, claim: Any) -> Any:
         return z3.Implies(z3.And(*self.conditions), claim)
@@ -100,6 +104,9 @@ class Symbol:
     def __mod__(self, other: Any) -> Symbol:
         return Symbol(self.term % _divisor(other))
 
+    def __rmod__(self, other: int) -> Symbol:
+        return Symbol(z3.IntVal(other) % _divisor(self))
+
     def __lt__(self, other: Any) -> Truth:
         return Truth(self.term < term(other))
 
@@ -133,8 +140,9 @@ def symbols(names: str) -> Any:
 
 
 def _divisor(value: Any) -> Any:
-    run, divisor = _RUN.get(), term(value)
-    run.needs.append(run.implies(divisor > 0))
+    divisor = term(value)
+    if not isinstance(divisor, int) or divisor <= 0:
+        _RUN.get().need(divisor > 0)
     return divisor
 
 
@@ -175,7 +183,8 @@ def always(claim: Callable[[], Any]) -> Any:
     out = []
     for run, result in ways(claim):
         facts = result if isinstance(result, (list, tuple)) else [result]
-        out += [*run.needs, *(run.implies(term(fact)) for fact in facts)]
+        out += run.needs.values()
+        out.append(run.implies(z3.And(*map(term, facts))))
     return z3.And(*out)
 
 
