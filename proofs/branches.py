@@ -180,7 +180,7 @@ def always(claim: Callable[[], Any]) -> Any:
     >>> z3.prove(always(lambda: min(n, k) <= n))
     proved
     """
-    out = []
+    out: list[Any] = []
     for run, result in ways(claim):
         facts = result if isinstance(result, (list, tuple)) else [result]
         out += run.needs.values()

@@ -359,7 +359,7 @@ THEOREM = Theorem(
     "What the synthesizer does to a problem keeps every tile: axes split, joined or dropped, common "
     "axes left out where tiles nest, moves walked backwards, one spelling of a layout, exchanges "
     "named. Joining steps that fall, rise or keep the size does not raise the peak; slicing first and "
-    "gathering last, and taking steps apart, cost one middle tile at most.",
+    "gathering last, and taking steps apart (moves between even dims), cost one middle tile at most.",
     "One axis, one dim, two steps at a time; routes are put through the typing rules when made.",
     "Peaks here are tiles; staging may differ between the two forms of a route, within one budget "
     "(memory). Not true in general, and so not claimed: joining steps of a donated array by way of a "
