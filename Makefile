@@ -15,7 +15,7 @@ RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-h
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format lint types pytest bench clean
+.PHONY: help demo test format lint types pytest prove bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ types: $(STAMP)-dev ## check types
 
 pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
 	@$(BIN)/python -m pytest --quiet -n $(JOBS)
+
+prove: $(STAMP)-dev ## prove the theorems for all sizes, refute their wrong variants
+	@$(BIN)/python -m proofs
 
 bench: $(STAMP)-dev ## measure plans and planning beside the rivals (minutes)
 	@$(BIN)/python -m bench

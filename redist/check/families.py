@@ -32,11 +32,12 @@ class Scale:
 
 def scales(plan: Plan) -> Iterator[Scale]:
     """The families to prove the bound for; a limit speaks of this array alone."""
-    if plan.source.global_elems == 0 or plan.limit_bytes is not None:
+    if _is_alone(plan):
         yield _fixed_scale(plan)
         return
-    if all(t.is_even for t in plan.types):
-        yield _even_scale(plan)
+    units = unit_dims(plan)
+    if units is not None:
+        yield _even_scale(plan, units)
         return
     for dim in range(plan.source.rank):
         yield _growing_scale(plan, dim)
@@ -44,19 +45,33 @@ def scales(plan: Plan) -> Iterator[Scale]:
 
 def scope(plan: Plan) -> str:
     """What they cover, in words."""
-    if plan.source.global_elems == 0 or plan.limit_bytes is not None:
+    if _is_alone(plan):
         return "this array"
-    if all(t.is_even for t in plan.types):
+    if unit_dims(plan) is not None:
         return "this array and every multiple of these dims"
     return "this array and one dim larger where the steps stay legal"
 
 
-def _unit_cuts(plan: Plan) -> list[int]:
-    return [math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.rank)]
+def unit_dims(plan: Plan) -> tuple[int, ...] | None:
+    """The least dims for which all tiles are even, every multiple of which the proof covers.
+
+    >>> import redist
+    >>> mesh = redist.Mesh(x=2, y=4)
+    >>> unit_dims(redist.synthesize("f32[64{x}, 64]", "f32[64{x}, 64{y}]", mesh=mesh))
+    (2, 4)
+
+    None where the proof is about this array alone, or tiles are not even.
+    """
+    if _is_alone(plan) or not all(t.is_even for t in plan.types):
+        return None
+    return tuple(math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.rank))
 
 
-def _even_scale(plan: Plan) -> Scale:
-    units = _unit_cuts(plan)
+def _is_alone(plan: Plan) -> bool:
+    return plan.source.global_elems == 0 or plan.limit_bytes is not None
+
+
+def _even_scale(plan: Plan, units: tuple[int, ...]) -> Scale:
     here = math.prod(n // k for n, k in zip(plan.source.shape, units, strict=True))
     m = z3.Int("M")
 

@@ -84,6 +84,24 @@ def smt2(plan: Plan) -> str:
     return "\n".join(f"; {c.name}: expect unsat\n{c.solver().to_smt2()}" for c in _claims(plan))
 
 
+def count_queries(plan: Plan) -> int:
+    """How many questions Z3 is asked for a certificate: one for each family of sizes."""
+    return sum(1 for _ in _claims(plan))
+
+
+def formula_bytes(plan: Plan) -> int:
+    """What the formula of a certificate comes to for this array; the bound is never above it.
+
+    >>> import redist
+    >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
+    >>> formula_bytes(plan), certify(plan).bound_bytes
+    (64, 64)
+    """
+    tiles = {t: z3.IntVal(t.tile_bytes) for t in plan.types}
+    rooms = [z3.IntVal(_staging_here(plan, number)) for number in range(len(plan.steps))]
+    return int(z3.simplify(_closed_form(plan, tiles, rooms)).as_long())
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A claim by its negation: constraints that no sizes satisfy if the claim is true."""

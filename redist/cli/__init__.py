@@ -1,1 +1,1 @@
-"""The command line: ``redist plan``, ``check``, ``simulate`` and ``bench``."""
+"""The command line: ``redist plan``, ``check``, ``prove``, ``simulate``, ``bench`` ...."""

@@ -16,7 +16,7 @@ from redist.units import format_bytes
 def run_check(args: argparse.Namespace) -> int:
     """Print two verdicts: does every step do what it says, and does memory stay in its bound."""
     plan, text = read_plan(args.file)
-    fault = _replay_fault(plan) or _figure_fault(plan, text)
+    fault = replay_fault(plan) or figure_fault(plan, text)
     if fault is not None:
         print(f"rejected   {fault}")
         return FAILED
@@ -26,7 +26,8 @@ def run_check(args: argparse.Namespace) -> int:
     return _prove(plan, args.smt2)
 
 
-def _replay_fault(plan: Plan) -> str | None:
+def replay_fault(plan: Plan) -> str | None:
+    """What the checker finds wrong when it replays a plan; None if nothing is."""
     from redist.check.replay import check_plan
 
     try:
@@ -39,7 +40,7 @@ def _replay_fault(plan: Plan) -> str | None:
     return None
 
 
-def _figure_fault(plan: Plan, text: str) -> str | None:
+def figure_fault(plan: Plan, text: str) -> str | None:
     """The first figure in the file that the steps do not add up to."""
     stored = json.loads(text)
     for name, value in plan_to_dict(plan).items():

@@ -83,6 +83,10 @@ def _run(argv: Sequence[str] | None) -> int:
             from redist.cli.check_command import run_check
 
             return run_check(args)
+        case "prove":
+            from redist.cli.prove_command import run_prove
+
+            return run_prove(args)
         case "simulate":
             from redist.cli.simulate_command import run_simulate
 

@@ -18,6 +18,7 @@ example:
 exit status:
   0  done            2  the request is wrong (one line on stderr says what)
   1  found wrong     3  no plan fits the limit (says the least that would)
+  4  neither proved nor refuted: the solver gave up
 
 'redist COMMAND --help' explains a command.
 """
@@ -46,6 +47,16 @@ _CHECK_EPILOG = """\
 example:
   redist plan "f32[64{x}, 64]" "f32[64, 64{x}]" --mesh x=8 --json > plan.json
   redist check plan.json
+"""
+
+_PROVE_EPILOG = f"""\
+{_NOTATION}
+examples:
+  redist prove "f32[4096{{x}}, 4096{{y}}]" "f32[4096{{y}}, 4096{{x}}]" --mesh x=2,y=4
+  redist prove "f32[1000{{x}}, 7]" "f32[1000, 7{{x}}]" --mesh x=3 --donate --smt2 queries.smt2
+  redist prove plan.json --json
+
+exit status: 0 proved, 1 refuted or rejected, 4 unknown: the solver gave up; 2 and 3 as ever.
 """
 
 _SIMULATE_EPILOG = f"""\
@@ -98,6 +109,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_plan(commands)
     _add_check(commands)
+    _add_prove(commands)
     _add_simulate(commands)
     _add_bench(commands)
     _add_calibrate(commands)
@@ -143,6 +155,19 @@ def _add_check(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--smt2", metavar="FILE", help="write the proof question as SMT-LIB text")
 
 
+def _add_prove(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "prove",
+        "say in words what is certain about a plan's memory and traffic, and why",
+        _PROVE_EPILOG,
+    )
+    _add_plan_or_types(parser)
+    _add_request(parser, mesh_required=False)
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    parser.add_argument("--smt2", metavar="FILE", help="write the queries to Z3 as SMT-LIB text")
+
+
 def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = _command(
         commands,
@@ -150,10 +175,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         "run a plan on random data and compare with the right answer",
         _SIMULATE_EPILOG,
     )
-    parser.add_argument(
-        "source", metavar="FILE|SOURCE", help="a plan as JSON (- reads standard input), or a type"
-    )
-    parser.add_argument("target", metavar="TARGET", nargs="?", help="the other type")
+    _add_plan_or_types(parser)
     _add_request(parser, mesh_required=False)
     parser.add_argument("--seed", metavar="N", default="0", help="seed of the data (default 0)")
     parser.add_argument(
@@ -191,6 +213,14 @@ def _add_calibrate(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
     )
     parser.add_argument("--mpi", metavar="MPIRUN", help="which mpirun to use")
+
+
+def _add_plan_or_types(parser: argparse.ArgumentParser) -> None:
+    """A stored plan, or two types; :mod:`redist.cli.given` reads them."""
+    parser.add_argument(
+        "source", metavar="FILE|SOURCE", help="a plan as JSON (- reads standard input), or a type"
+    )
+    parser.add_argument("target", metavar="TARGET", nargs="?", help="the other type")
 
 
 def _add_request(parser: argparse.ArgumentParser, *, mesh_required: bool) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from redist.cli.asking import REQUEST_OPTIONS, Asked, bytes_of
-from redist.cli.files import read_plan
+from redist.cli.asking import bytes_of
+from redist.cli.given import Given
+from redist.cli.sample import simulated_bytes, value_fault
 from redist.cli.status import FAILED, OK, UsageError
-from redist.errors import RedistError, StepError
+from redist.errors import StepError
 from redist.plan.plan import Plan
 from redist.plan.rules import type_after
-from redist.plan.topology import FLAT, Topology
 from redist.units import format_bytes
-
-if TYPE_CHECKING:
-    from redist.runtime.simulator import Tiles
 
 SHOWN_RANKS = 16
 
@@ -25,22 +21,23 @@ def run_simulate(args: argparse.Namespace) -> int:
     from redist.runtime.simulator import random_tiles, simulate
 
     seed = _seed(args.seed)
-    plan, topology = _plan(args)
+    given = Given.read(args)
+    plan = given.plan
     _refuse_large(plan, bytes_of(args.max_memory, "--max-memory"))
     reason = _cannot_run(plan)
     if reason is not None:
         print(f"result     WRONG: {reason}")
         return FAILED
     tiles = random_tiles(plan.source, seed)
-    run = simulate(plan, tiles, topology)
-    fault = _fault(plan, tiles, run.tiles)
+    run = simulate(plan, tiles, given.topology)
+    fault = value_fault(plan, tiles, run.tiles)
     held = max(run.held_bytes.values(), default=0)
     received = sum(run.received_bytes.values())
     same, within = received == plan.received_bytes, held <= plan.peak_bytes
     print(f"{plan.source} -> {plan.target}")
     for line in _rows(run.received_bytes, run.held_bytes):
         print(line)
-    print(f"result     {fault or 'correct'} (random data, seed {seed})")
+    print(f"result     {f'WRONG: {fault}' if fault else 'correct'} (random data, seed {seed})")
     print(f"received   {_against(received, plan.received_bytes, same, 'DIFFERS from the plan')}")
     print(f"memory     {_against(held, plan.peak_bytes, within, 'OVER the plan')}")
     return OK if fault is None and same and within else FAILED
@@ -60,32 +57,6 @@ def _cannot_run(plan: Plan) -> str | None:
     return None if here == plan.target else f"the plan ends in {here}, not in {plan.target}"
 
 
-def _fault(plan: Plan, before: Tiles, after: Tiles) -> str | None:
-    from redist.runtime.simulator import is_correct
-
-    try:
-        right = is_correct(plan, before, after)
-    except RedistError as error:
-        return f"WRONG: {error}"
-    return None if right else "WRONG: the target stands for other values than the source"
-
-
-def _plan(args: argparse.Namespace) -> tuple[Plan, Topology]:
-    if args.target is not None:
-        if args.mesh is None:
-            raise UsageError("--mesh is missing; SOURCE and TARGET need it, such as --mesh x=2,y=4")
-        asked = Asked.read(args)
-        return asked.plan(), asked.topology
-    for name in REQUEST_OPTIONS:
-        if getattr(args, name):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option} goes with SOURCE and TARGET, but only {args.source!r} is given; "
-                "a stored plan needs no options, a request needs TARGET too"
-            )
-    return read_plan(args.source)[0], FLAT
-
-
 def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
         raise UsageError(f"--seed: cannot use {text!r}; need a whole number >= 0, such as 7")
@@ -93,9 +64,7 @@ def _seed(text: str) -> int:
 
 
 def _refuse_large(plan: Plan, most_bytes: int) -> None:
-    """All devices live in this process: tiles of source and target, twice for the comparison."""
-    ends = (plan.source, plan.target)
-    need = sum(t.tile_bytes * t.mesh.n_devices for t in ends) * 2
+    need = simulated_bytes(plan)
     if need > most_bytes:
         raise UsageError(
             f"cannot simulate {plan.source}: all devices together need about {format_bytes(need)}, "

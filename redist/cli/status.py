@@ -9,6 +9,8 @@ FAILED = 1
 """The plan was judged or run, and found wrong."""
 WRONG_REQUEST = 2
 NO_PLAN = 3
+UNKNOWN = 4
+"""The solver gave up: neither proved nor refuted."""
 BUG = 70
 INTERRUPTED = 130
 PIPE_CLOSED = 141

@@ -60,10 +60,19 @@ def step_events(types: Sequence[ArrayType], number: int, staging_bytes: int) -> 
     """What step ``number`` allocates: its result, which lives through the next step, and staging."""
     last = len(types) - 2
     after = types[number + 1]
-    what, freed = ("target", last) if number == last else ("out", number + 1)
+    what = "target" if number == last else "out"
     at = side(after, types[0], types[-1])
-    out = Event(what, after.tile_bytes, number, freed, at)
+    out = Event(what, after.tile_bytes, number, freed_at(number, last), at)
     return (out, Event("staging", staging_bytes, number, number, "both"))
+
+
+def freed_at(number: int, last: int) -> int:
+    """The last moment at which the result of a step lives: through the next step, if there is one.
+
+    >>> freed_at(0, 2), freed_at(2, 2)
+    (1, 2)
+    """
+    return min(number + 1, last)
 
 
 def alive_events(events: Iterable[Event], moment: int, kind: str) -> list[Event]:

@@ -51,7 +51,9 @@ class Operands:
             if plan.donate and source is not None and not source.flags.writeable:
                 raise RequestError(f"the {what} is read-only and cannot be donated")
             shape, target = route.shape_of(item, route.last(item)), results[item]
-            if target is None and shape is not None:
+            if target is None and shape is not None and plan.donate and not plan.steps:
+                target = np.asarray(given[item])  # it stays where it is
+            elif target is None and shape is not None:
                 target = np.empty(shape, _result_dtype(given[item], plan.target.dtype))
             elif target is not None:
                 as_tile(target, shape, plan.target, f"out{where[item]}")

@@ -77,12 +77,13 @@ class Route:
         return False
 
     def peak_bytes(self) -> int:
-        """The certified bound: every plan's, with the staging counted once."""
-        bare = 0
-        for plan in self.plans:
-            bare += plan.peak_bytes - max((s.staging_bytes for s in plan.steps), default=0)
+        """The certified bound: every plan's tiles at their most, with the staging counted once."""
         if len(self.plans) == 1:
             return self.plans[0].peak_bytes
+        bare = 0
+        for plan in self.plans:
+            tiles = (step.peak_bytes - step.staging_bytes for step in plan.steps)
+            bare += max(tiles, default=plan.peak_bytes)
         return bare + max(self.staging_bytes(k) for k in range(len(self.stages)))
 
 

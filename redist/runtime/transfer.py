@@ -336,9 +336,11 @@ class Transfer:
             return in_place
         if in_place:
             self._world.meet_node(self.timeout_s)
-        for key in free:
-            array = buffers.pop(key)
-            if key[1] == 0 and array is not None:
+        for item, buffer in free:
+            array = buffers.pop((item, buffer))
+            target = buffers.get((item, route.last(item)))
+            stays = array is not None and target is not None and np.may_share_memory(array, target)
+            if buffer == 0 and array is not None and not stays:
                 release_pages(array)
         return False
 

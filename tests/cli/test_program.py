@@ -32,7 +32,7 @@ def test_version(redist: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [("--help",), ("plan", "--help"), ("simulate", "-h"), ("check", "-h")]
+    "argv", [("--help",), ("plan", "--help"), ("simulate", "-h"), ("check", "-h"), ("prove", "-h")]
 )
 def test_help_has_an_example(redist: Run, argv: tuple[str, ...]) -> None:
     done = redist(*argv)

@@ -66,10 +66,16 @@ def out_of_memory() -> None:
 
 
 def make(comm: MPI.Comm, reduces: bool = False, **options: Any) -> redist.Transfer:
-    """A transfer with several rounds."""
+    """A transfer with several rounds, ready on every rank.
+
+    Without the barrier a rank may fail in its run while another is still making the transfer; that
+    one hears of it there, rightly, but then it is not the run that is tested.
+    """
     ends = (PARTIAL, SUMMED) if reduces else (ROWS, COLUMNS)
     options = {"timeout_s": TIMEOUT_S, **options}
-    return redist.Transfer(*ends, comm, mesh=redist.Mesh(x=comm.size), **options)
+    made = redist.Transfer(*ends, comm, mesh=redist.Mesh(x=comm.size), **options)
+    comm.Barrier()
+    return made
 
 
 def tile(comm: MPI.Comm, t: redist.Transfer) -> Any:

@@ -1,0 +1,1 @@
+"""Theorems that hold for every size, one file each; ``python -m proofs`` checks them."""

@@ -1,0 +1,135 @@
+"""Theorem allocations speaks of what runs: staging is divided so, and buffers die when it says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import redist
+from proofs.allocations import staging_taken
+from redist.layout.dtype import DType
+from redist.plan.plan import Plan
+from redist.plan.topology import FLAT
+from redist.runtime import staging as staging_module
+from redist.runtime.board import LEAST_POOL_BYTES
+from redist.runtime.buffers import Buffers
+from redist.runtime.phases import Phase, Piece
+from redist.runtime.program import Load
+from redist.runtime.rounds import make_rounds
+from redist.runtime.route import Leg, Route
+from redist.runtime.transfer import Transfer
+from tests.proofs.ranks import random_groups, staged
+from tests.strategies import random_pair
+
+
+def random_loads(rng: Random, n: int) -> list[list[Load]]:
+    """Random pieces between random ranks, some of them partial values."""
+    pieces = []
+    for _ in range(rng.randint(1, 12)):
+        shape = tuple(rng.randint(1, rng.choice([3, 40])) for _ in range(rng.randint(1, 2)))
+        sender, receiver = rng.randrange(n), rng.randrange(n)
+        tile = tuple(k + 3 for k in shape)
+        lo = (rng.randrange(3),) * len(shape)
+        pieces.append(Piece(sender, receiver, rng.randrange(2), lo, lo, shape, tile, tile))
+    dtype = DType.named(rng.choice(["u8", "f32", "c128"]))
+    return [
+        [
+            Load(
+                Phase(
+                    tuple(p for p in pieces if rank in (p.sender, p.receiver)),
+                    "sum", False, False, False, (9, 9),
+                ),
+                dtype,
+            )
+        ]
+        for rank in range(n)
+    ]  # fmt: skip
+
+
+def test_staging_is_divided_as_the_theorem_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots: list[int] = []
+    real = make_rounds
+
+    def spy(weights: Any, parts: Any, slot_bytes: int) -> Any:
+        slots.append(slot_bytes)
+        return real(weights, parts, slot_bytes)
+
+    monkeypatch.setattr(staging_module, "make_rounds", spy)
+    rng = Random(1)
+    points = within = 0
+    while points < 3000:
+        n = rng.randint(2, 5)
+        groups, limited = random_groups(rng, n), rng.random() < 0.5
+        budget = rng.choice([0, 100, 8191, 8192, rng.randrange(40_000), rng.randrange(2**22)])
+        slots.clear()
+        got = staged(random_loads(rng, n), groups, budget, limited)
+        one_node, shared = len(set(groups)) == 1, len(set(groups)) < n
+        for each in got:
+            taken = 2 * each.slot_bytes + each.send_bytes + each.receive_bytes
+            said = staging_taken(
+                budget, limited, one_node, shared, each.slot_bytes, each.receive_bytes
+            )
+            assert said == (slots[0], taken)
+            assert each.slot_bytes % 64 == 0 and (shared or each.slot_bytes == 0)
+            fits = each.slot_bytes <= slots[0] + 63 and each.receive_bytes <= max(0, slots[0])
+            if budget >= LEAST_POOL_BYTES and fits:
+                assert taken <= budget
+                within += 1
+            points += 1
+        assert len(set(slots)) == 1
+    assert within > 1000
+
+
+def walked(plan: Plan, route: Route, keep: bool) -> Iterator[tuple[Leg, set[int], bool]]:
+    """Stage by stage, the buffers that exist, by the transfer's own bookkeeping; whether all stay."""
+    buffers = Buffers(route, plan.donate)
+    buffers.keep = keep
+    transfer: Any = SimpleNamespace(
+        _route=route,
+        _asked=SimpleNamespace(options=SimpleNamespace(donate=plan.donate)),
+        _buffers=buffers,
+        _world=SimpleNamespace(meet_node=lambda timeout_s: None),
+        timeout_s=None,
+    )
+    held: dict[tuple[int, int], Any] = {(0, 0): None, (0, route.last(0)): None}
+    for number, (leg,) in enumerate(route.stages):
+        held.setdefault((0, leg.source), None)
+        held.setdefault((0, leg.target), None)
+        yield leg, {buffer for _, buffer in held}, buffers.keeps
+        if number + 1 < len(route.stages):
+            Transfer._let_go(transfer, number, held, False)
+
+
+def test_buffers_live_as_the_model_says() -> None:
+    """On every rank, at every stage: the tiles that exist, the target's from its own stage on."""
+    rng = Random(2)
+    stages, several, keeping, early = 0, 0, 0, 0
+    while stages < 2500:
+        source, target = random_pair(rng, max_devices=8, max_elems=200)
+        strategy = rng.choice(["auto", "collectives", "no_permute"])
+        plan = redist.synthesize(source, target, strategy=strategy, donate=rng.random() < 0.5)
+        if not plan.steps:
+            continue
+        for rank in {*source.mesh.ranks, *target.mesh.ranks}:
+            route = Route.of([plan], rank, FLAT)
+            shapes = [route.shape_of(0, k) for k in range(route.last(0) + 1)]
+            sizes = [0 if s is None else math.prod(s) * source.dtype.itemsize for s in shapes]
+            for leg, buffers, keeps in walked(plan, route, rng.random() < 0.5):
+                step = plan.steps[leg.step]
+                needed = buffers - ({route.last(0)} - {leg.target})
+                held = sum(sizes[k] for k in needed) + step.staging_bytes
+                assert held <= (plan.peak_bytes if keeps else step.peak_bytes)
+                if keeps:
+                    assert sum(sizes) + step.staging_bytes <= plan.peak_bytes
+                if not route.is_tight:
+                    assert sum(sizes[k] for k in buffers) + step.staging_bytes <= plan.peak_bytes
+                stages += 1
+                several += len(plan.steps) > 1
+                keeping += keeps and len(plan.steps) > 1
+                early += len(buffers) > len(needed)
+    assert min(several, keeping, early) > 100

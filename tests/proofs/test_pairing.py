@@ -1,0 +1,184 @@
+"""Theorem pairing speaks of what runs: pieces, messages, and the order in which a stage goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import redist
+from proofs.pairing import ARRIVE, DONE, LEAVE, POST, position, receives, sends
+from proofs.passing import delivered
+from redist.plan.plan import Plan
+from redist.plan.steps import AllReduce
+from redist.runtime import stage as stage_module
+from redist.runtime import staging as staging_module
+from redist.runtime.board import Board
+from redist.runtime.phases import Phase
+from redist.runtime.program import POOL, Bases, Message
+from redist.runtime.rounds import Turn, part_of
+from redist.runtime.stage import Stage
+from tests.proofs.ranks import compiled, phase_of, random_groups, worlds
+from tests.strategies import random_pair
+
+
+def random_steps(rng: Random, max_ranks: int) -> Iterator[tuple[Plan, int, int, int]]:
+    """Plans of all kinds: a step, one of its phases, and how many ranks there are."""
+    while True:
+        source, target = random_pair(rng, max_devices=max_ranks, max_elems=120)
+        strategy = rng.choice(["direct", "direct", "direct", "auto"])
+        plan = redist.synthesize(source, target, strategy=strategy)
+        n = max(*source.mesh.ranks, *target.mesh.ranks) + 1
+        for number, step in enumerate(plan.steps):
+            phases = 2 if isinstance(step.action, AllReduce) else 1
+            for again in range(phases):
+                yield plan, number, again, n
+
+
+def test_both_ends_list_the_same_pieces_in_the_same_order() -> None:
+    rng, pairs = Random(1), 0
+    for plan, number, again, n in random_steps(rng, 8):
+        phases = [phase_of(plan, number, again, rank) for rank in range(n)]
+        for a in range(n):
+            assert all(a in (p.sender, p.receiver) for p in phases[a].pieces)
+            for b in range(n):
+                sent, got = (
+                    [p for p in phases[me].pieces if (p.sender, p.receiver) == (a, b)]
+                    for me in (a, b)
+                )
+                assert sent == got
+                pairs += bool(sent)
+        if pairs > 2000:
+            return
+
+
+def all_pieces(phases: list[Phase]) -> list[Any]:
+    """The pieces of all ranks, each once."""
+    return [p for rank, phase in enumerate(phases) for p in phase.pieces if p.receiver == rank]
+
+
+def said_of(pieces: list[Any], groups: list[int], parts: int, turn: int) -> dict[Any, int]:
+    """Elements of every message (sender, receiver) of a round, by the theorem."""
+    said: dict[Any, int] = {}
+    for piece in pieces:
+        part = part_of(piece, Turn(0, parts, turn))
+        for a in range(len(groups)):
+            for b in range(len(groups)):
+                args = piece.sender, piece.receiver, groups[a] == groups[b]
+                goes = a != b and sends(a, b, *args)
+                assert goes == (a != b and receives(b, a, *args))
+                if goes and part is not None:
+                    said[a, b] = said.get((a, b), 0) + math.prod(part.shape)
+    return said
+
+
+def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staging_module, "LEAST_POOL_BYTES", 64)
+    rng, messages, cut = Random(2), 0, 0
+    for plan, number, again, n in random_steps(rng, 6):
+        groups = random_groups(rng, n)
+        itemsize = plan.source.dtype.itemsize
+        phases = [phase_of(plan, number, again, rank) for rank in range(n)]
+        if all(phase.is_local for phase in phases):
+            continue
+        rounds = compiled(plan, number, again, groups, rng.choice([0, 200, 9000]))
+        assert len({len(own) for own in rounds}) == 1
+        parts = len(rounds[0])
+        programs: dict[int, list[list[tuple[str, int]]]] = {rank: [] for rank in range(n)}
+        wanted = []
+        for turn in range(parts):
+            said = said_of(all_pieces(phases), groups, parts, turn)
+            for rank in range(n):
+                own = rounds[rank][turn]
+                out = {(rank, m.peer): m.n_bytes // itemsize for m in own.sends}
+                into = {(m.peer, rank): m.n_bytes // itemsize for m in own.receives}
+                assert len(out) == len(own.sends) and len(into) == len(own.receives)
+                assert out == {ends: k for ends, k in said.items() if ends[0] == rank}
+                assert into == {ends: k for ends, k in said.items() if ends[1] == rank}
+                posts = [("from", a) for a, _ in into] + [("to", b) for _, b in out]
+                programs[rank].append(posts)
+            wanted += list(said)
+        assert sorted(delivered(programs)) == sorted(wanted)
+        messages += len(wanted)
+        cut += parts > 1 and bool(wanted)
+        if messages > 1000 and cut > 30:
+            return
+
+
+class Recorder:
+    """A stage with a world that writes down what it does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, combines: bool) -> None:
+        self.log: list[str] = []
+        self.slots: list[int] = []
+        board: Any = SimpleNamespace(pool_address=0, pool_bytes=1000)
+        board.slot = lambda parity, size: Board.slot(board, parity, size)
+        self.world: Any = SimpleNamespace(
+            rank=0, seq=7, boards={0: board}, comm=SimpleNamespace(Irecv="receive", Isend="send"),
+            meet_node=self.meet, wait=lambda requests, timeout_s: self.log.append("wait"), pids={},
+        )  # fmt: skip
+        self.stage = object.__new__(Stage)
+        bases = Bases(1, (0,))
+        vars(self.stage).update(
+            world=self.world,
+            bases=bases,
+            staging=SimpleNamespace(slot_bytes=100),
+            _table=np.zeros(bases.size, dtype=np.uintp),
+        )
+        monkeypatch.setattr(stage_module, "post", lambda start, *rest: self.log.append(start))
+        self.combines = (self.does("combine"),) if combines else ()
+
+    def meet(self, timeout_s: float | None) -> None:
+        self.world.seq += 1
+        self.log.append("meet")
+
+    def does(self, what: str) -> Any:
+        def run(table: Any) -> None:
+            self.log.append(what)
+            if what == "stage":
+                self.slots.append(int(table[self.stage.bases.pool]))
+
+        return SimpleNamespace(run=run)
+
+    def round(self) -> Any:
+        message = Message(1, 0, 0, 8)
+        return SimpleNamespace(
+            stage=self.does("stage"), pack=self.does("pack"), sends=(message,),
+            receives=(message, message), copies=self.does("copy"), reads=(),
+            unpack=self.does("unpack"), combines=self.combines,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("combines", [False, True])
+def test_a_stage_goes_in_the_order_of_the_theorem(
+    monkeypatch: pytest.MonkeyPatch, combines: bool
+) -> None:
+    recorder = Recorder(monkeypatch, combines)
+    rounds = [recorder.round() for _ in range(3)]
+    recorder.stage._run_rounds(rounds, {(0, 0): POOL}, None)
+    end = ["wait", "copy"] if combines else ["copy", "wait"]
+    post = ["receive", "receive", "pack", "send"]
+    last = [*end, "unpack", *(["combine"] if combines else [])]
+    assert recorder.log == [*post, *last, *2 * ["stage", *post, "meet", *last]]
+    # Meetings 8 and 9: slots for even meetings in front, for odd ones at the back.
+    assert recorder.slots == [0, 900]
+    kinds = {"receive": POST, "send": POST, "meet": (ARRIVE, LEAVE), "wait": DONE}
+    block, places = 0, []
+    for what in recorder.log:
+        if what == "unpack":
+            block += 1
+        kind = kinds.get(what)
+        if kind is not None:
+            places += [position(block, k) for k in (kind if isinstance(kind, tuple) else (kind,))]
+    assert places == sorted(places) and len(set(places)) == 2 + 2 * 4
+
+
+def test_worlds_of_threads_know_their_nodes() -> None:
+    assert [world.node for world in worlds([0, 0, 2, 2, 2])] == [(0, 1), (0, 1), *3 * [(2, 3, 4)]]
