@@ -119,7 +119,9 @@ def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> A
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
     if x.local is not None and x.local.size:
         at = np.unravel_index(int(function(x.local)), x.local.shape)
-        start = [i * c for i, c in zip(tile_index(x.type, x.comm.rank), x.type.tile_shape, strict=True)]
+        start = [
+            i * c for i, c in zip(tile_index(x.type, x.comm.rank), x.type.tile_shape, strict=True)
+        ]
         value[0] = x.local[at]
         index = tuple(int(i) + s for i, s in zip(at, start, strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0

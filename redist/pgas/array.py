@@ -252,5 +252,10 @@ for _short, _name in ARITHMETIC.items():
     setattr(Array, f"__i{_short}__", _in_place(_name))
 for _short, _name in COMPARISONS.items():
     setattr(Array, f"__{_short}__", _binary(_name))
-for _short, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}.items():
+for _short, _name in {
+    "neg": "negative",
+    "pos": "positive",
+    "abs": "abs",
+    "invert": "invert",
+}.items():
     setattr(Array, f"__{_short}__", _unary(_name))

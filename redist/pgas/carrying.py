@@ -21,8 +21,9 @@ from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Move, Watching
 from redist.pgas.types import Dims, Shape, make_type
+from redist.runtime import selection
 from redist.runtime.links import Edge
-from redist.runtime.selection import STAGING_BYTES, exchange, planned_bytes, side
+from redist.runtime.selection import exchange, planned_bytes, side
 
 T = TypeVar("T", bound=Tiled)
 Dim = int | tuple[int, ...] | None
@@ -56,7 +57,7 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
         _view(x.local, [link.source_dim for link in links]),
         _view(out.local, [link.target_dim for link in links]),
     )
-    staging = STAGING_BYTES
+    staging = selection.STAGING_BYTES
     if BUFFERS.limit_bytes is not None:
         staging = max(1, min(staging, BUFFERS.limit_bytes - BUFFERS.live_bytes))
     if PRETENDING:

@@ -18,7 +18,7 @@ from redist.layout.axes import SubAxis
 from redist.pgas.blocks import aligned, block_count, block_length, pieces
 from redist.pgas.buffers import BUFFERS, SHARED_FROM, empty
 from redist.pgas.moving import move
-from redist.pgas.placing import Labels, Placement, Product, place
+from redist.pgas.placing import Labels, Placed, Product, place
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, resolved
 from redist.runtime.available import all_fit, least_available
@@ -48,7 +48,7 @@ def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str =
 @lru_cache(maxsize=4096)
 def _prepared(
     a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels
-) -> tuple[Product, Placement, tuple[Hashable, int] | None]:
+) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
     """What is asked, where it happens, and which operand passes in blocks of which label."""
     dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
     product = Product(a, b, la, lb, lo, dtype_of(dtype))
@@ -70,7 +70,7 @@ def _check(a: Tiled, b: Tiled, la: Labels, lb: Labels, name: str) -> None:
         size[label] = n if size.get(label, 1) == 1 else size[label]
 
 
-def _streamed(product: Product, found: Placement) -> tuple[Hashable, int] | None:
+def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
     """Which operand passes in blocks of which label: the one that grows most, where one does."""
     sizes = product.sizes
     ends = (
@@ -95,7 +95,7 @@ def _streamed(product: Product, found: Placement) -> tuple[Hashable, int] | None
 
 
 def _by_blocks(
-    a: Tiled, b: Tiled, product: Product, found: Placement, label: Hashable, which: int
+    a: Tiled, b: Tiled, product: Product, found: Placed, label: Hashable, which: int
 ) -> Any:
     """**Collective.** The product, with one operand in blocks: each is moved, used and freed.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.errors import LayoutError, RequestError
 from redist.layout.array_type import ArrayType
@@ -19,6 +18,7 @@ from redist.pgas.buffers import empty as empty_tile
 from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, parse_dims
+from redist.runtime.comm import Comm, comm_or_world
 
 Type = str | ArrayType
 Box = tuple[tuple[int, int], ...]
@@ -30,11 +30,11 @@ def make(
     fill: Callable[[Tile, Box], None] | None,
     type: Type | None = None,
     mesh: Mesh | None = None,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
 ) -> Array:
     """**Local.** An array whose tiles ``fill`` writes, given the tile and the box of its indices."""
     sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
-    comm = MPI.COMM_WORLD if comm is None else comm
+    comm = comm_or_world(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
     mesh = Mesh(x=comm.size) if mesh is None else mesh
@@ -182,13 +182,13 @@ def from_function(
 
 
 def from_local(
-    local: Tile | None, type: Type, *, mesh: Mesh | None = None, comm: MPI.Comm | None = None
+    local: Tile | None, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None
 ) -> Array:
     """**Local.** A global array from tiles that the ranks have; no copy.
 
     ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``
     """
-    comm = MPI.COMM_WORLD if comm is None else comm
+    comm = comm_or_world(comm)
     if isinstance(type, str):
         type = ArrayType.parse(type, Mesh(x=comm.size) if mesh is None else mesh)
     shape = tile_shape(type, comm.rank)
@@ -238,7 +238,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if isinstance(x, Tiled):
         return asarray(x, copy=copy)
     whole = np.from_dlpack(x, copy=copy)
-    comm = MPI.COMM_WORLD
+    comm = comm_or_world(None)
     t = ArrayType(Mesh(x=comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
     return from_local(whole, t, comm=comm)
 

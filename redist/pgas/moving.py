@@ -6,8 +6,6 @@ import time
 from functools import lru_cache
 from typing import TypeVar
 
-from mpi4py import MPI
-
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.buffers import BUFFERS, GRAIN, SHARED_FROM, Tile, empty
@@ -20,6 +18,7 @@ from redist.pgas.types import resolved
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime.available import all_fit, least_available
+from redist.runtime.comm import Comm
 from redist.runtime.phases import tile_shapes
 from redist.runtime.redistribute import prepared, redistribute
 from redist.runtime.worlds import default_topology, world_of
@@ -63,7 +62,7 @@ def settle(a: T) -> T:
     return a if a.type.pending_op is None else move(a, resolved(a.type))
 
 
-def planned(source: ArrayType, target: ArrayType, comm: MPI.Comm, limit_bytes: int | None) -> Plan:
+def planned(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
     """The plan of a move, the same on all ranks."""
     topology = default_topology(world_of(comm))
     return synthesize(source, target, limit_bytes=limit_bytes, topology=topology)

@@ -1,7 +1,7 @@
 """The typing rule of a product of two arrays: which labels are cut, what moves, what is pending.
 
 Dims carry labels. A label of both operands that the result lacks is contracted; cut alike in both it
-gives a pending sum. A placement says which axes cut which label; the cheapest one wins.
+gives a pending sum. What is chosen says which axes cut which label; the cheapest choice wins.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Placed:
     """Where the operands go and what comes out."""
 
     a: ArrayType
@@ -66,8 +66,8 @@ class Placement:
 
 
 @lru_cache(maxsize=4096)
-def place(product: Product, free_bytes: int | None = None) -> Placement:
-    """The cheapest placement: bytes that move now and when a pending result is settled, and work.
+def place(product: Product, free_bytes: int | None = None) -> Placed:
+    """The cheapest places: bytes that move now and when a pending result is settled, and work.
 
     >>> from redist.layout.mesh import Mesh
     >>> m, f = Mesh(x=4), DType.named("f64")
@@ -75,10 +75,10 @@ def place(product: Product, free_bytes: int | None = None) -> Placement:
     >>> print(place(Product(a, b, (0, 1), (1, 2), (0, 2), f)).result)
     f64[4096, 8] sum{x}
     """
-    best: tuple[int, Placement] | None = None
+    best: tuple[int, Placed] | None = None
     for cuts in _candidates(product):
         try:
-            found = _placement(product, cuts)
+            found = _placed(product, cuts)
         except LayoutError:
             continue
         work = _work(product, cuts) * found.result.mesh.n_devices
@@ -93,7 +93,7 @@ def place(product: Product, free_bytes: int | None = None) -> Placement:
     return best[1]
 
 
-def _placement(product: Product, cuts: Cuts) -> Placement:
+def _placed(product: Product, cuts: Cuts) -> Placed:
     sizes = product.sizes
     a = _end(product.a, product.la, cuts, sizes)
     b = _end(product.b, product.lb, cuts, sizes)
@@ -108,7 +108,7 @@ def _placement(product: Product, cuts: Cuts) -> Placement:
         op if pending else None,
         pending,
     )
-    return Placement(a, b, result)
+    return Placed(a, b, result)
 
 
 def _end(t: ArrayType, labels: Labels, cuts: Cuts, sizes: Mapping[Hashable, int]) -> ArrayType:
@@ -166,7 +166,7 @@ def _work(product: Product, cuts: Cuts) -> int:
     return n if product.dtype.name[0] in "fc" else 10 * n
 
 
-def _moving(product: Product, found: Placement) -> int:
+def _moving(product: Product, found: Placed) -> int:
     n, out = found.result.mesh.n_devices, 0
     for source, target in (
         (product.a, found.a),
@@ -181,7 +181,7 @@ def _moving(product: Product, found: Placement) -> int:
     return out
 
 
-def _peak(product: Product, found: Placement) -> int:
+def _peak(product: Product, found: Placed) -> int:
     """What a device must hold beside its operands; what is large passes in blocks."""
     moved = sum(
         min(end.tile_bytes, 2 * start.tile_bytes)

@@ -38,7 +38,9 @@ def reduced(t: ArrayType, dims: Sequence[int], op: str, keepdims: bool, dtype: A
     keep = [i for i in range(t.rank) if keepdims or i not in dims]
     shape = tuple(1 if i in dims else t.shape[i] for i in keep)
     cuts = tuple(() if i in dims else t.dims[i] for i in keep)
-    return ArrayType(t.mesh, dtype_of(np.dtype(dtype)), shape, cuts, op if pending else None, tuple(pending))
+    return ArrayType(
+        t.mesh, dtype_of(np.dtype(dtype)), shape, cuts, op if pending else None, tuple(pending)
+    )
 
 
 def reduce(x: Tiled, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Any:

@@ -60,19 +60,17 @@ def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _divided(total, n)
 
 
-def var(
-    x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> Any:
+def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over dims, with ``n - correction`` in the denominator."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     off = elementwise.apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
-    total = sum(elementwise.apply(np.multiply, off, off), axis=axis, keepdims=keepdims, dtype=x.dtype)
+    total = sum(
+        elementwise.apply(np.multiply, off, off), axis=axis, keepdims=keepdims, dtype=x.dtype
+    )
     return _divided(total, n - correction)
 
 
-def std(
-    x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
-) -> Any:
+def std(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation over dims."""
     return elementwise.apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
 

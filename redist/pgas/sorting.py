@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
@@ -28,6 +27,7 @@ from redist.pgas.splitters import split
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Watching
 from redist.pgas.types import dtype_of, with_dtype
+from redist.runtime.comm import Comm
 from redist.runtime.irregular import exchange
 
 MOST_GROWTH = 2
@@ -162,7 +162,7 @@ def _sort_cut(
 
 
 def merged(
-    comm: MPI.Comm,
+    comm: Comm,
     columns: list[Tile],
     members: list[int],
     sizes: Ints,
@@ -199,7 +199,7 @@ def merged(
     return _merged_rows(out), n_bytes
 
 
-def _by_rank(comm: MPI.Comm, members: list[int], counts: Ints) -> tuple[Ints, Ints]:
+def _by_rank(comm: Comm, members: list[int], counts: Ints) -> tuple[Ints, Ints]:
     """Counts of members as counts and places of all ranks; members lie in their own order."""
     both = np.zeros((2, comm.size), dtype=np.int64)
     both[0, members] = counts

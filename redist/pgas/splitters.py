@@ -7,10 +7,10 @@ interval several times, and no data moves before the places are known.
 from __future__ import annotations
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.layout.tiles import Ints
 from redist.pgas.tiled import Tile
+from redist.runtime.comm import Comm
 from redist.runtime.irregular import tell_all
 
 SAMPLES = 64
@@ -19,7 +19,7 @@ FLAG_BYTES = 8
 
 
 def split(
-    comm: MPI.Comm, rows: Tile, members: list[int], sizes: Ints, targets: Ints, most_rows: int
+    comm: Comm, rows: Tile, members: list[int], sizes: Ints, targets: Ints, most_rows: int
 ) -> Ints:
     """**Collective over** ``comm``. How many elements of every member belong left of each target.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.buffers import BUFFERS, SHARED_FROM
+from redist.runtime.comm import Comm
 
 Tile = NDArray[Any]
 Self = TypeVar("Self", bound="Tiled")
@@ -27,7 +27,7 @@ class Tiled:
     _space: Any
     """Set once other ranks can reach the tiles."""
 
-    def __init__(self, type: ArrayType, comm: MPI.Comm, local: Tile | None) -> None:
+    def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.local = type, comm, local
         if local is not None and local.nbytes >= SHARED_FROM:
             BUFFERS.adopt(local, type.tile_bytes)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from mpi4py import MPI
-
 from redist.pgas.lines import Line, calling_line
 from redist.pgas.table import table
 from redist.plan.plan import Plan
+from redist.runtime.comm import Comm, comm_or_world
 from redist.runtime.patience import gather
 from redist.units import format_bytes, format_time
 
@@ -158,11 +157,11 @@ class Trace:
         )  # fmt: skip
         return "\n".join(table([head, *rows, total], left=(0, 2, 3, 4)))
 
-    def svg(self, file: str | os.PathLike[str], comm: MPI.Comm | None = None) -> None:
+    def svg(self, file: str | os.PathLike[str], comm: Comm | None = None) -> None:
         """**Collective over** ``comm``. Draw what every rank did, and when; rank 0 writes the file."""
         from redist.pgas.timeline import Bar, draw
 
-        comm = MPI.COMM_WORLD if comm is None else comm
+        comm = comm_or_world(comm)
         bars = [
             Bar(
                 self._offset + move.started_s,

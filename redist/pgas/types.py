@@ -61,8 +61,7 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
                     f"cannot use the type {text!r}: {len(cuts)} dims, but the array has {len(shape)}"
                 )
             body = ", ".join(
-                f"{n}{'' if cut in ('', '{}') else cut}"
-                for n, cut in zip(shape, cuts, strict=True)
+                f"{n}{'' if cut in ('', '{}') else cut}" for n, cut in zip(shape, cuts, strict=True)
             )
             return ArrayType.parse(f"{dtype}[{body}]", mesh)
     if (text.shape, text.dtype) != (shape, dtype):
@@ -139,7 +138,8 @@ def _spread(t: ArrayType, shape: Shape) -> Dims:
     """The cuts of an operand as cuts of the result."""
     missing = len(shape) - t.rank
     own = (
-        dim if n == size else () for n, size, dim in zip(t.shape, shape[missing:], t.dims, strict=True)
+        dim if n == size else ()
+        for n, size, dim in zip(t.shape, shape[missing:], t.dims, strict=True)
     )
     return ((),) * missing + tuple(own)
 

@@ -11,7 +11,6 @@ from mpi4py import MPI
 from redist import ArrayType, Mesh
 from redist.layout.dtype import DType
 from redist.layout.tiles import coordinates
-from redist.pgas import carrying
 from redist.pgas.array import Array
 from redist.pgas.carrying import box_of, idle_parts
 from redist.runtime import flat, links, selection
@@ -24,7 +23,7 @@ DTYPES = ("float64", "int32", "complex64", "int8", "bool", "uint16")
 def in_small_rounds() -> None:
     """Cut everything that passes between ranks into many messages and rounds."""
     links.FEW_RUNS, links.LISTED_ELEMS = 2, 16
-    selection.MESSAGE_BYTES, carrying.STAGING_BYTES = 48, 200
+    selection.MESSAGE_BYTES, selection.STAGING_BYTES = 48, 200
     flat.ROUND_ELEMS = 7
 
 
