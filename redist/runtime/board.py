@@ -11,7 +11,7 @@ from redist.runtime.segments import Bytes
 CONTROL_BYTES = 4096
 """Of every rank's board: meetings, status and the text of a failure."""
 TEXT_AT, TEXT_BYTES = 256, 2048
-DESCRIPTION = 8
+DESCRIPTION = 32
 """Integers that describe where one array of a transfer lies."""
 LEAST_POOL_BYTES = 8192
 """A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
+from redist.plan.plan import Plan
+from redist.runtime.cuda_arrays import MOST_DIMS, as_device, is_device, overlap
+from redist.runtime.cuda_combine import can_combine
 from redist.runtime.route import Route
 
 Array = NDArray[Any]
@@ -38,26 +41,37 @@ class Operands:
     names: tuple[str, ...]
     is_batch: bool
 
-    def taken(self, local: Any, out: Any) -> tuple[list[Array | None], list[Array | None]]:
-        """Sources and targets in order, checked; new targets where ``out`` has none."""
+    def on_device(self, local: Any, out: Any) -> bool | None:
+        """Whether a call is for arrays of a GPU; None where it has no array at all."""
+        arrays = []
+        for given in (local, out):
+            arrays += list(given.values()) if isinstance(given, Mapping) else [given]
+        found = {is_device(array) for array in arrays if array is not None}
+        return None if not found else True in found
+
+    def taken(self, local: Any, out: Any, on_device: bool = False) -> tuple[list[Any], list[Any]]:
+        """Sources and targets in order, checked; new targets in memory where ``out`` has none."""
         route = self.route
+        if on_device:
+            check_on_device(route.plans)
         given, results = self._listed(local, "local"), self._listed(out, "out")
-        sources: list[Array | None] = []
-        targets: list[Array | None] = []
+        sources: list[Any] = []
+        targets: list[Any] = []
         where = [f" {name!r}" if self.is_batch else "" for name in self.names]
         for item, plan in enumerate(route.plans):
             what = f"source tile{where[item]}"
             source = as_tile(given[item], route.shape_of(item, 0), plan.source, what)
-            if plan.donate and source is not None and not source.flags.writeable:
+            if plan.donate and source is not None and not getattr(source.flags, "writeable", True):
                 raise RequestError(f"the {what} is read-only and cannot be donated")
             shape, target = route.shape_of(item, route.last(item)), results[item]
             if target is None and shape is not None and plan.donate and not plan.steps:
-                target = np.asarray(given[item])  # it stays where it is
-            elif target is None and shape is not None:
+                target = source if on_device else np.asarray(given[item])  # it stays where it is
+            elif target is None and shape is not None and not on_device:
                 target = np.empty(shape, _result_dtype(given[item], plan.target.dtype))
             elif target is not None:
                 as_tile(target, shape, plan.target, f"out{where[item]}")
-                if not target.flags.writeable:
+                target = as_device(target) if on_device else target
+                if not getattr(target.flags, "writeable", True):
                     raise RequestError(f"out{where[item]} is read-only")
             sources.append(source)
             targets.append(target)
@@ -79,7 +93,7 @@ class Operands:
         return [arrays.get(name) for name in self.names]
 
 
-def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Array | None:
+def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
     """The array, with NumPy's dtype for t's elements; an error if it is not a tile of type t.
 
     >>> from redist.layout.mesh import Mesh
@@ -92,10 +106,11 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Array |
         if array is not None:
             raise RequestError(f"no {what} is wanted here: the rank is not in the mesh; pass None")
         return None
-    if not isinstance(array, (np.ndarray, np.generic)):
+    on_device = is_device(array)
+    if not on_device and not isinstance(array, (np.ndarray, np.generic)):
         kind = "None" if array is None else f"a {type(array).__name__}"
         raise RequestError(f"{kind} is no {what}: need a NumPy array {t.dtype}{list(shape)}")
-    array = np.asarray(array)
+    array = as_device(array) if on_device else np.asarray(array)
     dtype = t.dtype.to_numpy()
     same = array.dtype == dtype or array.dtype.name == t.dtype.extended_name
     if not same or array.shape != shape:
@@ -105,6 +120,16 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Array |
     return array if array.dtype == dtype else array.view(dtype)
 
 
+def check_on_device(plans: Sequence[Plan]) -> None:
+    """An error where GPUs cannot do what a plan asks."""
+    for plan in plans:
+        t = plan.source
+        if t.pending_op is not None and not can_combine(t.pending_op, t.dtype):
+            raise RequestError(f"cannot take the {t.pending_op} of {t.dtype} on a GPU")
+        if len(t.shape) > MOST_DIMS:
+            raise RequestError(f"cannot move {len(t.shape)} dims between GPUs: need {MOST_DIMS}")
+
+
 def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:
     """An error if a result would be written over a source tile, or over another result."""
     seen = [(f"the source tile{name}", a) for name, a in sources.items() if a is not None]
@@ -112,7 +137,7 @@ def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array |
         if out is None:
             continue
         for what, other in seen:
-            if np.may_share_memory(other, out):
+            if overlap(other, out):
                 raise RequestError(f"out{name} overlaps {what}")
         seen.append((f"out{name}", out))
 

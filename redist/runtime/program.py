@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redist.layout.dtype import DType
 from redist.runtime.kernels import kernels
@@ -126,7 +126,8 @@ class Compiler:
 
     ``kinds`` says where the tile of (rank, item) is found; ``offsets`` where a box of (rank, item)
     lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
-    room there goes from tile to tile by MPI's own datatypes.
+    room there goes from tile to tile by MPI's own datatypes. With ``packs_all`` everything has.
+    ``far_strides`` has the strides of neighbours' tiles that are not in C order.
     """
 
     rank: int
@@ -137,6 +138,8 @@ class Compiler:
     src_strides: Sequence[Strides]
     dst_strides: Sequence[Strides]
     room: tuple[int, int]
+    packs_all: bool = False
+    far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
 
     def staging(self, turns: Iterable[Turn]) -> Moves:
         """The copies of this rank's data into its pool."""
@@ -224,7 +227,8 @@ class Compiler:
         if kind == POOL:
             offset = self.offsets[piece.sender, item][piece.src_lo, piece.shape]
             return base, offset, c_strides(part.shape, itemsize), kind
-        strides = c_strides(piece.src_shape, itemsize)
+        known = self.far_strides.get((piece.sender, item))
+        strides = known or c_strides(piece.src_shape, itemsize)
         return base, _offset(part.src_lo, strides), strides, kind
 
     def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Move:
@@ -259,10 +263,12 @@ class Compiler:
             n_bytes = sum(math.prod(p.shape) * self.loads[item].itemsize for item, p in own)
             places = [self._place(item, part, sending) for item, part in own]
             combined = [not sending and part.order > 0 for _, part in own]
-            if len(own) == 1 and not places[0][2].dims and not combined[0]:
+            direct = len(own) == 1 and not places[0][2].dims and not combined[0]
+            if direct and not self.packs_all:
                 messages.append(Message(peer, places[0][0], places[0][1], n_bytes))
                 continue
-            packs = used + n_bytes + self._still_to_combine(parts, peer, sending) <= room
+            later = self._still_to_combine(parts, peer, sending)
+            packs = self.packs_all or used + n_bytes + later <= room
             start, forms = used, []
             for (item, part), (tile, place, form), must in zip(own, places, combined, strict=True):
                 if packs or must:

@@ -52,11 +52,12 @@ class Staging:
         staging_bytes: int,
         is_limited: bool,
         timeout_s: float | None,
+        packs_all: bool = False,
     ) -> Staging:
         """**Collective.** Rounds so that a pool slot, and what is packed for other nodes, fit.
 
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
-        to be combined must find it.
+        to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
         """
         book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
         spare = max(book, min(BOOK_BYTES, staging_bytes // 8))
@@ -68,7 +69,8 @@ class Staging:
             Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
             for load in loads
         ]
-        weights, parts = _weights(world, loads, exports, slot)
+        needs = [_Needs(load, world.rank, world.node, packs_all) for load in loads]
+        weights, parts = _weights(loads, exports, needs, slot)
         for values in (weights, parts):
             world.all_max(values, timeout_s)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
@@ -81,12 +83,11 @@ class Staging:
         world.all_max(least, timeout_s)
         slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
         packed = 0 if world.one_node else slot
-        combined = [
-            _Needs(load, world.rank, world.node).hard(k)
-            for load, k in zip(loads, parts.tolist(), strict=True)
-        ]  # an element of every partial value, however small the budget
+        # An element of whatever must be packed, however small the budget.
+        hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
+        sent = max(packed, hard) if packs_all else packed
         offsets, gives = _tell(world, loads, exports, mine.offsets, timeout_s)
-        return Staging(rounds, slot_bytes, packed, max(packed, *combined), offsets, gives)
+        return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,12 @@ class _Own:
 
 
 def _weights(
-    world: World, loads: Sequence[Load], exports: Sequence[Exports], slot: int
+    loads: Sequence[Load], exports: Sequence[Exports], all_needs: Sequence[_Needs], slot: int
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """What each array of this rank takes in a slot, and into how many parts it must be cut."""
     weights = np.zeros(len(loads), dtype=np.int64)
     parts = np.ones(len(loads), dtype=np.int64)
-    for item, load in enumerate(loads):
-        needs = _Needs(load, world.rank, world.node)
+    for item, (load, needs) in enumerate(zip(loads, all_needs, strict=True)):
         # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
         message = -(-needs.largest(1) * slot // MAX_MESSAGE_BYTES)
         weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
@@ -164,22 +164,18 @@ def _tell(
 class _Needs:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
-    def __init__(self, load: Load, rank: int, node: Sequence[int]) -> None:
+    def __init__(self, load: Load, rank: int, node: Sequence[int], packs_all: bool) -> None:
         self.itemsize = load.itemsize
         self.between = [
             p
             for p in load.phase.pieces
             if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
         ]
-        self.sent = [
-            p
-            for p in load.phase.pieces
-            if p.sender == rank
-            and p.receiver not in node
-            and not _is_contiguous(p.shape, p.src_shape, load.itemsize)
-        ]
+        given = [p for p in load.phase.pieces if p.sender == rank and p.receiver not in node]
+        self.sent = [p for p in given if not _is_contiguous(p.shape, p.src_shape, load.itemsize)]
         got = [p for p in load.phase.pieces if p.receiver == rank and p.sender not in node]
-        self.combined = [p for p in got if p.order]
+        self.combined = got if packs_all else [p for p in got if p.order]
+        self.given = given if packs_all else []
         self.received = [
             p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
         ]
@@ -193,8 +189,8 @@ class _Needs:
         return max(sizes.values(), default=0)
 
     def hard(self, parts: int) -> int:
-        """What must be received into staging."""
-        return self._bytes(self.combined, parts)
+        """What must pass through staging, in or out."""
+        return max(self._bytes(self.combined, parts), self._bytes(self.given, parts))
 
     def soft(self, parts: int) -> int:
         """What is better packed."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mpi4py import MPI
 
 from redist.errors import RedistError, TransferError
@@ -15,7 +14,9 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.runtime.agreement import all_agree, from_first
 from redist.runtime.buffers import Buffers, Key
+from redist.runtime.course import Course
 from redist.runtime.operands import OWN, Array, Locals, Operands, Own
+from redist.runtime.patience import gather
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
@@ -27,6 +28,11 @@ from redist.runtime.stage import Stage
 from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
 
+if TYPE_CHECKING:
+    from redist.runtime.cuda_course import CudaCourse
+
+DEVICE_BIT = 2**40
+"""In the word of a request, where its arrays lie on GPUs."""
 REMEMBERED = 3
 """Scripts that a transfer keeps."""
 
@@ -107,14 +113,15 @@ class Transfer:
             )
             pool_bytes = max(stage.pool_bytes for stage in self._stages)
             world.reserve(len(plans), pool_bytes, self.timeout_s)
-            self._staging = (
-                np.empty(max(stage.staging.send_bytes for stage in self._stages), np.uint8),
-                np.empty(max(stage.staging.receive_bytes for stage in self._stages), np.uint8),
-            )
             self._buffers = Buffers(route, options.donate)
+            self._watch = Watch(world, route)
+            self._course = Course(
+                world, route, self._stages, self._buffers, self._watch, options.donate
+            )
         self._operands = Operands(route, self._names, asked.is_batch)
         self._meets = not all(stage.is_local for stage in self._stages)
-        self._watch = Watch(world, route)
+        self._on_device: CudaCourse | None = None
+        self._is_on_device = False
         self._scripts: list[Script] = []
         self._ends: tuple[Any, Any] | None = None
         self._running: Running | None = None
@@ -228,9 +235,10 @@ class Transfer:
             done, in_place = script.run(self.timeout_s)
             if done < len(self._stages) or in_place:
                 with world.failing_together():
-                    self._finish({(0, 0): local, (0, self._route.last(0)): out}, done, in_place)
+                    tiles = {(0, 0): local, (0, self._route.last(0)): out}
+                    self._course.finish(self._word, tiles, done, in_place, self.timeout_s)
         except Disagreement:
-            self._explain(None)
+            self._explain(None, False)
             raise
         except BaseException as error:
             if world.broken is None:
@@ -246,11 +254,13 @@ class Transfer:
             raise TransferError("cannot run: this transfer is closed")
         world = self._world
         world.check_usable()
+        where = self._operands.on_device(local, out)
+        on_device = self._is_on_device if where is None else where
         error: RedistError | None = None
-        sources: list[Array | None] = []
-        targets: list[Array | None] = []
+        sources: list[Any] = []
+        targets: list[Any] = []
         try:
-            sources, targets = self._operands.taken(local, out)
+            sources, targets = self._operands.taken(local, out, on_device)
         except RedistError as problem:
             error = problem
         except MemoryError:
@@ -259,90 +269,75 @@ class Transfer:
             raise error
         try:
             with world.failing_together():
-                results = self._move(sources, targets, error is not None)
+                results = self._move(sources, targets, error is not None, on_device)
         except Disagreement:
-            self._explain(error)
+            if self._explain(error, where):
+                return self.run(local, out)  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
         self._watch.calls += 1
         return self._operands.named(results)
 
-    def _explain(self, error: RedistError | None) -> None:
-        """Raise the error that made ranks disagree, on all of them."""
-        all_agree(self._world.comm, "cannot transfer", self._asked.text, error, self.timeout_s)
+    def _explain(self, error: RedistError | None, on_device: bool | None) -> bool:
+        """Raise the error that made ranks disagree, on all of them.
+
+        True if they only did because some have no array that says whether GPUs are meant.
+        """
+        world, text = self._world, self._asked.text
+        places = set(gather(world.comm, (on_device, error is None), self.timeout_s))
+        if places == {(True, True), (None, True)}:
+            self._is_on_device = True
+            return True
+        all_agree(
+            world.comm,
+            "cannot transfer",
+            f"{text} on GPUs" if on_device else text,
+            error,
+            self.timeout_s,
+        )
+        return False
 
     def _move(
-        self, sources: list[Array | None], targets: list[Array | None], failed: bool
-    ) -> list[Array | None]:
+        self, sources: list[Any], targets: list[Any], failed: bool, on_device: bool
+    ) -> list[Any]:
         world, route = self._world, self._route
-        word = ERROR_WORD if failed else self._word
+        word = ERROR_WORD if failed else self._word ^ (DEVICE_BIT if on_device else 0)
         same = True
-        if failed or (self._meets and self._stages[0].is_local):
+        first = self._stages[0]
+        if failed or (self._meets and (first.is_local or (on_device and self._on_device is None))):
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
-        buffers: dict[Key, Array | None] = {}
+        tiles: dict[Key, Any] = {}
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            buffers[item, 0] = source
-            buffers[item, route.last(item)] = target
-        first = self._stages[0]
-        first.gives_back = []
-        if route.is_tight:  # no page of the target yet
-            several = [len(plan.steps) > 1 for plan in route.plans]
-            first.gives_back = [
-                target
-                for target, k in zip(targets, several, strict=True)
-                if target is not None and k
-            ]
-        while first.is_local and first.gives_back:
-            release_pages(first.gives_back.pop())
-        waits = self._finish(buffers, 0, False)
-        self._remember(buffers, waits)
-        return [buffers[item, route.last(item)] for item in range(len(self._names))]
+            tiles[item, 0] = source
+            if target is not None or not on_device:
+                tiles[item, route.last(item)] = target
+        if on_device:
+            self._course_on_device().finish(word, tiles, 0, False, self.timeout_s)
+        else:
+            first.gives_back = []
+            if route.is_tight:  # no page of the target yet
+                several = [len(plan.steps) > 1 for plan in route.plans]
+                first.gives_back = [
+                    target
+                    for target, k in zip(targets, several, strict=True)
+                    if target is not None and k
+                ]
+            while first.is_local and first.gives_back:
+                release_pages(first.gives_back.pop())
+            waits = self._course.finish(word, tiles, 0, False, self.timeout_s)
+            self._remember(tiles, waits)
+        return [tiles[item, route.last(item)] for item in range(len(self._names))]
 
-    def _finish(self, buffers: dict[Key, Array | None], done: int, in_place: bool) -> bool:
-        """Run the stages from ``done`` on; whether there was a meeting after the last."""
-        legs_of, word = self._route.stages, self._word
-        for number in range(done, len(self._stages)):
-            stage, legs = self._stages[number], legs_of[number]
-            start = time.perf_counter()
-            for leg in legs:
-                for key in ((leg.item, leg.source), (leg.item, leg.target)):
-                    if key not in buffers:
-                        buffers[key] = self._buffers.middle(*key)
-            ins = [buffers[leg.item, leg.source] for leg in legs]
-            outs = [buffers[leg.item, leg.target] for leg in legs]
-            read = stage.run(word, ins, outs, self._staging, self.timeout_s)
-            in_place = read or (in_place and stage.is_local)  # meeting again settles earlier reads
-            if number + 1 < len(self._stages):
-                del ins, outs
-                in_place = self._let_go(number, buffers, in_place)
-            self._watch.count(number, time.perf_counter() - start)
-        if in_place:
-            self._world.meet_node(self.timeout_s)
-        return in_place
+    def _course_on_device(self) -> CudaCourse:
+        """**Collective, the first time.** The same course for arrays of GPUs."""
+        if self._on_device is None:
+            from redist.runtime.cuda_course import CudaCourse, peers_of
 
-    def _let_go(self, number: int, buffers: dict[Key, Array | None], in_place: bool) -> bool:
-        """Free what no later stage reads, once the neighbours have read it; all ranks alike."""
-        route, options = self._route, self._asked.options
-        later = {(leg.item, leg.source) for legs in route.stages[number + 1 :] for leg in legs}
-        done = {(leg.item, leg.source) for leg in route.stages[number]} - later
-        gone = {0} if options.donate else set()
-        free = [
-            (item, buffer)
-            for item, buffer in done
-            if buffer in gone or (0 < buffer < route.last(item) and not self._buffers.keeps)
-        ]
-        if not free:
-            return in_place
-        if in_place:
-            self._world.meet_node(self.timeout_s)
-        for item, buffer in free:
-            array = buffers.pop((item, buffer))
-            target = buffers.get((item, route.last(item)))
-            stays = array is not None and target is not None and np.may_share_memory(array, target)
-            if buffer == 0 and array is not None and not stays:
-                release_pages(array)
-        return False
+            limited = self._asked.options.limit_bytes is not None
+            peers = peers_of(self.comm, self._world, self.timeout_s)
+            self._on_device = CudaCourse(self._course, peers, limited, self.timeout_s)
+        return self._on_device
 
     def _remember(self, buffers: dict[Key, Array | None], waits: bool) -> None:
         """Make the next call with arrays like these a short one, if it can be."""

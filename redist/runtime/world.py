@@ -70,6 +70,8 @@ class World:
         self.touched_bytes = 0
         self.transfers: dict[Any, Any] = {}
         self.windows: Any = None
+        self.gpus: Any = None
+        """What joins the GPUs of its ranks, once one has appeared."""
         self._queue = Queue()
         self._find_node(transport, node_size)
         self.boards: dict[int, Board] = {}

@@ -1,0 +1,97 @@
+"""The stages of a transfer on GPUs: the same course, with tiles from CuPy's pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.runtime.buffers import Key
+from redist.runtime.course import Course
+from redist.runtime.cuda_arrays import empty_on_device, overlap
+from redist.runtime.cuda_peers import Peers, can_open
+from redist.runtime.cuda_stage import CudaStage
+from redist.runtime.world import World
+from redist.runtime.worlds import world_of
+
+
+def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None) -> Peers:
+    """**Collective, the first time.** What joins the GPUs of a world.
+
+    Where the ranks of a node cannot read each other's GPU memory, messages join them instead.
+    """
+    if world.gpus is None:
+        problems = can_open(world, timeout_s) if len(world.node) > 1 else []
+        bad = np.array([len(problems)], np.int64)
+        world.all_max(bad, timeout_s)
+        if bad[0]:
+            apart = world_of(comm, "mpi", timeout_s=timeout_s)
+            world.gpus = peers_of(comm, apart, timeout_s)
+        else:
+            world.gpus = Peers(world, timeout_s)
+        world.gpus.problems = problems
+    gpus: Peers = world.gpus
+    return gpus
+
+
+class CudaCourse(Course):
+    """Runs the stages of a route on arrays of GPUs. Making one is **collective**."""
+
+    def __init__(
+        self, host: Course, peers: Peers, is_limited: bool, timeout_s: float | None
+    ) -> None:
+        self.world, self.route, self.stages = peers.world, host.route, host.stages
+        self.buffers, self.watch, self.donates = host.buffers, host.watch, host.donates
+        self.on_device = [
+            CudaStage(peers, stage.loads, host.route.staging_bytes(k), is_limited, timeout_s)
+            for k, stage in enumerate(host.stages)
+        ]
+        self._scratch: list[Any] = []
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Pinned memory of the host that its stages take."""
+        return sum(stage.pinned_bytes for stage in self.on_device)
+
+    @property
+    def keeps(self) -> bool:
+        """Never: the pool keeps memory."""
+        return False
+
+    def made(self, key: Key) -> Any:
+        """A tile between two steps, or a target: in the memory of a donated source if it fits."""
+        shape = self.route.shape_of(*key)
+        if shape is None:
+            return None
+        dtype = self.route.plans[key[0]].source.dtype.to_numpy()
+        n_bytes = dtype.itemsize
+        for n in shape:
+            n_bytes *= n
+        is_target = key[1] == self.route.last(key[0])
+        for k, array in enumerate(self._scratch):
+            if not is_target and array.nbytes >= n_bytes:
+                memory = self._scratch.pop(k)
+                return memory.reshape(-1).view("u1")[:n_bytes].view(dtype).reshape(shape)
+        return empty_on_device(shape, dtype)
+
+    def run_stage(
+        self, number: int, word: int, ins: list[Any], outs: list[Any], timeout_s: float | None
+    ) -> bool:
+        """Start one on the current stream; whether neighbours may still read."""
+        return self.on_device[number].run(word, ins, outs, timeout_s)
+
+    def after_reading(self, timeout_s: float | None) -> None:
+        """Let the stream wait until the neighbours have read."""
+        self.world.meet_node(timeout_s)
+        self.on_device[0].settle()
+
+    def free(self, array: Any, target: Any, is_source: bool) -> None:
+        """Give up a tile: the pool has it again; a donated source serves for tiles on the way."""
+        stays = target is not None and overlap(array, target)
+        if is_source and not stays and array.flags.c_contiguous:
+            self._scratch.append(array)
+
+    def end(self) -> None:
+        """Keep nothing after a call."""
+        self._scratch.clear()

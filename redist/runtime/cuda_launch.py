@@ -1,0 +1,140 @@
+"""Compiling the kernels for what a list needs, and launching it on a stream."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import TransferError
+from redist.runtime.cuda_rows import Tables
+from redist.runtime.cuda_tiles import THREAD_BITS, Tuning
+from redist.runtime.moves import Addresses, address_of
+
+INLINE_BASES = 64
+"""Base addresses that are passed by value, as in cuda_moves.cu."""
+
+ALL_KINDS = 0xFFFF
+ALL_DIRECT = 0x9249
+
+
+@lru_cache(maxsize=1)
+def driver() -> Any:
+    """The CUDA driver's library."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def checked(status: int, what: str) -> None:
+    """An error where the driver refuses."""
+    if status:
+        raise TransferError(f"cannot {what} on the GPU: CUDA error {status}")
+
+
+@lru_cache(maxsize=1)
+def source() -> str:
+    """The kernels: these files, one after another."""
+    paths = [Path(__file__).with_name(f"cuda_{name}.cu") for name in ("tiles", "loose", "moves")]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled kernel and how many blocks of it the device holds."""
+
+    module: Any
+    function: int
+    n_resident: int
+
+
+def kernel_for(kinds: int, tuning: Tuning, prelude: str = "") -> Kernel:
+    """The kernel for these kinds of tiles: one kind alone, or one of two for mixtures."""
+    import cupy
+
+    if kinds & kinds - 1:
+        kinds = ALL_DIRECT if not kinds & ~ALL_DIRECT else ALL_KINDS
+    turns = ",".join(map(str, tuning.turns))
+    options = (
+        "-std=c++17",
+        "-fmad=false",
+        f"-DKINDS={kinds}",
+        f"-DTURNS={turns}",
+        f"-DMIN_BLOCKS={tuning.min_blocks}",
+        f"-DSTREAMING={int(tuning.streaming)}",
+    )
+    return _compiled(options, prelude, cupy.cuda.Device().id)
+
+
+@lru_cache(maxsize=256)
+def _compiled(options: tuple[str, ...], prelude: str, device: int) -> Kernel:
+    import cupy
+
+    module = cupy.RawModule(code=prelude + source(), options=options)
+    found = module.get_function("redist_copy")
+    function = int(getattr(found, "kernel", found).ptr)
+    blocks = ctypes.c_int()
+    status = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        ctypes.byref(blocks), ctypes.c_void_p(function), 1 << THREAD_BITS, ctypes.c_size_t(0)
+    )
+    checked(status, "ask for the occupancy of a kernel")
+    count = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
+    return Kernel((module, found), function, max(1, blocks.value) * int(count))
+
+
+class Launch:
+    """Tables on the device and everything about a launch but the base addresses."""
+
+    def __init__(self, tables: Tables, tuning: Tuning, prelude: str = "") -> None:
+        import cupy
+
+        self._kernel = kernel_for(tables.kinds, tuning, prelude)
+        arrays = (tables.rows, tables.shapes, tables.members, tables.hints)
+        self._device = [cupy.asarray(as_bytes(array)) for array in arrays]
+        cupy.cuda.get_current_stream().synchronize()
+        self._grid = tables.n_tiles
+        waves = tuning.waves[bool(tables.kinds & ~ALL_DIRECT)]
+        if waves:
+            self._grid = min(tables.n_tiles, self._kernel.n_resident * waves)
+        self._pointers = [ctypes.c_uint64(int(array.data.ptr)) for array in self._device]
+        self._numbers = [ctypes.c_uint32(tables.hint_shift), ctypes.c_uint32(tables.n_tiles)]
+        self._many: tuple[bytes, Any] | None = None
+
+    def __call__(self, bases: Addresses, stream: int) -> None:
+        """Start the kernel; it reads the bases before this returns, or a copy of them."""
+        few = np.zeros(INLINE_BASES, np.uint64)
+        many = ctypes.c_uint64(0)
+        if len(bases) <= INLINE_BASES:
+            few[: len(bases)] = bases
+        else:
+            many.value = self._uploaded(bases)
+        last = ctypes.c_void_p(address_of(few))
+        plain = [ctypes.addressof(x) for x in (*self._pointers, *self._numbers, many)]
+        params = (ctypes.c_void_p * 8)(*plain, last)
+        status = driver().cuLaunchKernel(
+            ctypes.c_void_p(self._kernel.function),
+            *(self._grid, 1, 1, 1 << THREAD_BITS, 1, 1, 0),
+            ctypes.c_void_p(stream),
+            params,
+            None,
+        )
+        checked(status, "start a copy")
+
+    def _uploaded(self, bases: Addresses) -> int:
+        """The address of a table of bases on the device; the last one is kept."""
+        import cupy
+
+        key = bases.tobytes()
+        if self._many is None or self._many[0] != key:
+            table = cupy.asarray(bases.astype(np.uint64))
+            cupy.cuda.get_current_stream().synchronize()
+            self._many = key, table
+        return int(self._many[1].data.ptr)
+
+
+def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The memory of an array."""
+    return np.frombuffer(array.tobytes() or b"\0", np.uint8)

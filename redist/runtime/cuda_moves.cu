@@ -1,0 +1,92 @@
+/* The kernel: every block takes its tiles of every row. Comes after cuda_tiles.cu and cuda_loose.cu. */
+
+/* This block's tiles of one row, from t on; the first tile that is not of this row. */
+template <int LOG, bool TILED, bool GROUPED>
+__device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
+                                    const Member *members, const u64 *bases, void *memory,
+                                    i64 *dst_table, i64 *src_table)
+{
+    constexpr int turns[] = {TURNS};
+    constexpr int bits = turns[LOG];
+    typedef typename WordOf<LOG>::type W;
+    Lane<W, bits, GROUPED> lane[PER_THREAD];
+    W *slots = (W *)memory;
+    const char *s = 0;
+    char *d = 0;
+    if (GROUPED) {
+        __syncthreads();
+        EACH_THREAD if (tid < row.n_members)
+        {
+            const Member *m = members + row.member + tid;
+            dst_table[tid] = (i64)bases[m->dst] + m->dst_offset;
+            src_table[tid] = (i64)bases[m->src] + m->src_offset;
+        }
+        __syncthreads();
+    } else {
+        const Member *m = members + row.member;
+        d = (char *)((i64)bases[m->dst] + m->dst_offset);
+        s = (const char *)((i64)bases[m->src] + m->src_offset);
+    }
+    EACH_THREAD
+    {
+        lane[ME].src.prepare(tid, shape->src);
+        lane[ME].dst.prepare(tid, shape->dst);
+    }
+    for (; t < end; t += gridDim.x) {
+        Tile tile = tile_at(t - row.first, shape);
+        EACH_THREAD lane[ME].load(s, src_table, shape, tile);
+        if (TILED) {
+            __syncthreads();
+            EACH_THREAD lane[ME].share(slots, shape);
+            __syncthreads();
+        }
+        EACH_THREAD lane[ME].template store<TILED>(d, dst_table, shape, tile, slots);
+    }
+    return t;
+}
+
+#define KIND(code, log, tiled, grouped)                                                           \
+    case code:                                                                                    \
+        if constexpr ((KINDS >> code) & 1)                                                                  \
+            t = copy_row<log, tiled, grouped>(t, end, row, shape, members, bases, memory,         \
+                                              dst_table, src_table);                              \
+        break;
+#define WORD(log)                                                                                 \
+    KIND(3 * log, log, false, false)                                                              \
+    KIND(3 * log + 1, log, true, false)                                                           \
+    KIND(3 * log + 2, log, true, true)
+
+/* Rows are looked up by `hints`: the row of every (1 << hint_shift)th tile. One more row ends them.
+ * `many` has the bases where they are too many for `few`. */
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    redist_copy(const Row *rows, const Shape *shapes, const Member *members, const u32 *hints,
+                u32 hint_shift, u32 n_tiles, const u64 *many, const __grid_constant__ Bases few)
+{
+    __shared__ uint4 memory[shared_bytes() / 16];
+    __shared__ i64 dst_table[KINDS & 0x4924 ? MAX_GROUP : 1];
+    __shared__ i64 src_table[KINDS & 0x4924 ? MAX_GROUP : 1];
+    const u64 *bases = many ? many : few.at;
+    for (u32 t = blockIdx.x; t < n_tiles;) {
+        u32 r = hints[t >> hint_shift];
+        while (rows[r + 1].first <= t)
+            r++;
+        Row row = rows[r];
+        u32 end = rows[r + 1].first;
+        const Shape *shape = shapes + row.shape;
+        u32 before = t;
+        switch (shape->kind) {
+            WORD(0)
+            WORD(1)
+            WORD(2)
+            WORD(3)
+            WORD(4)
+#if KINDS & 0x8000
+            case 15:
+                t = copy_loose(t, end, row, shape, members, bases);
+                break;
+#endif
+        }
+        if (t == before) /* a kind that is not compiled in */
+            __trap();
+    }
+}

@@ -1,0 +1,163 @@
+"""GPU memory and events of neighbours, opened by CUDA IPC once and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.runtime.cuda_launch import checked, driver
+from redist.runtime.world import World
+
+MOST_OPENED = 1024
+_BUFFER_ID = 7
+_LAZY_PEER_ACCESS = 1
+_PROBE = 0x7265646973740000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where device memory lies: in which allocation, and how far from its start.
+
+    ``number`` is the driver's own of the allocation: addresses come back, numbers do not.
+    """
+
+    handle: bytes
+    number: int
+    offset: int
+
+    @property
+    def words(self) -> list[int]:
+        """As integers, for the board."""
+        return [self.number, self.offset, *np.frombuffer(self.handle, np.int64).tolist()]
+
+    @staticmethod
+    def read(words: NDArray[np.int64]) -> Place:
+        """From the board."""
+        return Place(words[2:10].tobytes(), int(words[0]), int(words[1]))
+
+
+WORDS = 10
+"""Integers of a place."""
+
+
+def place_of(address: int) -> Place:
+    """The place of an address; an error where its memory cannot be shared."""
+    from cupy.cuda import runtime
+
+    base, size, number = ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_uint64()
+    where = ctypes.c_uint64(address)
+    status = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), where)
+    checked(status, "find an allocation")
+    status = driver().cuPointerGetAttribute(ctypes.byref(number), _BUFFER_ID, where)
+    checked(status, "number an allocation")
+    return Place(bytes(runtime.ipcGetMemHandle(base.value)), number.value, address - base.value)
+
+
+class Peers:
+    """What a rank shares with the ranks of its node: two events each, and memory by handle.
+
+    ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
+    on the stream of the call, so that no rank ever waits for a GPU. Making one is **collective**.
+    """
+
+    def __init__(self, world: World, timeout_s: float | None) -> None:
+        import cupy
+
+        self.world = world
+        self.problems: list[str] = []
+        """Why GPUs of one node are not joined directly."""
+        self.device = int(cupy.cuda.Device().id)
+        self._runtime: Any = cupy.cuda.runtime
+        self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self._own = [self._event(), self._event()]
+        said = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
+        self._events: dict[int, list[int]] = {}
+        told = world.gather_on_node(said, timeout_s)
+        for rank, handles in zip(world.node, told, strict=True):
+            if rank != world.rank:
+                self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in handles]
+
+    @staticmethod
+    def _event() -> Any:
+        import cupy
+
+        return cupy.cuda.Event(block=False, disable_timing=True, interprocess=True)
+
+    def opened(self, rank: int, place: Place) -> int:
+        """The address at which a neighbour's memory is found here."""
+        key = rank, place.handle
+        number, start = self._opened.get(key, (None, 0))
+        if number != place.number:
+            if number is not None:
+                self._runtime.ipcCloseMemHandle(start)
+            elif len(self._opened) >= MOST_OPENED:
+                self._runtime.ipcCloseMemHandle(self._opened.pop(next(iter(self._opened)))[1])
+            start = int(self._runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+            self._opened[key] = place.number, start
+        return start + place.offset
+
+    def say(self, what: int, stream: Any) -> None:
+        """READY or DONE, as far as ``stream`` has come."""
+        self._own[what].record(stream)
+
+    def await_all(self, what: int, ranks: Iterable[int], stream: Any) -> None:
+        """Let ``stream`` wait until other ranks have said so; the host goes on."""
+        for rank in ranks:
+            if rank != self.world.rank:
+                self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
+
+    def forget(self) -> None:
+        """Close what was opened."""
+        for _, address in self._opened.values():
+            with contextlib.suppress(Exception):
+                self._runtime.ipcCloseMemHandle(address)
+        self._opened.clear()
+
+
+READY, DONE = range(2)
+
+
+def can_open(world: World, timeout_s: float | None) -> list[str]:
+    """**Collective over the node.** Why ranks cannot read each other's GPU memory; empty if they can.
+
+    Every rank writes a number of its own and every other one reads it, as transfers will.
+    """
+    import cupy
+
+    told: list[Any] = []
+    problem = ""
+    mine: Any = None
+    try:
+        mine = cupy.full(1, _PROBE + world.rank, np.int64)
+        cupy.cuda.get_current_stream().synchronize()
+        said: Any = place_of(int(mine.data.ptr))
+    except Exception as error:
+        said, problem = None, f"rank {world.rank}: {error}"
+    told = world.gather_on_node(said, timeout_s)
+    for rank, one in zip(world.node, told, strict=True):
+        if rank == world.rank or one is None or problem:
+            continue
+        try:
+            problem = _read(rank, one)
+        except Exception as error:
+            problem = f"rank {world.rank} cannot open memory of rank {rank}: {error}"
+    return [text for text in world.gather_on_node(problem, timeout_s) if text]
+
+
+def _read(rank: int, place: Place) -> str:
+    import cupy
+
+    runtime: Any = cupy.cuda.runtime
+    got: NDArray[np.int64] = np.zeros(1, np.int64)
+    there = int(runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+    try:
+        runtime.memcpy(got.ctypes.data, there + place.offset, 8, 2)
+    finally:
+        runtime.ipcCloseMemHandle(there)
+    return "" if int(got[0]) == _PROBE + rank else f"memory of rank {rank} reads as something else"

@@ -1,0 +1,208 @@
+"""Run one stage of a transfer on GPUs: kernels on the caller's stream, meetings of the hosts.
+
+Ranks of a node read each other's tiles in place, by CUDA IPC, also where they share a GPU. Between
+nodes, or where IPC does not work, packed data passes through pinned memory of the host in rounds.
+Hosts meet as they do for arrays in memory; streams wait for each other by events, so that nobody
+waits for a GPU but to hand a packed message to MPI.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.runtime.cuda_arrays import current_stream, device_address
+from redist.runtime.cuda_peers import DONE, READY, WORDS, Peers, Place, place_of
+from redist.runtime.cuda_program import CudaRound
+from redist.runtime.datatypes import post
+from redist.runtime.patience import abandon
+from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load
+from redist.runtime.reduce import identity
+from redist.runtime.rounds import Rounds, whole
+from redist.runtime.stage import Kinds, Layouts
+from redist.runtime.staging import Staging
+from redist.runtime.world import DISAGREE, TAG_DATA, Disagreement
+
+REMEMBERED = 16
+
+FarStrides = dict[tuple[int, int], tuple[int, ...]]
+
+
+class CudaStage:
+    """A stage for arrays of a GPU. Making one is **collective**, as for :class:`Stage`."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        loads: Sequence[Load],
+        staging_bytes: int,
+        is_limited: bool,
+        timeout_s: float | None,
+    ) -> None:
+        self.world, self.peers, self.loads = peers.world, peers, tuple(loads)
+        self.bases = Bases(len(loads), self.world.node)
+        self.is_local = all(load.phase.is_local for load in loads)
+        self.whole = whole(len(loads))
+        self.staging = Staging.none(len(loads))
+        if not self.is_local:
+            self.staging = Staging.of(
+                self.world, loads, staging_bytes, is_limited, timeout_s, packs_all=True
+            )
+        me = self.world.rank
+        self._read = {
+            (piece.sender, item): len(piece.shape)
+            for item, load in enumerate(loads)
+            for piece in load.phase.pieces
+            if piece.receiver == me != piece.sender
+        }
+        """Whose tiles this rank reads, and how many dims they have."""
+        self._table = np.zeros(self.bases.size, dtype=np.uintp)
+        self._programs: dict[Any, tuple[CudaRound, ...]] = {}
+        self._pinned: list[Any] = []
+        self._held: Any = None
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Pinned memory that the stage takes."""
+        return self.staging.send_bytes + self.staging.receive_bytes
+
+    def run(
+        self, word: int, sources: Sequence[Any], targets: Sequence[Any], timeout_s: float | None
+    ) -> bool:
+        """Move; whether anyone reads a neighbour's array in place (and must be waited for).
+
+        Raises :class:`Disagreement` after the first meeting if a rank came with another word.
+        """
+        world, bases, table = self.world, self.bases, self._table
+        stream = current_stream()
+        self._held = sources, targets
+        strides = Layouts(
+            tuple([() if s is None else s.strides for s in sources]),
+            tuple([() if t is None else t.strides for t in targets]),
+        )
+        for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            load = self.loads[item]
+            if target is not None:
+                table[bases.target(item)] = device_address(target)
+                if load.phase.fills:
+                    blank = identity(load.phase.op or "", load.dtype)
+                    target.view(load.dtype.to_numpy())[...] = blank
+            if source is not None:
+                table[bases.source(item)] = device_address(source)
+        if self.is_local:
+            self._program(self.whole, {}, {}, strides)[0].fetch(table, stream)
+            return False
+        parity = (world.seq + 1) & 1
+        exports = [
+            s is not None and self.staging.exports[world.rank, item]
+            for item, s in enumerate(sources)
+        ]
+        self._describe(exports, sources, parity)
+        self.peers.say(READY, stream)
+        if world.meet(word, 0, timeout_s) == DISAGREE:
+            raise Disagreement
+        kinds, far = self._look(world.seq & 1)
+        givers = {rank for rank, _ in self._read if rank in world.node}
+        self.peers.await_all(READY, givers, stream)
+        self._run_rounds(kinds, far, strides, stream, timeout_s)
+        self.peers.say(DONE, stream)
+        self._held = None
+        return len(world.node) > 1
+
+    def settle(self) -> None:
+        """**Local**, after a meeting: let the stream wait until the neighbours have read."""
+        self.peers.await_all(DONE, self.world.node, current_stream())
+
+    def _describe(self, exports: list[bool], sources: Sequence[Any], parity: int) -> None:
+        """Tell the neighbours where this rank's tiles are found."""
+        if len(self.world.node) == 1:
+            return
+        rows = self.world.boards[self.world.rank].descriptions[parity]
+        for item, (given, source) in enumerate(zip(exports, sources, strict=True)):
+            rows[item, 0] = SHARED if given else NOTHING
+            if given:
+                rows[item, 1 : 1 + WORDS] = place_of(device_address(source)).words
+                rows[item, 1 + WORDS : 1 + WORDS + source.ndim] = source.strides
+
+    def _look(self, parity: int) -> tuple[Kinds, FarStrides]:
+        """Where every neighbour's tiles are found, and how they lie; addresses go into the table."""
+        world = self.world
+        kinds: Kinds = {}
+        strides: FarStrides = {}
+        for rank in world.node:
+            rows = world.boards[rank].descriptions[parity]
+            for item in range(len(self.loads)):
+                given = self.staging.exports[rank, item] and len(world.node) > 1
+                kinds[rank, item] = SHARED if given else NOTHING
+                if given and (rank, item) in self._read:
+                    place = Place.read(rows[item, 1 : 1 + WORDS])
+                    self._table[self.bases.neighbour(rank, item)] = self.peers.opened(rank, place)
+                    last = 1 + WORDS + self._read[rank, item]
+                    strides[rank, item] = tuple(rows[item, 1 + WORDS : last].tolist())
+        return kinds, strides
+
+    def _run_rounds(
+        self, kinds: Kinds, far: FarStrides, strides: Layouts, stream: Any, timeout_s: float | None
+    ) -> None:
+        world, table = self.world, self._table
+        if world.one_node:
+            (round_,) = self._program(self.whole, kinds, far, strides)
+            round_.fetch(table, stream)
+            round_.take_apart(table, stream)
+            return
+        table[self.bases.send], table[self.bases.receive] = self._staging_addresses()
+        for round_ in self._program(self.staging.rounds, kinds, far, strides):
+            requests = [post(world.comm.Irecv, m, table, TAG_DATA) for m in round_.receives]
+            round_.pack.run(table, stream.ptr)
+            if round_.sends:
+                stream.synchronize()  # what was packed goes to MPI; what was taken apart is free
+            requests += [post(world.comm.Isend, m, table, TAG_DATA) for m in round_.sends]
+            if not round_.combines:
+                round_.fetch(table, stream)  # while messages are under way
+            try:
+                world.wait(requests, timeout_s)
+            except BaseException:
+                with contextlib.suppress(MPI.Exception):
+                    abandon(requests[: len(round_.receives)], requests, self._held, self._pinned)
+                raise
+            if round_.combines:
+                round_.fetch(table, stream)
+            round_.take_apart(table, stream)
+            stream.synchronize()  # the staging is used again
+
+    def _staging_addresses(self) -> tuple[int, int]:
+        """Pinned memory for what is sent and received, made when first needed."""
+        import cupy
+
+        if not self._pinned:
+            sizes = self.staging.send_bytes, self.staging.receive_bytes
+            self._pinned = [cupy.cuda.PinnedMemory(max(1, n)) for n in sizes]
+        return int(self._pinned[0].ptr), int(self._pinned[1].ptr)
+
+    def _program(
+        self, rounds: Rounds, kinds: Kinds, far: FarStrides, strides: Layouts
+    ) -> tuple[CudaRound, ...]:
+        key = rounds is self.whole, tuple(kinds.values()), tuple(far.items()), strides
+        found = self._programs.get(key)
+        if found is None:
+            if len(self._programs) >= REMEMBERED:
+                self._programs.clear()
+            compiler = Compiler(
+                self.world.rank,
+                self.loads,
+                self.bases,
+                kinds,
+                self.staging.offsets,
+                strides.sources,
+                strides.targets,
+                (self.staging.send_bytes, self.staging.receive_bytes),
+                packs_all=True,
+                far_strides=far,
+            )
+            found = tuple(CudaRound.of(compiler.round(turns)) for turns in rounds)
+            self._programs[key] = found
+        return found
