@@ -1,6 +1,7 @@
 """``python -m bench [quality|planning|hierarchy|xla|jax|examples|all]``: measure, check, print, store, draw.
 
-``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does.
+``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
+``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from redist.measure.job import main as measure
 
         return measure(given[1:], "python -m bench run")
+    if given[:1] == ["gpu"]:
+        from bench.gpu import main as measure_gpu
+
+        return measure_gpu(given[1:])
     args = _parser().parse_args(given)
     names = list(BENCHMARKS) if args.which == "all" else [args.which]
     reports = []
@@ -55,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measure plans and planning; results are checked first.",
-        epilog="'mpirun -n 8 python -m bench run --help' tells how to measure moving arrays.",
+        epilog="'mpirun -n 8 python -m bench run --help' tells how to measure moving arrays, "
+        "'python -m bench gpu --help' the same on GPUs.",
     )
     parser.add_argument("which", nargs="?", default="all", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")

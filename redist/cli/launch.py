@@ -14,6 +14,7 @@ from pathlib import Path
 
 import redist
 from redist.cli.status import UsageError, one_line
+from redist.runtime.children import environment_outside
 
 NAMES = ("mpirun", "mpiexec")
 MPICH = "MPICH"
@@ -22,8 +23,6 @@ MOST_RANKS = 4096
 ASK_S = 20.0
 END_S = 10.0
 """So long may a job take to end after it was told to."""
-# An MPI job inside of another, or of a process that has used MPI, must not take itself for a part.
-INNER = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "HYDI_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,7 @@ def launch(launcher: Launcher, n_ranks: int, program: Sequence[str]) -> int:
 
 def environment() -> dict[str, str]:
     """This process's environment, in which the ranks find this redist and are no part of a job."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(INNER)}
-    paths = [package_folder(), *filter(None, [env.get("PYTHONPATH")])]
-    return {**env, "PYTHONPATH": os.pathsep.join(paths)}
+    return environment_outside()
 
 
 def package_folder() -> str:

@@ -99,6 +99,10 @@ def _run(argv: Sequence[str] | None) -> int:
             from redist.cli.calibrate_command import run_calibrate
 
             return run_calibrate(args)
+        case "doctor":
+            from redist.cli.doctor_command import run_doctor
+
+            return run_doctor(args)
         case _:
             parser.print_help(sys.stderr)
             return WRONG_REQUEST

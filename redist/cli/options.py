@@ -88,6 +88,16 @@ start yourself, over several machines too.
 """
 
 
+_DOCTOR_EPILOG = """\
+examples:
+  redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
+  redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
+
+'mpirun -n 64 python -m redist.measure.doctor' does the same inside a job that you start yourself,
+over several machines too. Exit status 1 means that MPI does not start.
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are exceptions, so that each becomes one line."""
 
@@ -113,6 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_bench(commands)
     _add_calibrate(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -209,6 +220,20 @@ def _add_calibrate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument(
         "--output", metavar="FILE", default="topology.toml", help="(default topology.toml)"
     )
+    parser.add_argument(
+        "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
+    )
+    parser.add_argument("--mpi", metavar="MPIRUN", help="which mpirun to use")
+
+
+def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = _command(
+        commands,
+        "doctor",
+        "say what was detected here, which way arrays would move, and why",
+        _DOCTOR_EPILOG,
+    )
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", help="start so many local ranks")
     parser.add_argument(
         "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
     )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from redist.plan.topology import Topology
 from redist.runtime.buffers import Key
 from redist.runtime.course import Course
 from redist.runtime.cuda_arrays import empty_on_device, overlap
+from redist.runtime.cuda_choice import choose
 from redist.runtime.cuda_peers import Peers, can_open
 from redist.runtime.cuda_stage import CudaStage
+from redist.runtime.program import Load
+from redist.runtime.route import Route
 from redist.runtime.world import World
 from redist.runtime.worlds import world_of
 
@@ -19,17 +24,21 @@ from redist.runtime.worlds import world_of
 def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None) -> Peers:
     """**Collective, the first time.** What joins the GPUs of a world.
 
-    Where the ranks of a node cannot read each other's GPU memory, messages join them instead.
+    Where the ranks of a node cannot read each other's GPU memory, they are joined as if each were on
+    a node of its own. NCCL joins nodes unless only messages of MPI were asked for.
     """
     if world.gpus is None:
         problems = can_open(world, timeout_s) if len(world.node) > 1 else []
         bad = np.array([len(problems)], np.int64)
         world.all_max(bad, timeout_s)
         if bad[0]:
-            apart = world_of(comm, "mpi", timeout_s=timeout_s)
+            apart = world_of(comm, world.transport, 1, timeout_s)
             world.gpus = peers_of(comm, apart, timeout_s)
         else:
             world.gpus = Peers(world, timeout_s)
+            if not world.one_node:
+                may_nccl = world.transport != "mpi"
+                world.gpus.carrier = choose(world, timeout_s, may_nccl).carrier
         world.gpus.problems = problems
     gpus: Peers = world.gpus
     return gpus
@@ -39,20 +48,41 @@ class CudaCourse(Course):
     """Runs the stages of a route on arrays of GPUs. Making one is **collective**."""
 
     def __init__(
-        self, host: Course, peers: Peers, is_limited: bool, timeout_s: float | None
+        self,
+        host: Course,
+        peers: Peers,
+        topology: Topology,
+        is_limited: bool,
+        timeout_s: float | None,
     ) -> None:
         self.world, self.route, self.stages = peers.world, host.route, host.stages
         self.buffers, self.watch, self.donates = host.buffers, host.watch, host.donates
+        self.room = peers.carrier.room()
+        self.world.reserve(2 * len(self.route.plans), 0, timeout_s)
         self.on_device = [
-            CudaStage(peers, stage.loads, host.route.staging_bytes(k), is_limited, timeout_s)
+            CudaStage(
+                peers,
+                self.room,
+                stage.loads,
+                partial(self._loads, topology, k),
+                host.route.staging_bytes(k),
+                is_limited,
+                timeout_s,
+            )
             for k, stage in enumerate(host.stages)
         ]
         self._scratch: list[Any] = []
 
+    def _loads(self, topology: Topology, stage: int, rank: int) -> list[Load]:
+        """What a stage asks of another rank."""
+        plans = self.route.plans
+        legs = Route.of(plans, rank, topology).stages[stage]
+        return [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs]
+
     @property
     def pinned_bytes(self) -> int:
-        """Pinned memory of the host that its stages take."""
-        return sum(stage.pinned_bytes for stage in self.on_device)
+        """Pinned memory of the host that a call takes; staging on the GPU is in no such memory."""
+        return 0 if self.room.on_device else self.room.n_bytes
 
     @property
     def keeps(self) -> bool:

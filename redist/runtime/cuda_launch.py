@@ -63,8 +63,6 @@ def kernel_for(kinds: int, tuning: Tuning, prelude: str = "") -> Kernel:
         "-fmad=false",
         f"-DKINDS={kinds}",
         f"-DTURNS={turns}",
-        f"-DMIN_BLOCKS={tuning.min_blocks}",
-        f"-DSTREAMING={int(tuning.streaming)}",
     )
     return _compiled(options, prelude, cupy.cuda.Device().id)
 

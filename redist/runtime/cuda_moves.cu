@@ -68,13 +68,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const u64 *bases = many ? many : few.at;
     for (u32 t = blockIdx.x; t < n_tiles;) {
         u32 r = hints[t >> hint_shift];
-        while (rows[r + 1].first <= t)
-            r++;
         Row row = rows[r];
         u32 end = rows[r + 1].first;
-        const Shape *shape = shapes + row.shape;
+        while (end <= t) {
+            row = rows[++r];
+            end = rows[r + 1].first;
+        }
+        const Shape *shape = shapes + (row.shape & ((1u << KIND_AT) - 1));
         u32 before = t;
-        switch (shape->kind) {
+        switch (row.shape >> KIND_AT) {
             WORD(0)
             WORD(1)
             WORD(2)

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.runtime.cuda_carriers import ByMessages, Carrier
+from redist.runtime.cuda_choice import own_gpu
 from redist.runtime.cuda_launch import checked, driver
+from redist.runtime.cuda_sharing import takes_turns
 from redist.runtime.world import World
 
 MOST_OPENED = 1024
@@ -48,22 +51,40 @@ WORDS = 10
 
 def place_of(address: int) -> Place:
     """The place of an address; an error where its memory cannot be shared."""
+    number = ctypes.c_uint64()
+    status = driver().cuPointerGetAttribute(
+        ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
+    )
+    checked(status, "number an allocation")
+    if number.value not in _ALLOCATIONS:
+        if len(_ALLOCATIONS) >= MOST_OPENED:
+            _ALLOCATIONS.clear()
+        _ALLOCATIONS[number.value] = _allocation(address)
+    handle, base = _ALLOCATIONS[number.value]
+    return Place(handle, number.value, address - base)
+
+
+_ALLOCATIONS: dict[int, tuple[bytes, int]] = {}
+"""Handle and start of allocations of this process, by the driver's numbers."""
+
+
+def _allocation(address: int) -> tuple[bytes, int]:
     from cupy.cuda import runtime
 
-    base, size, number = ctypes.c_uint64(), ctypes.c_size_t(), ctypes.c_uint64()
-    where = ctypes.c_uint64(address)
-    status = driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), where)
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    status = driver().cuMemGetAddressRange_v2(
+        ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address)
+    )
     checked(status, "find an allocation")
-    status = driver().cuPointerGetAttribute(ctypes.byref(number), _BUFFER_ID, where)
-    checked(status, "number an allocation")
-    return Place(bytes(runtime.ipcGetMemHandle(base.value)), number.value, address - base.value)
+    return bytes(runtime.ipcGetMemHandle(base.value)), base.value
 
 
 class Peers:
     """What a rank shares with the ranks of its node: two events each, and memory by handle.
 
     ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
-    on the stream of the call, so that no rank ever waits for a GPU. Making one is **collective**.
+    on the stream of the call, so that no rank waits for a GPU. Ranks that take turns on one do wait:
+    an event would cost them another turn each. Making one is **collective**.
     """
 
     def __init__(self, world: World, timeout_s: float | None) -> None:
@@ -72,16 +93,25 @@ class Peers:
         self.world = world
         self.problems: list[str] = []
         """Why GPUs of one node are not joined directly."""
+        self.carrier: Carrier = ByMessages(world)
+        """How data reaches other nodes; see :mod:`redist.runtime.cuda_choice`."""
         self.device = int(cupy.cuda.Device().id)
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._own = [self._event(), self._event()]
-        said = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
+        handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
+        gpu = own_gpu() if len(world.node) > 1 and takes_turns(self.device) else world.rank
+        said: Any = (handles, gpu)
         self._events: dict[int, list[int]] = {}
         told = world.gather_on_node(said, timeout_s)
-        for rank, handles in zip(world.node, told, strict=True):
+        for rank, (handles, _) in zip(world.node, told, strict=True):
             if rank != world.rank:
                 self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in handles]
+        gpus = {rank: gpu for rank, (_, gpu) in zip(world.node, told, strict=True)}
+        self._wait = {rank for rank, gpu in gpus.items() if list(gpus.values()).count(gpu) > 1}
+        mine = {rank for rank, gpu in gpus.items() if gpu == gpus[world.rank]}
+        self.crowd: tuple[int, ...] = tuple(sorted(mine & self._wait))
+        """Ranks that take turns on this GPU, if there are several."""
 
     @staticmethod
     def _event() -> Any:
@@ -103,13 +133,16 @@ class Peers:
         return start + place.offset
 
     def say(self, what: int, stream: Any) -> None:
-        """READY or DONE, as far as ``stream`` has come."""
-        self._own[what].record(stream)
+        """READY or DONE, as far as ``stream`` has come; where ranks take turns, wait for that."""
+        if self.crowd:
+            stream.synchronize()
+        else:
+            self._own[what].record(stream)
 
     def await_all(self, what: int, ranks: Iterable[int], stream: Any) -> None:
         """Let ``stream`` wait until other ranks have said so; the host goes on."""
         for rank in ranks:
-            if rank != self.world.rank:
+            if rank != self.world.rank and rank not in self._wait:
                 self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
 
     def forget(self) -> None:

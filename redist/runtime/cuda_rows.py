@@ -17,6 +17,8 @@ from redist.runtime.moves import Move
 MAX_DIMS = 6
 MAX_GROUP = 64
 MAX_HINTS = 2**16
+KIND_AT = 24
+"""In a row the kind of its tiles stands above the number of their shape."""
 WORD = 16
 """Bytes of the widest word."""
 _FAR = 2**61
@@ -84,12 +86,12 @@ def tables_of(
         number = numbers.setdefault(id(shape), len(shapes))
         if number == len(shapes):
             shapes.append(shape)
-        rows.append((first, number, len(members), len(group)))
+        rows.append((first, number | shape.kind << KIND_AT, len(members), len(group)))
         members += [(m.dst_offset, m.src_offset, m.dst, m.src, (0, 0)) for m in group]
         first += shape.n_tiles
         kinds |= 1 << shape.kind
-    if first >= 2**31:
-        raise OverflowError(f"cannot copy {first} tiles at once")
+    if first >= 2**31 or len(shapes) >= 1 << KIND_AT:
+        raise OverflowError(f"cannot copy {first} tiles of {len(shapes)} shapes at once")
     rows.append((first, 0, 0, 0))
     table = np.array(rows, _ROW)
     shift = max(0, (first // MAX_HINTS).bit_length())

@@ -1,31 +1,29 @@
 """Run one stage of a transfer on GPUs: kernels on the caller's stream, meetings of the hosts.
 
 Ranks of a node read each other's tiles in place, by CUDA IPC, also where they share a GPU. Between
-nodes, or where IPC does not work, packed data passes through pinned memory of the host in rounds.
-Hosts meet as they do for arrays in memory; streams wait for each other by events, so that nobody
-waits for a GPU but to hand a packed message to MPI.
+nodes, or where IPC does not work, packed data passes through staging in rounds, as the carrier of the
+world has it. Hosts meet as they do for arrays in memory; streams wait for each other by events, so
+that nobody waits for a GPU but for data that is carried.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.runtime.cuda_arrays import current_stream, device_address
+from redist.runtime.cuda_carriers import Room
 from redist.runtime.cuda_peers import DONE, READY, WORDS, Peers, Place, place_of
 from redist.runtime.cuda_program import CudaRound
-from redist.runtime.datatypes import post
-from redist.runtime.patience import abandon
+from redist.runtime.cuda_sharing import Crowd, Described, describe
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load
 from redist.runtime.reduce import identity
 from redist.runtime.rounds import Rounds, whole
 from redist.runtime.stage import Kinds, Layouts
 from redist.runtime.staging import Staging
-from redist.runtime.world import DISAGREE, TAG_DATA, Disagreement
+from redist.runtime.world import DISAGREE, Disagreement
 
 REMEMBERED = 16
 
@@ -38,7 +36,9 @@ class CudaStage:
     def __init__(
         self,
         peers: Peers,
+        room: Room,
         loads: Sequence[Load],
+        crowd_loads: Callable[[int], Sequence[Load]],
         staging_bytes: int,
         is_limited: bool,
         timeout_s: float | None,
@@ -52,6 +52,8 @@ class CudaStage:
             self.staging = Staging.of(
                 self.world, loads, staging_bytes, is_limited, timeout_s, packs_all=True
             )
+        self.room = room
+        room.reserve(self.staging.send_bytes, self.staging.receive_bytes)
         me = self.world.rank
         self._read = {
             (piece.sender, item): len(piece.shape)
@@ -60,15 +62,12 @@ class CudaStage:
             if piece.receiver == me != piece.sender
         }
         """Whose tiles this rank reads, and how many dims they have."""
+        self._crowd: Crowd | None = None
+        if peers.crowd and self.world.one_node and not self.is_local:
+            first = peers.crowd[0] == me
+            self._crowd = Crowd(self.world.node, {r: crowd_loads(r) for r in peers.crowd if first})
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self._programs: dict[Any, tuple[CudaRound, ...]] = {}
-        self._pinned: list[Any] = []
-        self._held: Any = None
-
-    @property
-    def pinned_bytes(self) -> int:
-        """Pinned memory that the stage takes."""
-        return self.staging.send_bytes + self.staging.receive_bytes
 
     def run(
         self, word: int, sources: Sequence[Any], targets: Sequence[Any], timeout_s: float | None
@@ -79,7 +78,6 @@ class CudaStage:
         """
         world, bases, table = self.world, self.bases, self._table
         stream = current_stream()
-        self._held = sources, targets
         strides = Layouts(
             tuple([() if s is None else s.strides for s in sources]),
             tuple([() if t is None else t.strides for t in targets]),
@@ -101,17 +99,46 @@ class CudaStage:
             s is not None and self.staging.exports[world.rank, item]
             for item, s in enumerate(sources)
         ]
-        self._describe(exports, sources, parity)
+        if self._crowd is None:
+            self._describe(exports, sources, parity)
+        else:
+            rows = world.boards[world.rank].descriptions[parity]
+            describe(rows, [*sources, *targets], WORDS, place_of)
         self.peers.say(READY, stream)
         if world.meet(word, 0, timeout_s) == DISAGREE:
             raise Disagreement
+        if self._crowd is not None:
+            if self._crowd.loads:
+                self._crowd.run(self._all_tiles(world.seq & 1, sources, targets), stream)
+            self.peers.say(DONE, stream)
+            return True
         kinds, far = self._look(world.seq & 1)
         givers = {rank for rank, _ in self._read if rank in world.node}
         self.peers.await_all(READY, givers, stream)
-        self._run_rounds(kinds, far, strides, stream, timeout_s)
+        self._run_rounds(kinds, far, strides, stream, (sources, targets), timeout_s)
         self.peers.say(DONE, stream)
-        self._held = None
         return len(world.node) > 1
+
+    def _all_tiles(self, parity: int, sources: Sequence[Any], targets: Sequence[Any]) -> Described:
+        """Where the tiles of all ranks of the node are found here."""
+        world, n = self.world, len(self.loads)
+        found = Described(n, world.node)
+        for number, array in enumerate([*sources, *targets]):
+            if array is not None:
+                address = device_address(array)
+                found.put(number // n, world.rank, number % n, address, array.strides)
+        for rank in world.node:
+            rows = world.boards[rank].descriptions[parity]
+            for number in range(2 * n):
+                # Nobody writes what ranks on other GPUs have.
+                skips = number >= n and rank not in self.peers.crowd
+                if rank == world.rank or rows[number, 0] != SHARED or skips:
+                    continue
+                n_dims = len(self.loads[number % n].phase.src_tile)
+                address = self.peers.opened(rank, Place.read(rows[number, 1 : 1 + WORDS]))
+                strides = tuple(rows[number, 1 + WORDS : 1 + WORDS + n_dims].tolist())
+                found.put(number // n, rank, number % n, address, strides)
+        return found
 
     def settle(self) -> None:
         """**Local**, after a meeting: let the stream wait until the neighbours have read."""
@@ -146,42 +173,23 @@ class CudaStage:
         return kinds, strides
 
     def _run_rounds(
-        self, kinds: Kinds, far: FarStrides, strides: Layouts, stream: Any, timeout_s: float | None
+        self,
+        kinds: Kinds,
+        far: FarStrides,
+        strides: Layouts,
+        stream: Any,
+        held: Any,
+        timeout_s: float | None,
     ) -> None:
-        world, table = self.world, self._table
-        if world.one_node:
+        table = self._table
+        if self.world.one_node:
             (round_,) = self._program(self.whole, kinds, far, strides)
             round_.fetch(table, stream)
             round_.take_apart(table, stream)
             return
-        table[self.bases.send], table[self.bases.receive] = self._staging_addresses()
-        for round_ in self._program(self.staging.rounds, kinds, far, strides):
-            requests = [post(world.comm.Irecv, m, table, TAG_DATA) for m in round_.receives]
-            round_.pack.run(table, stream.ptr)
-            if round_.sends:
-                stream.synchronize()  # what was packed goes to MPI; what was taken apart is free
-            requests += [post(world.comm.Isend, m, table, TAG_DATA) for m in round_.sends]
-            if not round_.combines:
-                round_.fetch(table, stream)  # while messages are under way
-            try:
-                world.wait(requests, timeout_s)
-            except BaseException:
-                with contextlib.suppress(MPI.Exception):
-                    abandon(requests[: len(round_.receives)], requests, self._held, self._pinned)
-                raise
-            if round_.combines:
-                round_.fetch(table, stream)
-            round_.take_apart(table, stream)
-            stream.synchronize()  # the staging is used again
-
-    def _staging_addresses(self) -> tuple[int, int]:
-        """Pinned memory for what is sent and received, made when first needed."""
-        import cupy
-
-        if not self._pinned:
-            sizes = self.staging.send_bytes, self.staging.receive_bytes
-            self._pinned = [cupy.cuda.PinnedMemory(max(1, n)) for n in sizes]
-        return int(self._pinned[0].ptr), int(self._pinned[1].ptr)
+        rounds = self._program(self.staging.rounds, kinds, far, strides)
+        with self.room.lent() as (table[self.bases.send], table[self.bases.receive]):
+            self.peers.carrier.carry(rounds, self.room, table, stream, held, timeout_s)
 
     def _program(
         self, rounds: Rounds, kinds: Kinds, far: FarStrides, strides: Layouts

@@ -20,12 +20,7 @@
 #ifndef KINDS
 #define KINDS 0xffff
 #endif
-#ifndef MIN_BLOCKS
-#define MIN_BLOCKS 4
-#endif
-#ifndef STREAMING
-#define STREAMING 0
-#endif
+#define MIN_BLOCKS 4 /* on a multiprocessor: bounds the registers */
 /* Bits of the unrolled loop, by log2 of the word. */
 #ifndef TURNS
 #define TURNS 4, 4, 4, 3, 2
@@ -64,9 +59,11 @@ struct Shape {
     Bit src[MAX_BITS], dst[MAX_BITS];
 };
 
+/* Its kind stands above the number of its shape. */
 struct Row {
     u32 first, shape, member, n_members;
 };
+#define KIND_AT 24
 
 struct Member {
     i64 dst_offset, src_offset;
@@ -91,11 +88,7 @@ template <> struct WordOf<4> { typedef uint4 type; };
 
 template <class W> __device__ __forceinline__ W get(const char *p)
 {
-#if STREAMING
-    return __ldcs((const W *)p);
-#else
     return *(const W *)p;
-#endif
 }
 
 template <class W> __device__ __forceinline__ void put(char *p, W x)
@@ -103,11 +96,7 @@ template <class W> __device__ __forceinline__ void put(char *p, W x)
 #ifdef FOLD
     x = FOLD(W, *(W *)p, x);
 #endif
-#if STREAMING
-    __stcs((W *)p, x);
-#else
     *(W *)p = x;
-#endif
 }
 
 __device__ __forceinline__ bool fits(u32 limit, u32 guard, u32 place)

@@ -62,21 +62,14 @@ class Tuning:
 
     ``turns``: log2 of the words a thread moves in a tile, for words of 1, 2, 4, 8, 16 bytes.
     ``shared_below``: runs of fewer bytes pass through shared memory where the order changes.
-    ``order``: which side's neighbours are neighbouring tiles; ``square``: tiles of a square of
-    this side are neighbours (0: none). ``min_blocks`` on a multiprocessor bound the registers;
     ``waves``: blocks launched for each that fits (0: one for each tile), where all tiles are
-    direct, and else. ``bias``: log2 of how much longer runs are on the destination's side.
+    direct, and else.
     ``loose_from``: bytes of runs from which on the kernel aligns those that lie at odd addresses.
     """
 
     turns: tuple[int, int, int, int, int] = (4, 4, 4, 3, 2)
     shared_below: int = 128
-    order: str = "dst"
-    square: int = 0
-    min_blocks: int = 4
     waves: tuple[int, int] = (0, 1)
-    streaming: bool = False
-    bias: int = 0
     loose_from: int = 1024
 
 
@@ -122,9 +115,7 @@ def shape_of(log: int, block: int, dims: tuple[Axis, ...], tuning: Tuning) -> Sh
     if how == DIRECT:
         of = to
     n_bits = THREAD_BITS + tuning.turns[min(log, 4)]
-    extents = _extents(axes, to, of, n_bits, 128 // word, tuning.bias)
-    if how != DIRECT and tuning.square:
-        axes, extents, to, of = _split(axes, extents, to, of, tuning.square)
+    extents = _extents(axes, to, of, n_bits, LINE // word)
     kind = 3 * log + how
     record = np.zeros((), SHAPE)
     record["kind"], record["run"] = kind, block
@@ -137,10 +128,7 @@ def shape_of(log: int, block: int, dims: tuple[Axis, ...], tuning: Tuning) -> Sh
             record["group_turns"] |= turn
     if how != DIRECT:
         _slots(record, to, of, extents, n_bits, log)
-    order = of if tuning.order == "src" else to
-    if how != DIRECT and tuning.square:
-        order = _around_square(axes, to, of, extents)
-    n_tiles = _digits(record, order, axes, extents, fields)
+    n_tiles = _digits(record, to, axes, extents, fields)
     return Shape(record, kind, n_tiles)
 
 
@@ -172,16 +160,15 @@ def _cap(count: int, least: int) -> int:
     return good if good >= low else max(range(low, top + 1), key=used)
 
 
-def _extents(
-    axes: list[Axis], to: list[int], of: list[int], budget: int, least: int, bias: int
-) -> list[int]:
+def _extents(axes: list[Axis], to: list[int], of: list[int], budget: int, least: int) -> list[int]:
     """log2 of a tile's extent along every dim: long runs on both sides."""
     out = [0] * len(axes)
     good, most = [_cap(axis.count, least) for axis in axes], [_ceil_log(a.count) for a in axes]
     for caps in (good, most):
         while sum(out) < budget:
             best = None
-            for order, run in ((to, 0), (of, bias)):
+            for order in (to, of):
+                run = 0
                 for k in order:
                     run += out[k]
                     if out[k] < caps[k]:
@@ -192,33 +179,6 @@ def _extents(
                 break
             out[best[1]] += 1
     return out
-
-
-def _split(
-    axes: list[Axis], extents: list[int], to: list[int], of: list[int], side: int
-) -> tuple[list[Axis], list[int], list[int], list[int]]:
-    """Cut the fast dims of both sides, where that leaves no rest, into squares of tiles."""
-    axes, extents = list(axes), list(extents)
-    for k in {_tiled(to, axes, extents), _tiled(of, axes, extents)} - {None}:
-        assert k is not None
-        axis, step = axes[k], side << extents[k]
-        if not axis.in_group and axis.count % step == 0 and axis.count > step:
-            axes[k] = Axis(step, axis.dst, axis.src)
-            axes.append(Axis(axis.count // step, axis.dst * step, axis.src * step))
-            extents.append(0)
-    return axes, extents, _order([a.dst for a in axes]), _order([a.src for a in axes])
-
-
-def _tiled(order: list[int], axes: list[Axis], extents: list[int]) -> int | None:
-    """The fastest dim that has more than one tile."""
-    return next((k for k in order if axes[k].count > 1 << extents[k]), None)
-
-
-def _around_square(axes: list[Axis], to: list[int], of: list[int], extents: list[int]) -> list[int]:
-    """The order of tiles: first along the fast dim of either side, then the rest."""
-    first = [k for k in (_tiled(to, axes, extents), _tiled(of, axes, extents)) if k is not None]
-    first = list(dict.fromkeys(first))
-    return first + [k for k in to if k not in first]
 
 
 def _fields(record: Any, axes: list[Axis], extents: list[int], n_bits: int) -> list[int]:

@@ -336,7 +336,9 @@ class Transfer:
 
             limited = self._asked.options.limit_bytes is not None
             peers = peers_of(self.comm, self._world, self.timeout_s)
-            self._on_device = CudaCourse(self._course, peers, limited, self.timeout_s)
+            self._on_device = CudaCourse(
+                self._course, peers, self.topology, limited, self.timeout_s
+            )
         return self._on_device
 
     def _remember(self, buffers: dict[Key, Array | None], waits: bool) -> None:

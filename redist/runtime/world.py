@@ -62,6 +62,7 @@ class World:
     ) -> None:
         self.comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
+        self.transport = transport
         self.seq = 0
         self.version = 0
         self.broken: str | None = None

@@ -21,8 +21,8 @@ from tests.gpu.lists import Case, as_file, combined, random_case, same_values
 HERE = Path(__file__).parent
 TUNINGS = (
     Tuning(),
-    Tuning(order="src", shared_below=128),
-    Tuning(square=4, loose_from=40),
+    Tuning(shared_below=1024),
+    Tuning(loose_from=40),
 )
 
 

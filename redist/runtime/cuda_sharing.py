@@ -1,0 +1,150 @@
+"""Ranks that share a GPU: whose turn it is costs time, so that one of them moves for all.
+
+Processes on one GPU do not run at once. They take turns, and on an H200 a turn costs 0.13 ms however
+little there is to do: 4 ranks that each start a copy, say so by an event and wait for the events of
+the others lose 1.4 ms in a call. With NVIDIA's MPS they run at once, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.runtime.cuda_arrays import device_address
+from redist.runtime.cuda_combine import CudaCombine
+from redist.runtime.cuda_launch import driver
+from redist.runtime.cuda_moves import CudaMoves
+from redist.runtime.cuda_program import CudaRound, moves_of
+from redist.runtime.moves import Move
+from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
+from redist.runtime.rounds import whole
+
+_MPS = 133
+"""CU_DEVICE_ATTRIBUTE_MPS_ENABLED"""
+REMEMBERED = 16
+
+Strides = tuple[int, ...]
+
+
+def takes_turns(device: int) -> bool:
+    """**Local.** Whether processes on a GPU run one after another."""
+    found = ctypes.c_int(0)
+    status = driver().cuDeviceGetAttribute(ctypes.byref(found), _MPS, ctypes.c_int(device))
+    return bool(status) or not found.value
+
+
+class CrowdBases(Bases):
+    """Numbers of the buffers of all ranks of a node, as one of them sees them.
+
+    >>> bases = CrowdBases(1, (4, 5), 5)
+    >>> bases.source(0) == bases.neighbour(5, 0), bases.target(0), bases.size
+    (True, 3, 4)
+    """
+
+    def __init__(self, n_items: int, node: Sequence[int], rank: int) -> None:
+        super().__init__(n_items, node)
+        self.rank = rank
+        self.size = 2 * len(node) * n_items
+
+    def neighbour(self, rank: int, item: int) -> int:
+        """The tile of a rank that is read."""
+        return self.place[rank] * self.n_items + item
+
+    def source(self, item: int) -> int:
+        """The tile of this rank."""
+        return self.neighbour(self.rank, item)
+
+    def target(self, item: int) -> int:
+        """The tile of this rank that is written."""
+        return (len(self.place) + self.place[self.rank]) * self.n_items + item
+
+
+class Described:
+    """Where all tiles of a stage lie and how: sources, then targets, as :class:`CrowdBases` has it."""
+
+    def __init__(self, n_items: int, node: Sequence[int]) -> None:
+        self.n_items, self.node = n_items, tuple(node)
+        self.table = np.zeros(2 * len(node) * n_items, np.uintp)
+        self.strides: list[Strides] = [()] * len(self.table)
+
+    def put(self, side: int, rank: int, item: int, address: int, strides: Strides) -> None:
+        """A source (side 0) or a target (side 1)."""
+        number = (side * len(self.node) + self.node.index(rank)) * self.n_items + item
+        self.table[number] = address
+        self.strides[number] = strides
+
+    def of(self, side: int, rank: int) -> tuple[Strides, ...]:
+        """Strides of a rank's tiles."""
+        start = (side * len(self.node) + self.node.index(rank)) * self.n_items
+        return tuple(self.strides[start : start + self.n_items])
+
+
+class Crowd:
+    """A stage of ranks that share a GPU: the first of them makes the copies of all in one launch.
+
+    Every rank has waited for its own stream before they met, and waits for the first one after.
+    ``loads`` are those of all ranks that this one moves for.
+    """
+
+    def __init__(self, node: Sequence[int], loads: dict[int, Sequence[Load]]) -> None:
+        self.node, self.loads = tuple(node), loads
+        self._programs: dict[Any, CudaRound] = {}
+
+    def run(self, found: Described, stream: Any) -> None:
+        """**Local.** Start the copies and reductions of all."""
+        key = tuple(found.strides)
+        if key not in self._programs:
+            if len(self._programs) >= REMEMBERED:
+                self._programs.clear()
+            self._programs[key] = _joined([self._round(rank, found) for rank in self.loads])
+        self._programs[key].fetch(found.table, stream)
+        self._programs[key].take_apart(found.table, stream)
+
+    def _round(self, rank: int, found: Described) -> Round:
+        """What a rank would do by itself."""
+        loads = self.loads[rank]
+        places = [(other, item) for other in self.node for item in range(len(loads))]
+        compiler = Compiler(
+            rank,
+            loads,
+            CrowdBases(len(loads), self.node, rank),
+            dict.fromkeys(places, SHARED),
+            {},
+            found.of(0, rank),
+            found.of(1, rank),
+            (0, 0),
+            packs_all=True,
+            far_strides={(r, i): s for r in self.node for i, s in enumerate(found.of(0, r)) if s},
+        )
+        return compiler.round(whole(len(loads))[0])
+
+
+def _joined(rounds: Sequence[Round]) -> CudaRound:
+    """The copies of all rounds as one list, and their reductions by what they do."""
+    none = CudaMoves.of([])
+    copies = [move for round_ in rounds for move in moves_of(round_.copies)]
+    combines: dict[Any, list[Move]] = {}
+    for round_ in rounds:
+        for one in round_.combines:
+            combines.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
+    return CudaRound(
+        none,
+        (),
+        (),
+        CudaMoves.of(copies),
+        none,
+        tuple(CudaCombine.of(moves, op, dtype) for (op, dtype), moves in combines.items()),
+    )
+
+
+def describe(rows: Any, arrays: Sequence[Any], words: int, place_of: Callable[[int], Any]) -> None:
+    """**Local.** Tell the neighbours where arrays lie, and how: one row each."""
+    for row, array in zip(rows, arrays, strict=False):
+        is_there = array is not None and array.size > 0
+        row[0] = SHARED if is_there else NOTHING
+        if is_there:
+            row[1 : 1 + words] = place_of(device_address(array)).words
+            row[1 + words : 1 + words + array.ndim] = array.strides

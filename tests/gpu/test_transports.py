@@ -1,0 +1,175 @@
+"""Carriers between nodes: on a pretended GPU, whose streams put work off, and on a real one.
+
+No test here has two GPUs: NCCL itself is run on one rank that sends to itself, and between ranks its
+place is taken by a double that moves the same messages by MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from redist.runtime import cuda_aware
+from redist.runtime.cuda_aware import Answer, probe
+from redist.runtime.cuda_carriers import Room
+from tests.gpu.carrying import CARRIERS
+from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+
+PRETENDED = ("--pretend", "--transport", "mpi")
+
+
+@needs_mpi
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_every_carrier_agrees_with_the_simulator(ranks: int, carrier: str) -> None:
+    seed = str(10 * ranks)
+    args = ("--carrier", carrier, "--n", "18", "--seed", seed, *PRETENDED)
+    assert f"18 of 18 GPU cases agree ({ranks} ranks)" in must_succeed("carrying", ranks, *args)
+
+
+@needs_mpi
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_every_carrier_keeps_two_streams_apart(carrier: str) -> None:
+    said = must_succeed("streams", 3, "--carrier", carrier, *PRETENDED)
+    assert "two streams at once agree (3 ranks)" in said
+
+
+@needs_mpi
+def test_carriers_are_chosen_by_what_all_ranks_find() -> None:
+    assert "choices agree (3 ranks)" in must_succeed("choosing", 3)
+
+
+@needs_gpu
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_double_of_nccl_between_ranks_of_one_gpu(ranks: int) -> None:
+    args = ("--carrier", "nccl", "--transport", "mpi", "--n", "30", "--seed", str(ranks))
+    assert f"30 of 30 GPU cases agree ({ranks} ranks)" in must_succeed("carrying", ranks, *args)
+
+
+@needs_gpu
+@needs_mpi
+def test_nccl_itself_on_one_rank() -> None:
+    said = must_succeed("alone", 1)
+    assert "NCCL agrees (1 rank)" in said or "SKIP" in said
+    if "SKIP" in said:
+        pytest.skip(said.partition("SKIP ")[2])
+
+
+# CUDA-aware MPI: the probe, with children that are scripts.
+
+
+def child(code: str) -> tuple[str, ...]:
+    return "-c", code
+
+
+@pytest.mark.parametrize(
+    ("code", "works", "said", "is_final"),
+    [
+        ("print('tries'); print('works')", True, "sent and received", True),
+        ("print('works'); raise SystemExit(1)", False, "could not try (status 1)", False),
+        ("import sys; sys.exit('no GPU here')", False, "could not try (no GPU here)", False),
+        ("print('tries'); import sys; sys.exit('not as sent')", False, "(not as sent)", True),
+        (
+            "print('tries', flush=True); import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            False,
+            "died of SIGSEGV",
+            True,
+        ),
+        ("print('tries', flush=True); import time; time.sleep(60)", False, "within 2 s", False),
+    ],
+)
+def test_the_probe_survives_every_end_of_its_child(
+    code: str, works: bool, said: str, is_final: bool
+) -> None:
+    answer, final = probe(2.0 if "sleep" in code else 30.0, child(code))
+    assert (answer.works, final) == (works, is_final)
+    assert said in answer.why
+
+
+def test_the_child_is_no_part_of_this_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    code = "import os; print('tries'); print('works'); assert 'PMI_RANK' not in os.environ; "
+    answer, _ = probe(30.0, child(code + "assert 'OMPI_COMM_WORLD_RANK' not in os.environ"))
+    assert answer.works
+
+
+def test_an_answer_is_remembered_in_memory_and_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def ask(timeout_s: float) -> tuple[Answer, bool]:
+        asked.append(timeout_s)
+        return Answer(False, "the probe died of SIGSEGV"), len(asked) > 1
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_aware, "probe", ask)
+    monkeypatch.setattr(cuda_aware, "_KNOWN", {})
+    assert not cuda_aware.cuda_aware(3.0).works and not cuda_aware.cuda_aware(3.0).works
+    assert len(asked) == 1 and not list(tmp_path.rglob("*.json"))  # it was not final
+    for _ in range(2):
+        monkeypatch.setattr(cuda_aware, "_KNOWN", {})
+        assert cuda_aware.cuda_aware(3.0).why == "the probe died of SIGSEGV"
+    assert len(asked) == 2 and len(list(tmp_path.rglob("*.json"))) == 1
+    monkeypatch.setenv("UCX_TLS", "all")  # another transport may know more
+    cuda_aware.cuda_aware(3.0)
+    assert len(asked) == 3
+    for file in tmp_path.rglob("*.json"):
+        file.write_text("{", encoding="utf-8")
+    monkeypatch.setattr(cuda_aware, "_KNOWN", {})
+    assert not cuda_aware.cuda_aware(3.0).works and len(asked) == 4
+
+
+def test_without_a_cache_the_probe_is_only_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("", encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    monkeypatch.setattr(cuda_aware, "probe", lambda timeout_s: (Answer(True, "yes"), True))
+    monkeypatch.setattr(cuda_aware, "_KNOWN", {})
+    assert cuda_aware.cuda_aware().works
+
+
+@needs_gpu
+def test_the_real_probe_ends_in_time() -> None:
+    answer, _ = probe(120.0)
+    assert answer.works or answer.why.startswith("the probe ")
+    assert "could not try" not in answer.why, answer
+
+
+# Room.
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_stages_share_one_room(on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def make(n_bytes: int) -> Any:
+        made.append(n_bytes)
+        return SimpleNamespace(ptr=64 * len(made))
+
+    cuda = SimpleNamespace(alloc=make, PinnedMemory=make)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))  # type: ignore[arg-type]
+    room = Room(on_device)
+    room.reserve(100, 0)
+    room.reserve(60, 50)
+    assert room.n_bytes == 150
+    for _ in range(3):
+        with room.lent() as (send, receive):
+            assert send != receive
+    assert made == [100, 50] * (3 if on_device else 1)  # from the pool, or kept
+
+
+def test_no_gpu_is_a_reason_to_skip_not_to_pass() -> None:
+    from tests.gpu.jobs import missing
+
+    assert missing() == "" or missing().startswith("needs a GPU (")
+    assert os.environ.get("REDIST_NEEDS_GPU", "") == "" or missing() == ""
