@@ -17,7 +17,8 @@ from redist.units import format_bytes, parse_bytes
 Tile = NDArray[Any]
 
 SHARED_FROM = 2**16
-"""Smaller tiles lie in private memory, and do not count: neighbours get them through the pool."""
+"""Smaller tiles lie in private memory: neighbours get them through the pool. They count where a
+limit was set before they were made."""
 GRAIN = 2**16
 KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
@@ -26,9 +27,8 @@ KEPT_BYTES = 2**28
 class Buffers:
     """Where tiles come from.
 
-    ``live_bytes`` is what global arrays hold on this rank: tiles from here, and those of
-    :data:`SHARED_FROM` bytes or more that came from elsewhere. ``made`` and ``reused`` count
-    segments.
+    ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
+    ones only under a limit). ``made`` and ``reused`` count segments.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,8 @@ class Buffers:
         n_bytes = math.prod(shape) * dtype.itemsize
         counted = max(n_bytes, worst_bytes)
         if counted < SHARED_FROM or not can_share():
-            self.check(counted)
+            if self.limit_bytes is not None:
+                self.check(counted)
             return np.empty(shape, dtype)
         counted = -(-counted // GRAIN) * GRAIN
         self.check(counted)

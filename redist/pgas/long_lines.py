@@ -2,6 +2,8 @@
 
 With n = rows * columns, element i at (i // columns, i % columns): transform the columns, multiply by
 roots of unity, transform the rows, and read the result down the columns. Three moves, no gathering.
+Both factors must be multiples of the number of tiles; see :mod:`redist.pgas.any_lines` for other
+lengths.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
 from redist.pgas.buffers import empty
@@ -33,19 +34,18 @@ def factors(n: int, p: int) -> tuple[int, int] | None:
     return a * p, rest // a * p
 
 
-def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
-    """**Collective.** ``fft``, ``ifft`` along a cut dim when no other dim can take its axes."""
-    p = x.type.cuts[dim]
-    size = x.shape[dim]
-    found = factors(size, p) if n in (None, size) else None
-    if name not in ("fft", "ifft") or found is None:
-        raise RequestError(
-            f"cannot {name} {x.type} along dim {dim}: no other dim can take its {p} parts, and a line "
-            f"of its own is cut only by fft and ifft of a length that {p * p} divides "
-            f"(here {size if n is None else n}); pad it, or give the array another dim"
-        )
-    scale = {"backward": 1.0 if name == "fft" else 1.0 / size, "ortho": 1.0 / math.sqrt(size),
-             "forward": 1.0 / size if name == "fft" else 1.0}[norm]  # fmt: skip
+def scale_of(size: int, inverse: bool, norm: str) -> float:
+    """What values are multiplied by."""
+    if norm == "ortho":
+        return 1.0 / math.sqrt(size)
+    return 1.0 / size if inverse == (norm == "backward") else 1.0
+
+
+def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
+    """**Collective.** The transform along a cut dim whose length has :func:`factors`."""
+    p, size = x.type.cuts[dim], x.shape[dim]
+    found = factors(size, p)
+    assert found is not None
     rows, columns = found
     dtype = np.result_type(x.dtype, np.complex64)
     cut = x.type.dims[dim]
@@ -59,7 +59,7 @@ def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
-        line = np.conj(line) if name == "ifft" else line
+        line = np.conj(line) if inverse else line
         tile = line.reshape(rows // p, columns, *line.shape[1:])
     wide = move(x.new(matrix(rows, columns, cut, ()), tile), matrix(rows, columns, (), cut))
     if wide.local is not None:
@@ -81,7 +81,7 @@ def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     if wide.local is None:
         return x.new(result, None)
     line = np.swapaxes(wide.local, 0, 1) * dtype.type(scale)
-    line = np.conj(line) if name == "ifft" else line
+    line = np.conj(line) if inverse else line
     line = line.reshape(size // p, *line.shape[2:])
     back = [order.index(i) for i in range(x.ndim)]
     out = empty(tuple(line.shape[i] for i in back), dtype)

@@ -7,6 +7,7 @@ irregular all-to-all brings each element to the tile where it stays.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,9 +18,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
-from redist.pgas.along import dim_of
 from redist.pgas.buffers import empty
 from redist.pgas.carrying import new_tile, pretend_to_fill
+from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
 from redist.pgas.room import need
@@ -138,12 +139,12 @@ def _sort_cut(
     me = group.members.index(x.comm.rank) if x.local is not None else 0
     start = int(group.starts[me])
     group = group.turned() if descending else group
-    most_rows = int(np.prod([n for i, n in enumerate(t.tile_shape) if i != dim], dtype=np.int64))
+    most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     rows = np.empty((0, 0), x.dtype)
     if x.local is not None:
         given = np.moveaxis(x.local, dim, -1)
         rows = np.ascontiguousarray(given[..., ::-1] if descending else given)
-        rows = rows.reshape(most_rows if rows.size == 0 else -1, given.shape[-1])
+        rows = rows.reshape(math.prod(given.shape[:-1]), given.shape[-1])
     columns = [rows]
     if with_places:
         order = np.argsort(rows, axis=1, kind="stable")
@@ -175,7 +176,7 @@ def merged(
     elements of each row and get ``wanted``. Also gives the bytes that came from other ranks.
     """
     rows = columns[0]
-    cuts = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
+    cuts, n_bytes = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
     if comm.rank not in members:
         cuts = np.zeros((0, len(members) - 1, len(members)), dtype=np.int64)
     me = members.index(comm.rank) if comm.rank in members else 0
@@ -185,7 +186,7 @@ def merged(
     come = edges[:, me + 1] - edges[:, me]
     sent = _by_rank(comm, members, np.diff(go, axis=1).sum(axis=0))
     received = _by_rank(comm, members, come.sum(axis=0))
-    out, n_bytes = [], 0
+    out = []
     for column in columns:
         parts = [
             column[r, go[r, k] : go[r, k + 1]]

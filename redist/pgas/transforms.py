@@ -10,7 +10,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas import long_lines
+from redist.pgas import any_lines
 from redist.pgas.buffers import SHARED_FROM, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.pencils import freed
@@ -56,7 +56,8 @@ def along(
             return move(out, _cut(out.type, dim, back)) if back else out
         x = settle(x)
         if x.type.dims[dim]:
-            return long_lines.transform(x, name, dim, n, norm)
+            _shape_and_dtype(name, x.shape[dim], n, x.dtype)  # its errors
+            return any_lines.transform(x, name, dim, n, norm)
     return _local(x, name, dim, n, norm)
 
 

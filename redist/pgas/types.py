@@ -43,6 +43,13 @@ def make_type(mesh: Mesh, dtype: DType, shape: Shape, dims: Dims) -> ArrayType:
     return ArrayType(mesh, dtype, shape, dims)
 
 
+@lru_cache(maxsize=4096)
+def retyped(t: ArrayType, text: str | ArrayType) -> ArrayType:
+    """The type of an array that a user wants in another layout."""
+    return parse_dims(text, t.mesh, t.dtype, t.shape)
+
+
+@lru_cache(maxsize=4096)
 def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Shape) -> ArrayType:
     """A type for an array from what a user gives: nothing, the cuts alone, or a whole type.
 

@@ -225,8 +225,9 @@ def _scattered(x: Tiled, places: Ints, ids: Ints) -> Any:
     tile = None if x.local is None else empty(x.local.shape, INT)
     most = ceil_div(math.prod(x.shape), x.comm.size)
     rounds = ceil_div(most, ROUND_ELEMS)
-    store(
-        x.comm, t, tile, rounds, len(places),
-        lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
-    )  # fmt: skip
+    with Watching("store", t, t) as seen:
+        seen.received_bytes = store(
+            x.comm, t, tile, rounds, len(places),
+            lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
+        )  # fmt: skip
     return x.new(t, tile)
