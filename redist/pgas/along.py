@@ -73,6 +73,7 @@ def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) 
         tuple(1 if i == dim else x.shape[i] for i in keep),
         tuple(() if i == dim else x.type.dims[i] for i in keep),
     )
+    check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
     place = _local_argument(x, function, dim)
     if x.type.cuts[dim] > 1:
         best = None

@@ -108,7 +108,7 @@ def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
         own = tile_shape(t, x.comm.rank)
-        x = concat([x, x.new(t, None if own is None else _zeros(own, x.dtype))], axis=dim)
+        x = concat([x, x.new(t, None if own is None else _zeros(own, t))], axis=dim)
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
@@ -144,8 +144,8 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
     x.local[...] *= along.reshape([-1 if i == dim else 1 for i in range(x.ndim)])
 
 
-def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tile:
-    out = empty(shape, dtype)
+def _zeros(shape: tuple[int, ...], t: ArrayType) -> Tile:
+    out = empty(shape, t.dtype.to_numpy(), t.tile_bytes)
     out[...] = 0
     return out
 

@@ -44,7 +44,9 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         return out
     check_room(sum(targets[name].tile_bytes for name in moving))
     tiles = {
-        name: None if shape is None else empty(shape, targets[name].dtype.to_numpy())
+        name: None
+        if shape is None
+        else empty(shape, targets[name].dtype.to_numpy(), targets[name].tile_bytes)
         for name, shape in shapes.items()
     }
     sources, ends = {n: a.type for n, a in moving.items()}, {n: targets[n] for n in moving}

@@ -39,7 +39,7 @@ class Buffers:
         self._kept_bytes = 0
         self._adopted: set[int] = set()
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** A tile with any contents; an error where the limit has no room for it.
 
         ``worst_bytes`` is what the fullest rank takes: counted here too, so that all ranks have the
@@ -124,7 +124,7 @@ class _Owner:
 BUFFERS = Buffers()
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
     """**Local.** A tile with any contents."""
     return BUFFERS.empty(shape, dtype, worst_bytes)
 
@@ -140,7 +140,7 @@ class memory_limit:
 
     >>> import redist
     >>> with redist.memory_limit("1MiB"):
-    ...     empty((2**21,), np.dtype("u1"))  # doctest: +ELLIPSIS
+    ...     empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...

@@ -91,8 +91,8 @@ def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     tile = x.local
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
-    left = staging_room(x, most_bytes, -(-tile.nbytes // GRAIN) * GRAIN)
-    fresh = empty(tile.shape, tile.dtype)
+    left = staging_room(x, most_bytes, -(-x.type.tile_bytes // GRAIN) * GRAIN)
+    fresh = empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
 

@@ -43,9 +43,7 @@ def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str =
     x, y = move(a, found.a), move(b, found.b)
     if x.local is None or y.local is None:
         return a.new(found.result, None)
-    return a.new(
-        found.result, multiply(x.local, y.local, la, lb, lo, found.result.dtype.to_numpy())
-    )
+    return a.new(found.result, multiply(x.local, y.local, la, lb, lo, found.result))
 
 
 @lru_cache(maxsize=4096)
@@ -123,7 +121,7 @@ def _by_blocks(
             continue
         tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
         x, y = tiles if which == 0 else tiles[::-1]
-        one = multiply(x, y, la, lb, lo, dtype)
+        one = multiply(x, y, la, lb, lo, found.result)
         if out is None:
             out = one
         elif dtype == np.bool_:
@@ -148,13 +146,14 @@ def _part(tile: Tile, dim: int, part: slice) -> Tile:
     return tile[(slice(None),) * dim + (part,)]
 
 
-def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, dtype: np.dtype[Any]) -> Tile:
+def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType) -> Tile:
     """**Local.** The product of two tiles, by matrix products where there is something to contract."""
+    dtype = result.dtype.to_numpy()
     if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
         shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
         if math.prod(shape) * dtype.itemsize < SHARED_FROM:
             return np.asarray(np.matmul(x, y, dtype=dtype))
-        return np.matmul(x, y, out=empty(shape, dtype), dtype=dtype)
+        return np.matmul(x, y, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
     x, la = _unstretched(x, la, y, lb)
     y, lb = _unstretched(y, lb, x, la)
     both = [label for label in la if label in lb]
@@ -176,7 +175,7 @@ def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, dtype: np.dty
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         flat = np.asarray(np.matmul(p, q, dtype=dtype))
     else:
-        flat = np.matmul(p, q, out=empty(shape, dtype), dtype=dtype)
+        flat = np.matmul(p, q, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
     tile = flat.reshape([size[label] for label in made])
     return tile.transpose([made.index(label) for label in lo])
 

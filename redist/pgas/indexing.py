@@ -137,7 +137,7 @@ def as_values(a: Tiled, value: Any) -> Tiled:
         )
         staging_room(a, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
         if tile is not None and copies:
-            fresh = empty(tile.shape, a.dtype)
+            fresh = empty(tile.shape, a.dtype, t.tile_bytes)
             np.copyto(fresh, tile, casting="unsafe")
             tile = fresh
         return a.new(t, tile)

@@ -44,7 +44,11 @@ class _Solving:
             row = list(a.mesh.ranks).index(a.comm.rank)
             lo, hi = grid(a.type).boxes()
             self.low, self.high = int(lo[row, 0]), int(hi[row, 0])
-            self.work = empty((a.local.shape[0], self.n + self.sides), a.dtype)
+            self.work = empty(
+                (a.local.shape[0], self.n + self.sides),
+                a.dtype,
+                a.type.tile_bytes + b.type.tile_bytes,
+            )
             self.work[:, : self.n], self.work[:, self.n :] = a.local, b.local
 
     def solution(self) -> Any:
@@ -52,8 +56,8 @@ class _Solving:
         rows = self.high - self.low
         triangle = y = None
         if self.work is not None:
-            triangle = empty((self.n, rows), self.a.dtype)
-            y = empty((rows, self.sides), self.a.dtype)
+            triangle = empty((self.n, rows), self.a.dtype, self.a.type.tile_bytes)
+            y = empty((rows, self.sides), self.a.dtype, self.b.type.tile_bytes)
         for start in range(0, self.n, PANEL):
             self._take_out(start, min(self.n, start + PANEL), triangle, y)
         self.work = None

@@ -17,8 +17,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
 from redist.pgas.buffers import empty
 from redist.pgas.moving import move
+from redist.pgas.room import need
 from redist.pgas.tiled import Tiled
-from redist.pgas.types import dtype_of
+from redist.pgas.types import dtype_of, with_dtype
 
 
 def factors(n: int, p: int) -> tuple[int, int] | None:
@@ -56,6 +57,7 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     def matrix(a: int, b: int, first: Any, second: Any) -> ArrayType:
         return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
 
+    need(x, "transform", 6 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
@@ -84,6 +86,6 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     line = np.conj(line) if inverse else line
     line = line.reshape(size // p, *line.shape[2:])
     back = [order.index(i) for i in range(x.ndim)]
-    out = empty(tuple(line.shape[i] for i in back), dtype)
+    out = empty(tuple(line.shape[i] for i in back), dtype, result.tile_bytes)
     out[...] = line.transpose(back)
     return x.new(result, out)

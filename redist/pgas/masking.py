@@ -113,6 +113,7 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
             np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
             at += len(which)
     places = evened(flat.new(kind, found), found, 0, counts)
+    need(places, "list", (x.ndim + 2) * places.type.tile_bytes)  # NumPy makes two on the way
     if places.local is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
     return tuple(places.new(places.type, i) for i in picking.unravel(places.local, x.shape))

@@ -42,7 +42,7 @@ def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None
         staging_room(x, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
         if x.local is None or own is None or not copies:
             return x.new(t, view)
-        fresh = empty(x.local.shape, x.dtype)
+        fresh = empty(x.local.shape, x.dtype, t.tile_bytes)
         fresh[...] = x.local
         return x.new(t, fresh.reshape(own))
     if copy is False:

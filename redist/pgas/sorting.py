@@ -18,7 +18,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
-from redist.pgas.buffers import empty
+from redist.pgas.buffers import check_room, empty
 from redist.pgas.carrying import new_tile, pretend_to_fill
 from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
@@ -64,10 +64,11 @@ def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> A
         return x.new(t, None)
     given = np.flip(x.local, dim) if descending else x.local
     if not with_places:
-        out = empty(given.shape, given.dtype)
+        out = empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
         out.sort(axis=dim, kind=_kind(out, stable))
         return x.new(t, np.ascontiguousarray(np.flip(out, dim)) if descending else out)
+    check_room(2 * t.tile_bytes)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
         places = np.ascontiguousarray(np.flip(given.shape[dim] - 1 - places, dim))
@@ -156,7 +157,8 @@ def _sort_cut(
     if x.local is None:
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
-    out = empty(x.local.shape, result.dtype)
+    worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
+    out = empty(x.local.shape, result.dtype, worst)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
     return out, received

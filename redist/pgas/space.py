@@ -100,7 +100,7 @@ class Space:
         travels = part.has_list or n_bytes < SHARED_FROM or not self.window.world.one_node
         extra = n_bytes + (8 * part.n_elems if part.flat else 0) if travels else 0
         check_room((n_bytes if n_bytes < SHARED_FROM else 0) + extra)
-        data = np.empty(shape, self.dtype) if part.has_list else empty(shape, self.dtype)
+        data = np.empty(shape, self.dtype) if part.has_list else empty(shape, self.dtype, 0)
         data[...] = values
         wide = data if shape == selection.shape else np.broadcast_to(data, selection.shape)
         return wide.reshape(part.shape)

@@ -107,7 +107,7 @@ def _local(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     if x.local is None:
         return x.new(t, None)
     own = tuple(size if i == dim else m for i, m in enumerate(x.local.shape))
-    out = empty(own, dtype)
+    out = empty(own, dtype, t.tile_bytes)
     if out.size:
         lines(getattr(np.fft, name), x.local, dim, n, norm, out)
     return x.new(t, out)
