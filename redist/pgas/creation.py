@@ -25,7 +25,7 @@ from redist.runtime.comm import Comm, comm_or_world
 Type = str | ArrayType
 Box = tuple[tuple[int, int], ...]
 
-PART_BYTES = 2**18
+PART_BYTES = 2**16
 """Tiles are written in parts of so many bytes."""
 
 

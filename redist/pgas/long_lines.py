@@ -18,8 +18,11 @@ from redist.layout.tiles import grid
 from redist.pgas.buffers import empty
 from redist.pgas.moving import move
 from redist.pgas.room import need
-from redist.pgas.tiled import Tiled
+from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, with_dtype
+
+CHUNK_BYTES = 2**17
+"""Of lines that are transformed together."""
 
 
 def factors(n: int, p: int) -> tuple[int, int] | None:
@@ -57,35 +60,50 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     def matrix(a: int, b: int, first: Any, second: Any) -> ArrayType:
         return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
 
-    need(x, "transform", 6 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
+    need(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
-        line = np.conj(line) if inverse else line
+        if inverse:
+            np.conj(line, out=line)
         tile = line.reshape(rows // p, columns, *line.shape[1:])
-    wide = move(x.new(matrix(rows, columns, cut, ()), tile), matrix(rows, columns, (), cut))
+        del line
+    first = x.new(matrix(rows, columns, cut, ()), tile)
+    del tile
+    wide = move(first, matrix(rows, columns, (), cut))
+    del first
     if wide.local is not None:
-        step = np.fft.fft(wide.local, axis=0)
-        t = wide.type
-        row = list(t.mesh.ranks).index(x.comm.rank)
-        lo, hi = grid(t).boxes()
-        k1, i2 = np.arange(rows), np.arange(int(lo[row, 1]), int(hi[row, 1]))
-        roots = np.exp((-2j * np.pi / size) * (k1[:, None] * i2[None, :] % size))
-        step *= roots.reshape(*roots.shape, *(1,) * len(rest))
-        np.copyto(wide.local, step, casting="same_kind")
+        _in_place(wide.local, 0)
+        row = list(x.mesh.ranks).index(x.comm.rank)
+        lo, hi = grid(wide.type).boxes()
+        i2 = np.arange(int(lo[row, 1]), int(hi[row, 1]))
+        for k1 in range(rows):
+            roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
+            wide.local[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
     tall = move(wide, matrix(rows, columns, cut, ()))
     del wide
     if tall.local is not None:
-        np.copyto(tall.local, np.fft.fft(tall.local, axis=1), casting="same_kind")
+        _in_place(tall.local, 1)
     wide = move(tall, matrix(rows, columns, (), cut))
     del tall
     result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     if wide.local is None:
         return x.new(result, None)
-    line = np.swapaxes(wide.local, 0, 1) * dtype.type(scale)
-    line = np.conj(line) if inverse else line
-    line = line.reshape(size // p, *line.shape[2:])
+    n, others_here = wide.local.shape[1], wide.local.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
-    out = empty(tuple(line.shape[i] for i in back), dtype, result.tile_bytes)
-    out[...] = line.transpose(back)
+    out = empty(tuple((size // p, *others_here)[i] for i in back), dtype, result.tile_bytes)
+    down = out.transpose(order).reshape(n, rows, *others_here)
+    assert np.may_share_memory(down, out) or not out.size
+    np.multiply(np.swapaxes(wide.local, 0, 1), dtype.type(scale), out=down)
+    if inverse:
+        np.conj(out, out=out)
     return x.new(result, out)
+
+
+def _in_place(tile: Tile, dim: int) -> None:
+    """**Local.** Transform a tile along dim 0 or 1, some lines at a time."""
+    lines = np.moveaxis(tile, dim, -1)
+    width = max(1, CHUNK_BYTES * len(lines) // max(1, tile.nbytes))
+    for at in range(0, len(lines), width):
+        part = lines[at : at + width]
+        part[...] = np.fft.fft(np.ascontiguousarray(part), axis=-1)

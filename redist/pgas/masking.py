@@ -22,7 +22,7 @@ from redist.runtime.flat import all_counts
 from redist.runtime.links import Ragged, Ranged
 from redist.runtime.selection import rows
 
-CHUNK_ELEMS = 2**16
+CHUNK_ELEMS = 2**14
 """So many elements are looked at in one go."""
 
 
