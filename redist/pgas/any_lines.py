@@ -27,6 +27,8 @@ from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of
 
 Axes = tuple[SubAxis, ...]
+CHUNK = 2**12
+"""Indices whose factors are made together."""
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
@@ -74,7 +76,7 @@ def by_chirp(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     shape = tuple(length if i == dim else 1 for i in range(x.ndim))
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
     own = tile_shape(t, x.comm.rank)
-    factor = x.new(t, None if own is None else np.ones(own, np.complex128))
+    factor = x.new(t, None if own is None else _filled(own, t, 1))
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
     if wide.local is not None and factor.local is not None:
@@ -108,7 +110,7 @@ def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
         own = tile_shape(t, x.comm.rank)
-        x = concat([x, x.new(t, None if own is None else _zeros(own, t))], axis=dim)
+        x = concat([x, x.new(t, None if own is None else _filled(own, t, 0))], axis=dim)
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
@@ -140,13 +142,17 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
         return
     lo, hi = grid(x.type).boxes()
     row = list(x.mesh.ranks).index(x.comm.rank)
-    along = values(np.arange(int(lo[row, dim]), int(hi[row, dim])))
-    x.local[...] *= along.reshape([-1 if i == dim else 1 for i in range(x.ndim)])
+    start, end = int(lo[row, dim]), int(hi[row, dim])
+    shape = [-1 if i == dim else 1 for i in range(x.ndim)]
+    for at in range(start, end, CHUNK):
+        stop = min(end, at + CHUNK)
+        part = x.local[(slice(None),) * dim + (slice(at - start, stop - start),)]
+        part *= values(np.arange(at, stop)).reshape(shape)
 
 
-def _zeros(shape: tuple[int, ...], t: ArrayType) -> Tile:
+def _filled(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
     out = empty(shape, t.dtype.to_numpy(), t.tile_bytes)
-    out[...] = 0
+    out[...] = value
     return out
 
 

@@ -23,7 +23,7 @@ from redist.pgas import (
     special,
     ufuncs,
 )
-from redist.pgas.buffers import empty
+from redist.pgas.buffers import check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import retyped
@@ -74,7 +74,10 @@ class Array(Tiled):
         target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
         whole = move(self if everyone else settle(self), target, asked=True)
         assert whole.local is not None
-        return whole.local if whole is not self else whole.local.copy()
+        if whole is not self:
+            return whole.local
+        check_room(whole.type.tile_bytes)
+        return whole.local.copy()
 
     def copy(self) -> Array:
         """**Local.** The same values in tiles of their own."""
