@@ -76,7 +76,15 @@ class ArrayType:
         if other.__class__ is not ArrayType:
             return NotImplemented
         assert isinstance(other, ArrayType)
-        return hash(self) == hash(other) and self._parts == other._parts
+        return (
+            (self._hash is None or other._hash is None or self._hash == other._hash)
+            and self.shape == other.shape
+            and self.dims == other.dims
+            and self.pending_axes == other.pending_axes
+            and self.pending_op == other.pending_op
+            and (self.dtype is other.dtype or self.dtype == other.dtype)
+            and (self.mesh is other.mesh or self.mesh == other.mesh)
+        )
 
     def __reduce__(self) -> tuple[type[ArrayType], tuple[object, ...]]:
         return ArrayType, self._parts  # another process has other hashes

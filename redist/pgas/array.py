@@ -10,7 +10,6 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
 from redist.pgas import (
     elementwise,
     indexing,
@@ -26,7 +25,7 @@ from redist.pgas import (
 from redist.pgas.buffers import check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import retyped
+from redist.pgas.types import line_mesh, retyped
 from redist.runtime.comm import comm_or_world
 from redist.runtime.requests import TIMEOUT_S
 
@@ -70,7 +69,7 @@ class Array(Tiled):
         Ranks outside its mesh get it too.
         """
         everyone = self.mesh.n_devices == self.comm.size
-        mesh = self.mesh if everyone else Mesh(x=self.comm.size)
+        mesh = self.mesh if everyone else line_mesh(self.comm.size)
         target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
         whole = move(self if everyone else settle(self), target, asked=True)
         assert whole.local is not None

@@ -37,7 +37,7 @@ class Buffers:
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
         self._kept_bytes = 0
-        self._adopted: set[int] = set()
+        self._adopted: dict[int, _Held] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** A tile with any contents; an error where the limit has no room for it.
@@ -64,18 +64,19 @@ class Buffers:
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
         root: Any = tile
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        if isinstance(root.base, _Owner) or id(root) in self._adopted:
+        base = root.base
+        while base.__class__ is np.ndarray:
+            root, base = base, base.base
+        if base.__class__ is _Owner or id(root) in self._adopted:
             return
-        counted = max(root.nbytes, worst_bytes)
-        self._adopted.add(id(root))
-        self.live_bytes += counted
-        weakref.finalize(root, self._disown, id(root), counted).atexit = False
+        held = _Held(root, self._disown)
+        held.root, held.counted = id(root), max(root.nbytes, worst_bytes)
+        self._adopted[held.root] = held
+        self.live_bytes += held.counted
 
-    def _disown(self, root: int, counted: int) -> None:
-        self._adopted.discard(root)
-        self.live_bytes -= counted
+    def _disown(self, held: Any) -> None:
+        del self._adopted[held.root]
+        self.live_bytes -= held.counted
 
     def check(self, n_bytes: int) -> None:
         """An error where so many bytes more would pass the limit."""
@@ -112,6 +113,14 @@ class Buffers:
                 self._kept_bytes -= size
             else:
                 del self._free[size]
+
+
+class _Held(weakref.ref[Any]):
+    """Knows when an array dies, and what was counted for it."""
+
+    __slots__ = ("counted", "root")
+    root: int
+    counted: int
 
 
 class _Owner:

@@ -33,7 +33,7 @@ def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str =
     product, found, streamed = _prepared(a.type, b.type, la, lb, lo, name)
     if BUFFERS.limit_bytes is not None:
         room = BUFFERS.limit_bytes - BUFFERS.live_bytes
-        moved = [end for x, end in ((a, found.a), (b, found.b)) if x.type != end]
+        moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
         need = sum(t.tile_bytes for t in (*moved, found.result))
         if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
             found = place(product, least_available(a.comm, room))

@@ -19,7 +19,7 @@ from redist.pgas.buffers import empty as empty_tile
 from redist.pgas.elementwise import astype
 from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import dtype_of, parse_dims
+from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
 
 Type = str | ArrayType
@@ -42,7 +42,7 @@ def make(
     comm = comm_or_world(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
-    mesh = Mesh(x=comm.size) if mesh is None else mesh
+    mesh = line_mesh(comm.size) if mesh is None else mesh
     if max(mesh.ranks) >= comm.size:
         raise LayoutError(f"cannot use the mesh {mesh}: the communicator has {comm.size} ranks")
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
@@ -246,7 +246,7 @@ def from_local(
     """
     comm = comm_or_world(comm)
     if isinstance(type, str):
-        type = ArrayType.parse(type, Mesh(x=comm.size) if mesh is None else mesh)
+        type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
     if local is not None and not isinstance(local, np.ndarray):
         raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
     shape = tile_shape(type, comm.rank)
@@ -301,7 +301,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         return asarray(x, copy=copy)
     whole = np.from_dlpack(x, copy=copy)
     comm = comm_or_world(None)
-    t = ArrayType(Mesh(x=comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
+    t = ArrayType(line_mesh(comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
     return from_local(whole, t, comm=comm)
 
 

@@ -24,6 +24,12 @@ def dtype_of(dtype: np.dtype[np.generic]) -> DType:
     return DType.named(dtype.name)
 
 
+@lru_cache(maxsize=64)
+def line_mesh(n: int) -> Mesh:
+    """All ranks along one axis, x: the mesh where none is named."""
+    return Mesh(x=n)
+
+
 @lru_cache(maxsize=4096)
 def default_dims(mesh: Mesh, shape: Shape) -> Dims:
     """The largest dim cut by all axes, the others not.
