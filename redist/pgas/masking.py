@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import elementwise, picking
 from redist.pgas.buffers import GRAIN, empty
 from redist.pgas.carrying import Link, box_of, selected
 from redist.pgas.keys import Cut, Item, Many, Mask, New
 from redist.pgas.moving import move, settle
+from redist.pgas.pretending import PRETENDING
 from redist.pgas.reshaping import reshape
 from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
@@ -33,6 +35,7 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
         return picking.get(x, _spelled(x, items))
     if not mask.dims:
         return _as_dim(x, items, bool(_value(mask.mask)))
+    _refuse_to_explain(x)
     at = mask.dims[0]
     n = math.prod(x.shape[i] for i in mask.dims)
     flat = reshape(x, (*x.shape[:at], n, *x.shape[mask.dims[-1] + 1 :]))
@@ -42,6 +45,13 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
     if tile is not None and flat.local is not None:
         _compress(flat.local, keep, at, tile)
     return evened(flat, tile, at, counts)
+
+
+def _refuse_to_explain(x: Tiled) -> None:
+    if PRETENDING:
+        raise RequestError(
+            f"cannot explain which elements of {x.type} are taken: how many depends on the data"
+        )
 
 
 def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Tile | None:
@@ -98,6 +108,7 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
     """**Collective.** The indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
         raise ValueError("cannot list the elements of an array without dims")
+    _refuse_to_explain(x)
     x = settle(x)
     truth = x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
