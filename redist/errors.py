@@ -49,6 +49,14 @@ class RequestError(RedistError):
     """A request that makes no sense as a whole: shapes differ, an unknown option."""
 
 
+class ShapeError(RequestError, ValueError):
+    """Shapes of arrays that do not go together."""
+
+
+class DimError(RequestError, ValueError, IndexError):
+    """A dim that an array does not have, or one named twice."""
+
+
 class TopologyError(RedistError):
     """A topology that cannot be read."""
 

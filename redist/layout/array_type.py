@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redist.errors import LayoutError
 from redist.layout.axes import SubAxis, check_chain, merged
@@ -38,6 +38,8 @@ class ArrayType:
     dims: tuple[tuple[SubAxis, ...], ...]
     pending_op: str | None = None
     pending_axes: tuple[SubAxis, ...] = ()
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+    _tile_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
@@ -60,6 +62,36 @@ class ArrayType:
         object.__setattr__(self, "dims", tuple(merged(dim) for dim in self.dims))
         object.__setattr__(self, "pending_axes", merged(sorted(pending)))
         object.__setattr__(self, "pending_op", self.pending_op if pending else None)
+
+    def __hash__(self) -> int:
+        """Computed once: types are the keys of everything that is remembered."""
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(self._parts))
+        assert self._hash is not None
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if other.__class__ is not ArrayType:
+            return NotImplemented
+        assert isinstance(other, ArrayType)
+        return (
+            (self._hash is None or other._hash is None or self._hash == other._hash)
+            and self.shape == other.shape
+            and self.dims == other.dims
+            and self.pending_axes == other.pending_axes
+            and self.pending_op == other.pending_op
+            and (self.dtype is other.dtype or self.dtype == other.dtype)
+            and (self.mesh is other.mesh or self.mesh == other.mesh)
+        )
+
+    def __reduce__(self) -> tuple[type[ArrayType], tuple[object, ...]]:
+        return ArrayType, self._parts  # another process has other hashes
+
+    @property
+    def _parts(self) -> tuple[object, ...]:
+        return self.mesh, self.dtype, self.shape, self.dims, self.pending_op, self.pending_axes
 
     @staticmethod
     def of(
@@ -115,7 +147,11 @@ class ArrayType:
     @property
     def tile_bytes(self) -> int:
         """Bytes of a full tile: what the fullest device holds."""
-        return math.prod(self.tile_shape) * self.dtype.itemsize
+        if self._tile_bytes is None:
+            n_bytes = math.prod(self.tile_shape) * self.dtype.itemsize
+            object.__setattr__(self, "_tile_bytes", n_bytes)
+        assert self._tile_bytes is not None
+        return self._tile_bytes
 
     @property
     def global_elems(self) -> int:

@@ -10,7 +10,6 @@ In an SPMD program::
 """
 
 # ruff: noqa: I001  (names stand side by side)
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import numpy as _np
@@ -35,6 +34,11 @@ from redist.pgas.manipulation import (
     moveaxis, nonzero, permute_dims, repeat, reshape, roll, squeeze, stack, take,
     take_along_axis, tile, tril, triu, unstack,
 )  # fmt: skip
+from redist.pgas.names import missing as _missing
+from redist.pgas.operands import OF_ARRAYS as _OF_ARRAYS
+from redist.pgas.operands import OF_SEVERAL as _OF_SEVERAL
+from redist.pgas.operands import of_array as _of_array
+from redist.pgas.operands import of_arrays as _of_arrays
 from redist.pgas.products import matmul, tensordot, vecdot
 from redist.pgas.reductions import (
     all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
@@ -63,7 +67,9 @@ __array_api_version__ = "2024.12"
 e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(_FUNCTIONS)
 globals().update(_DTYPES)
+globals().update({_name: _of_array(globals()[_name]) for _name in _OF_ARRAYS})
+globals().update({_name: _of_arrays(globals()[_name]) for _name in _OF_SEVERAL})
 
-if _TYPE_CHECKING:
 
-    def __getattr__(name: str) -> _Any: ...
+def __getattr__(name: str) -> _Any:
+    raise AttributeError(_missing("pgas", name))

@@ -8,21 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import grid
 from redist.pgas.buffers import check_room
+from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of
-
-
-def dim_of(axis: int, ndim: int) -> int:
-    """A dim by its number, negative from the end."""
-    if not -ndim <= axis < ndim:
-        raise RequestError(f"there is no dim {axis}: the array has {ndim}")
-    return axis % ndim
 
 
 def tile_index(t: ArrayType, rank: int) -> tuple[int, ...]:
@@ -80,6 +73,7 @@ def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) 
         tuple(1 if i == dim else x.shape[i] for i in keep),
         tuple(() if i == dim else x.type.dims[i] for i in keep),
     )
+    check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
     place = _local_argument(x, function, dim)
     if x.type.cuts[dim] > 1:
         best = None

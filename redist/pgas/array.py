@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -9,11 +10,27 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas import elementwise, indexing, looks, manipulation, onesided, products
+from redist.pgas import (
+    elementwise,
+    indexing,
+    looks,
+    manipulation,
+    names,
+    onesided,
+    products,
+    reductions,
+    special,
+    ufuncs,
+)
+from redist.pgas.buffers import check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import parse_dims
+from redist.pgas.types import line_mesh, retyped
+from redist.runtime.comm import comm_or_world
 from redist.runtime.requests import TIMEOUT_S
+
+ARRAYS = (Tiled, np.ndarray)
+"""Operands of a matrix product; NumPy's are refused by name."""
 
 
 class Array(Tiled):
@@ -32,7 +49,6 @@ class Array(Tiled):
 
     __slots__ = ()
     __array_priority__ = 1000
-    __array_ufunc__ = None
 
     # Where it lies
 
@@ -41,19 +57,47 @@ class Array(Tiled):
 
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
-        return move(self, parse_dims(type, self.mesh, self.type.dtype, self.shape), asked=True)
+        return move(self, retyped(self._type, type), asked=True)
 
     def settled(self) -> Array:
         """**Collective.** Itself, or its values where a reduction is pending."""
         return settle(self)
 
     def gather(self) -> Tile:
-        """**Collective.** The whole array on every rank, as a NumPy array of its own."""
-        target = ArrayType(self.mesh, self.type.dtype, self.shape, ((),) * self.ndim)
-        whole = move(self, target, asked=True)
-        if whole.local is None:
-            raise RequestError(f"cannot gather on a rank outside {self.mesh}")
-        return whole.local if whole is not self else whole.local.copy()
+        """**Collective.** The whole array on every rank, as a NumPy array of its own.
+
+        Ranks outside its mesh get it too.
+        """
+        everyone = self.mesh.n_devices == self.comm.size
+        mesh = self.mesh if everyone else line_mesh(self.comm.size)
+        target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
+        whole = move(self if everyone else settle(self), target, asked=True)
+        assert whole.local is not None
+        if whole is not self:
+            return whole.local
+        check_room(whole.type.tile_bytes)
+        return whole.local.copy()
+
+    def copy(self) -> Array:
+        """**Local.** The same values in tiles of their own."""
+        if self.local is None:
+            return self.new(self.type, None)
+        tile = empty(self.local.shape, self.dtype, self.type.tile_bytes)
+        np.copyto(tile, self.local)
+        return self.new(self.type, tile)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        if self.comm is not comm_or_world(None):
+            raise TypeError(
+                f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
+                "store a.local and a.type, and use pgas.from_local"
+            )
+        return _restored, (self.type, self.local)
 
     # The standard's own
 
@@ -104,6 +148,9 @@ class Array(Tiled):
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._tile().__dlpack_device__()
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return ufuncs.call(ufunc, method, inputs, options)
+
     def __array__(self, *args: Any, **options: Any) -> Tile:
         raise TypeError(
             f"cannot turn the global array {self.type} into one NumPy array by itself: "
@@ -119,15 +166,33 @@ class Array(Tiled):
             raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
         return whole.local
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        return self.size * self.dtype.itemsize
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(names.missing("an Array", name))
+
     # One element
 
     def _element(self) -> Any:
         if self.shape != ():
-            raise TypeError(f"only an array without dims is a number, not one of {self.shape}")
+            raise TypeError(
+                f"cannot make a number of an array of shape {self.shape}: only of one without dims"
+            )
         return self.gather()[()]
 
     def __bool__(self) -> bool:
+        if self.shape != ():
+            raise TypeError(
+                f"cannot say whether an array of shape {self.shape} is true; "
+                "write pgas.any or pgas.all"
+            )
         return bool(self._element())
+
+    def __format__(self, how: str) -> str:
+        return format(self._element(), how) if how and self.shape == () else format(str(self), how)
 
     def __int__(self) -> int:
         return int(self._element())
@@ -151,6 +216,14 @@ class Array(Tiled):
     __hash__ = None  # type: ignore[assignment]
 
     # Elements
+
+    def __iter__(self) -> Iterator[Array]:
+        if self.shape == ():
+            raise TypeError("cannot iterate over an array without dims")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(reductions.any(self == value))
 
     def __getitem__(self, key: Any) -> Array:
         return indexing.get(self, key)
@@ -190,17 +263,21 @@ class Array(Tiled):
     # Operators; those for elements are below
 
     def __matmul__(self, other: Any) -> Any:
-        return products.matmul(self, other) if isinstance(other, Tiled) else NotImplemented
+        return products.matmul(self, other) if isinstance(other, ARRAYS) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Any:
-        return products.matmul(other, self) if isinstance(other, Tiled) else NotImplemented
+        return products.matmul(other, self) if isinstance(other, ARRAYS) else NotImplemented
 
     def __imatmul__(self, other: Any) -> Any:
-        return products.matmul(self, other) if isinstance(other, Tiled) else NotImplemented
+        return products.update(self, other) if isinstance(other, ARRAYS) else NotImplemented
+
+
+def _restored(type: ArrayType, local: Tile | None) -> Array:
+    return Array(type, comm_or_world(None), local)
 
 
 def _binary(name: str) -> Any:
-    function = getattr(np, name)
+    function = special.function(name)
 
     def forward(self: Array, other: Any) -> Any:
         if not isinstance(other, elementwise.OPERANDS):
@@ -211,7 +288,7 @@ def _binary(name: str) -> Any:
 
 
 def _reflected(name: str) -> Any:
-    function = getattr(np, name)
+    function = special.function(name)
 
     def backward(self: Array, other: Any) -> Any:
         if not isinstance(other, elementwise.OPERANDS):
@@ -222,7 +299,7 @@ def _reflected(name: str) -> Any:
 
 
 def _in_place(name: str) -> Any:
-    function = getattr(np, name)
+    function = special.function(name)
 
     def update(self: Array, other: Any) -> Any:
         if not isinstance(other, elementwise.OPERANDS):
@@ -233,7 +310,7 @@ def _in_place(name: str) -> Any:
 
 
 def _unary(name: str) -> Any:
-    function = getattr(np, name)
+    function = special.function(name)
     return lambda self: elementwise.apply(function, self)
 
 

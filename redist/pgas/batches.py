@@ -14,7 +14,7 @@ from redist.pgas.moving import planned, tile_shape
 from redist.pgas.pretending import PRETENDING, pretended
 from redist.pgas.tiled import Tiled
 from redist.pgas.trace import WATCHERS, Move
-from redist.pgas.types import parse_dims
+from redist.pgas.types import retyped
 from redist.runtime.redistribute import prepared, redistribute
 
 T = TypeVar("T", bound=Tiled)
@@ -28,9 +28,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
     if arrays.keys() != types.keys():
         odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
         raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
-    targets = {
-        name: parse_dims(types[name], a.mesh, a.type.dtype, a.shape) for name, a in arrays.items()
-    }
+    targets = {name: retyped(a.type, types[name]) for name, a in arrays.items()}
     moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
     out = dict(arrays)
     if not moving:
@@ -46,7 +44,9 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         return out
     check_room(sum(targets[name].tile_bytes for name in moving))
     tiles = {
-        name: None if shape is None else empty(shape, targets[name].dtype.to_numpy())
+        name: None
+        if shape is None
+        else empty(shape, targets[name].dtype.to_numpy(), targets[name].tile_bytes)
         for name, shape in shapes.items()
     }
     sources, ends = {n: a.type for n, a in moving.items()}, {n: targets[n] for n in moving}

@@ -65,7 +65,9 @@ def pieces(
     for start in range(0, max(1, tile), n):
         shape = tuple(n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
-        own = x.new(source, None if x.local is None else _padded(x.local, dim, start, n))
+        own = x.new(
+            source, None if x.local is None else _padded(x.local, dim, start, n, source.tile_bytes)
+        )
         block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).local
         if not whole:
             held = 0 if x.local is None else max(0, min(n, x.local.shape[dim] - start))
@@ -77,13 +79,14 @@ def pieces(
             yield block, slice(i * n, i * n + held), slice(first, first + held)
 
 
-def _padded(tile: Tile, dim: int, start: int, n: int) -> Tile:
+def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int) -> Tile:
     """A piece of a tile along a dim, filled up with zeros to ``n``."""
     piece = tile[(slice(None),) * dim + (slice(start, start + n),)]
     held = piece.shape[dim]
     if held == n:
         return piece
-    out = empty(tuple(n if i == dim else m for i, m in enumerate(tile.shape)), tile.dtype)
+    shape = tuple(n if i == dim else m for i, m in enumerate(tile.shape))
+    out = empty(shape, tile.dtype, worst_bytes)
     out[(slice(None),) * dim + (slice(0, held),)] = piece
     np.copyto(out[(slice(None),) * dim + (slice(held, n),)], 0)
     return out

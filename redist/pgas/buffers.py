@@ -17,7 +17,8 @@ from redist.units import format_bytes, parse_bytes
 Tile = NDArray[Any]
 
 SHARED_FROM = 2**16
-"""Smaller tiles lie in private memory, and do not count: neighbours get them through the pool."""
+"""Smaller tiles lie in private memory: neighbours get them through the pool. They count where a
+limit was set before they were made."""
 GRAIN = 2**16
 KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
@@ -26,9 +27,8 @@ KEPT_BYTES = 2**28
 class Buffers:
     """Where tiles come from.
 
-    ``live_bytes`` is what global arrays hold on this rank: tiles from here, and those of
-    :data:`SHARED_FROM` bytes or more that came from elsewhere. ``made`` and ``reused`` count
-    segments.
+    ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
+    ones only under a limit). ``made`` and ``reused`` count segments.
     """
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Buffers:
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
         self._kept_bytes = 0
-        self._adopted: set[int] = set()
+        self._adopted: dict[int, _Held] = {}
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** A tile with any contents; an error where the limit has no room for it.
 
         ``worst_bytes`` is what the fullest rank takes: counted here too, so that all ranks have the
@@ -48,7 +48,8 @@ class Buffers:
         n_bytes = math.prod(shape) * dtype.itemsize
         counted = max(n_bytes, worst_bytes)
         if counted < SHARED_FROM or not can_share():
-            self.check(counted)
+            if self.limit_bytes is not None:
+                self.check(counted)
             return np.empty(shape, dtype)
         counted = -(-counted // GRAIN) * GRAIN
         self.check(counted)
@@ -63,18 +64,19 @@ class Buffers:
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
         root: Any = tile
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        if isinstance(root.base, _Owner) or id(root) in self._adopted:
+        base = root.base
+        while base.__class__ is np.ndarray:
+            root, base = base, base.base
+        if base.__class__ is _Owner or id(root) in self._adopted:
             return
-        counted = max(root.nbytes, worst_bytes)
-        self._adopted.add(id(root))
-        self.live_bytes += counted
-        weakref.finalize(root, self._disown, id(root), counted).atexit = False
+        held = _Held(root, self._disown)
+        held.root, held.counted = id(root), max(root.nbytes, worst_bytes)
+        self._adopted[held.root] = held
+        self.live_bytes += held.counted
 
-    def _disown(self, root: int, counted: int) -> None:
-        self._adopted.discard(root)
-        self.live_bytes -= counted
+    def _disown(self, held: Any) -> None:
+        del self._adopted[held.root]
+        self.live_bytes -= held.counted
 
     def check(self, n_bytes: int) -> None:
         """An error where so many bytes more would pass the limit."""
@@ -113,6 +115,14 @@ class Buffers:
                 del self._free[size]
 
 
+class _Held(weakref.ref[Any]):
+    """Knows when an array dies, and what was counted for it."""
+
+    __slots__ = ("counted", "root")
+    root: int
+    counted: int
+
+
 class _Owner:
     """Keeps a segment in use as long as an array looks at it."""
 
@@ -123,7 +133,7 @@ class _Owner:
 BUFFERS = Buffers()
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int = 0) -> Tile:
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
     """**Local.** A tile with any contents."""
     return BUFFERS.empty(shape, dtype, worst_bytes)
 
@@ -139,7 +149,7 @@ class memory_limit:
 
     >>> import redist
     >>> with redist.memory_limit("1MiB"):
-    ...     empty((2**21,), np.dtype("u1"))  # doctest: +ELLIPSIS
+    ...     empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...

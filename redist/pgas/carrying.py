@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from redist.errors import MemoryLimitError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.tiles import grid
-from redist.pgas.buffers import BUFFERS, GRAIN, empty
+from redist.pgas.buffers import BUFFERS, GRAIN, SHARED_FROM, empty
 from redist.pgas.lines import calling_line
 from redist.pgas.moving import tile_shape
 from redist.pgas.pretending import PRETENDING, made_up
@@ -22,8 +23,10 @@ from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Move, Watching
 from redist.pgas.types import Dims, Shape, make_type
 from redist.runtime import selection
+from redist.runtime.available import least_available
 from redist.runtime.links import Edge
 from redist.runtime.selection import exchange, planned_bytes, side
+from redist.units import format_bytes
 
 T = TypeVar("T", bound=Tiled)
 Dim = int | tuple[int, ...] | None
@@ -53,19 +56,45 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
         side(x.type, tuple((link.source_dim, link.source) for link in links)),
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
     )
-    tiles = (
-        _view(x.local, [link.source_dim for link in links]),
-        _view(out.local, [link.target_dim for link in links]),
-    )
-    staging = selection.STAGING_BYTES
-    if BUFFERS.limit_bytes is not None:
-        staging = max(1, min(staging, BUFFERS.limit_bytes - BUFFERS.live_bytes))
     if PRETENDING:
         pretend_to_fill("select", x, out, planned_bytes(x.comm.rank, *ends, x.dtype.itemsize))
         return 0
+    of, to = [link.source_dim for link in links], [link.target_dim for link in links]
+    joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
+    local, room = in_order(x, selection.STAGING_BYTES) if joins else (x.local, None)
+    if room is None:
+        room = staging_room(x, selection.STAGING_BYTES)
     with Watching("select", x.type, out.type) as seen:
-        seen.received_bytes = exchange(x.comm, *ends, *tiles, staging)
+        seen.received_bytes = exchange(x.comm, *ends, _view(local, of), _view(out.local, to), room)
     return seen.received_bytes
+
+
+def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
+    """**Collective** under a memory limit. What staging may take on every rank, up to ``most_bytes``.
+
+    ``n_bytes`` is what this rank takes before that; an error on all ranks where one has no room for
+    it. Less than :data:`SHARED_FROM` does not count: so much is there always.
+    """
+    if BUFFERS.limit_bytes is None:
+        return most_bytes
+    left = least_available(x.comm, BUFFERS.limit_bytes - BUFFERS.live_bytes - n_bytes)
+    if left < 0 and x.type.tile_bytes >= SHARED_FROM:
+        raise MemoryLimitError(
+            f"cannot pass elements of {x.type} on: a rank lacks {format_bytes(-left)} below its "
+            "limit; free arrays, cut them into smaller tiles, or raise the limit"
+        )
+    return min(most_bytes, max(left, SHARED_FROM))
+
+
+def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
+    """**Collective** under a memory limit. The tile with its elements in C order, and the staging left."""
+    tile = x.local
+    if tile is None or tile.flags.c_contiguous:
+        return tile, staging_room(x, most_bytes)
+    left = staging_room(x, most_bytes, -(-x.type.tile_bytes // GRAIN) * GRAIN)
+    fresh = empty(tile.shape, tile.dtype, x.type.tile_bytes)
+    fresh[...] = tile
+    return fresh, left
 
 
 def pretend_to_fill(what: str, x: Tiled, out: T, received_bytes: int = 0) -> T:

@@ -187,7 +187,7 @@ def _checked(item: Any, n: int, dim: int) -> Any:
     if isinstance(item, slice):
         return range(*item.indices(n))
     if isinstance(item, _Mask):
-        if item.size != n:
+        if item.size not in (0, n):
             raise IndexError(
                 f"boolean index did not match indexed array along axis {dim}: the size of the axis "
                 f"is {n} but that of the mask is {item.size}"

@@ -20,17 +20,20 @@ from redist.pgas.buffers import BUFFERS, SHARED_FROM, empty
 from redist.pgas.moving import move
 from redist.pgas.placing import Labels, Placed, Product, place
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import dtype_of, resolved
+from redist.pgas.types import Shape, dtype_of, resolved
 from redist.runtime.available import all_fit, least_available
 
 
 def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:
     """**Collective** where operands must move. The sum over the labels that ``lo`` lacks."""
-    _check(a, b, la, lb, name)
-    product, found, streamed = _prepared(a.type, b.type, la, lb, lo)
+    if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
+        raise RequestError(
+            f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
+        )
+    product, found, streamed = _prepared(a.type, b.type, la, lb, lo, name)
     if BUFFERS.limit_bytes is not None:
         room = BUFFERS.limit_bytes - BUFFERS.live_bytes
-        moved = [end for x, end in ((a, found.a), (b, found.b)) if x.type != end]
+        moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
         need = sum(t.tile_bytes for t in (*moved, found.result))
         if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
             found = place(product, least_available(a.comm, room))
@@ -40,32 +43,27 @@ def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str =
     x, y = move(a, found.a), move(b, found.b)
     if x.local is None or y.local is None:
         return a.new(found.result, None)
-    return a.new(
-        found.result, multiply(x.local, y.local, la, lb, lo, found.result.dtype.to_numpy())
-    )
+    return a.new(found.result, multiply(x.local, y.local, la, lb, lo, found.result))
 
 
 @lru_cache(maxsize=4096)
 def _prepared(
-    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels
+    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, name: str
 ) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
     """What is asked, where it happens, and which operand passes in blocks of which label."""
+    _check(a.shape, b.shape, la, lb, name)
     dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
     product = Product(a, b, la, lb, lo, dtype_of(dtype))
     found = place(product)
     return product, found, _streamed(product, found)
 
 
-def _check(a: Tiled, b: Tiled, la: Labels, lb: Labels, name: str) -> None:
-    if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
-        raise RequestError(
-            f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
-        )
+def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
     size: dict[Hashable, int] = {}
-    for label, n in [*zip(la, a.shape, strict=True), *zip(lb, b.shape, strict=True)]:
+    for label, n in [*zip(la, a, strict=True), *zip(lb, b, strict=True)]:
         if 1 not in (n, size.get(label, 1)) and size[label] != n:
             raise ValueError(
-                f"cannot {name} shapes {a.shape} and {b.shape}: sizes {size[label]} and {n} differ"
+                f"cannot {name} shapes {a} and {b}: sizes {size[label]} and {n} differ"
             )
         size[label] = n if size.get(label, 1) == 1 else size[label]
 
@@ -123,7 +121,7 @@ def _by_blocks(
             continue
         tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
         x, y = tiles if which == 0 else tiles[::-1]
-        one = multiply(x, y, la, lb, lo, dtype)
+        one = multiply(x, y, la, lb, lo, found.result)
         if out is None:
             out = one
         elif dtype == np.bool_:
@@ -148,13 +146,14 @@ def _part(tile: Tile, dim: int, part: slice) -> Tile:
     return tile[(slice(None),) * dim + (part,)]
 
 
-def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, dtype: np.dtype[Any]) -> Tile:
+def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType) -> Tile:
     """**Local.** The product of two tiles, by matrix products where there is something to contract."""
-    if _are_matrices(la, lb, lo) and x.shape[:-2] == y.shape[:-2]:
-        shape = (*x.shape[:-1], y.shape[-1])
+    dtype = result.dtype.to_numpy()
+    if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
+        shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
         if math.prod(shape) * dtype.itemsize < SHARED_FROM:
             return np.asarray(np.matmul(x, y, dtype=dtype))
-        return np.matmul(x, y, out=empty(shape, dtype), dtype=dtype)
+        return np.matmul(x, y, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
     x, la = _unstretched(x, la, y, lb)
     y, lb = _unstretched(y, lb, x, la)
     both = [label for label in la if label in lb]
@@ -176,14 +175,16 @@ def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, dtype: np.dty
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         flat = np.asarray(np.matmul(p, q, dtype=dtype))
     else:
-        flat = np.matmul(p, q, out=empty(shape, dtype), dtype=dtype)
+        flat = np.matmul(p, q, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
     tile = flat.reshape([size[label] for label in made])
     return tile.transpose([made.index(label) for label in lo])
 
 
 @lru_cache(maxsize=1024)
 def _are_matrices(la: Labels, lb: Labels, lo: Labels) -> bool:
-    """Whether the labels are those of a product of (stacks of) matrices, in order."""
+    """Whether the labels are those of a product of (stacks of) matrices, or a matrix and a vector."""
+    if len(la) == 2 and lb == la[1:]:
+        return lo == la[:1]
     if min(len(la), len(lb)) < 2 or la[:-2] != lb[:-2]:
         return False
     return la[-1] == lb[-2] and lo == (*la[:-1], lb[-1]) and la[-1] not in lo

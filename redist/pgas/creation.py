@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from redist.errors import LayoutError, RequestError
+from redist.errors import LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import grid
 from redist.pgas.array import Array
 from redist.pgas.buffers import check_room
 from redist.pgas.buffers import empty as empty_tile
+from redist.pgas.elementwise import astype
 from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import dtype_of, parse_dims
+from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
 
 Type = str | ArrayType
 Box = tuple[tuple[int, int], ...]
+
+PART_BYTES = 2**16
+"""Tiles are written in parts of so many bytes."""
 
 
 def make(
@@ -33,11 +38,11 @@ def make(
     comm: Comm | None = None,
 ) -> Array:
     """**Local.** An array whose tiles ``fill`` writes, given the tile and the box of its indices."""
-    sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+    sizes = sizes_of(shape)
     comm = comm_or_world(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
-    mesh = Mesh(x=comm.size) if mesh is None else mesh
+    mesh = line_mesh(comm.size) if mesh is None else mesh
     if max(mesh.ranks) >= comm.size:
         raise LayoutError(f"cannot use the mesh {mesh}: the communicator has {comm.size} ranks")
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
@@ -47,8 +52,37 @@ def make(
     check_room(t.tile_bytes)
     tile = None if own is None else empty_tile(own, t.dtype.to_numpy(), t.tile_bytes)
     if tile is not None and fill is not None and tile.size:
-        fill(tile, box_of(t, comm.rank))
+        for part, box in _parts(tile, box_of(t, comm.rank)):
+            fill(part, box)
     return Array(t, comm, tile)
+
+
+def _parts(tile: Tile, box: Box) -> Iterator[tuple[Tile, Box]]:
+    """A tile in parts of at most :data:`PART_BYTES`: what is made on the way takes no more."""
+    if tile.nbytes <= PART_BYTES or tile.ndim == 0:
+        yield tile, box
+        return
+    dim = next(i for i, n in enumerate(tile.shape) if n > 1)
+    n = max(1, tile.shape[dim] * PART_BYTES // tile.nbytes)
+    lo, hi = box[dim]
+    for at in range(lo, hi, n):
+        end = min(hi, at + n)
+        part = tile[(slice(None),) * dim + (slice(at - lo, end - lo),)]
+        yield from _parts(part, (*box[:dim], (at, end), *box[dim + 1 :]))
+
+
+def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape as given: one int or several."""
+    try:
+        given = shape if isinstance(shape, (tuple, list)) else (shape,)
+        sizes = tuple(operator.index(n) for n in given)
+    except TypeError:
+        raise TypeError(
+            f"cannot use {shape!r} as a shape: need an int, or a tuple of ints"
+        ) from None
+    if min(sizes, default=0) < 0:
+        raise ShapeError(f"cannot use {sizes} as a shape: a size is negative")
+    return sizes
 
 
 def box_of(t: ArrayType, rank: int) -> Box:
@@ -69,8 +103,10 @@ def full(
 ) -> Array:
     """**Local.** An array of one value."""
     _check_device(device)
-    kind = np.asarray(fill_value).dtype if dtype is None else dtype
-    return make(shape, kind, lambda tile, box: tile.fill(fill_value), **where)
+    value = np.asarray(_numbers(fill_value), dtype=dtype)
+    if value.ndim:
+        raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
+    return make(shape, value.dtype, lambda tile, box: tile.fill(value[()]), **where)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
@@ -92,7 +128,10 @@ def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
     _check_device(device)
-    return _like(x, dtype, lambda tile, box: tile.fill(fill_value))
+    value = np.asarray(_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
+    if value.ndim:
+        raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
+    return _like(x, value.dtype, lambda tile, box: tile.fill(value[()]))
 
 
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
@@ -111,14 +150,19 @@ def arange(
 ) -> Array:  # fmt: skip
     """**Local.** Evenly spaced values, ``start + k * step`` below ``stop``."""
     _check_device(device)
+    start, stop, step = (_numbers(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
     if step == 0:
         raise RequestError("cannot make a range with step 0")
-    n = max(0, math.ceil((stop - start) / step))
-    kind = np.arange(0, 1, dtype=None).dtype if dtype is None else np.dtype(dtype)
-    if dtype is None and any(isinstance(v, float) for v in (start, stop, step)):
-        kind = np.dtype(float)
+    exact = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
+    if exact:
+        start, stop, step = int(start), int(stop), int(step)
+        n = max(0, -((start - stop) // step))
+    else:
+        n = max(0, math.ceil((stop - start) / step))
+        step = (start + step) - start  # as NumPy rounds it
+    kind = np.dtype(int if exact else float) if dtype is None else np.dtype(dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
@@ -133,6 +177,10 @@ def linspace(
 ) -> Array:  # fmt: skip
     """**Local.** ``num`` evenly spaced values from start to stop."""
     _check_device(device)
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"cannot make {num} values: need 0 or more")
+    start, stop = _numbers(start), _numbers(stop)
     kind = np.linspace(start, stop, 2).dtype if dtype is None else np.dtype(dtype)
     step = (stop - start) / max(1, num - 1 if endpoint else num)
 
@@ -141,9 +189,9 @@ def linspace(
         values = np.arange(lo, hi) * step + start
         if endpoint and num > 1 and hi == num:
             values[-1] = stop
-        tile[...] = values.astype(kind)
+        tile[...] = (np.floor(values) if kind.kind in "iu" else values).astype(kind)
 
-    return make((int(num),), kind, fill, **where)
+    return make(num, kind, fill, **where)
 
 
 def eye(
@@ -167,8 +215,16 @@ def from_function(
 ) -> Array:
     """**Local.** ``function(i, j, ...)`` of the indices, given as arrays that broadcast.
 
-    ``pgas.from_function(lambda i, j: i + 10 * j, (4, 4), dtype="i8")``
+    ``pgas.from_function(lambda i, j: i + 10 * j, (4, 4), dtype="i8")``; float64 if no dtype is named.
     """
+    sizes = sizes_of(shape)
+    if dtype is None and 0 not in sizes:
+        with np.errstate(all="ignore"):
+            made = np.asarray(
+                function(*(np.zeros((1,) * len(sizes), np.int64) for _ in sizes))
+            ).dtype
+        if made.kind == "c":
+            raise TypeError(f"cannot keep values of {made} in float64: name a dtype")
 
     def fill(tile: Tile, box: Box) -> None:
         n = len(box)
@@ -190,7 +246,9 @@ def from_local(
     """
     comm = comm_or_world(comm)
     if isinstance(type, str):
-        type = ArrayType.parse(type, Mesh(x=comm.size) if mesh is None else mesh)
+        type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
+    if local is not None and not isinstance(local, np.ndarray):
+        raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
     shape = tile_shape(type, comm.rank)
     if (None if local is None else local.shape) != shape:
         have = "no tile" if local is None else f"a tile of shape {local.shape}"
@@ -210,14 +268,18 @@ def asarray(
     _check_device(device)
     if isinstance(obj, Tiled):
         kind = obj.dtype if dtype is None else np.dtype(dtype)
-        if kind == obj.dtype and not copy:
-            return obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
-        if copy is False:
+        if copy is False and kind != obj.dtype:
             raise ValueError(f"cannot turn {obj.dtype} into {kind} without a copy")
-        local = None if obj.local is None else obj.local.astype(kind)
-        return Array(_with(obj.type, kind), obj.comm, local)
-    if copy is False and not isinstance(obj, np.ndarray):
-        raise ValueError("cannot make a global array from Python objects without a copy")
+        if where:
+            raise ValueError(f"cannot place {obj.type} anew by {', '.join(where)}=: use a.to(type)")
+        array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+        if kind != obj.dtype:
+            return astype(array, kind)
+        return array.copy() if copy else array
+    if copy is False:
+        raise ValueError(
+            "cannot make a global array of it without a copy: pgas.from_local shares tiles"
+        )
     try:
         whole = np.asarray(obj, dtype=dtype)
     except TypeError:
@@ -239,7 +301,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         return asarray(x, copy=copy)
     whole = np.from_dlpack(x, copy=copy)
     comm = comm_or_world(None)
-    t = ArrayType(Mesh(x=comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
+    t = ArrayType(line_mesh(comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
     return from_local(whole, t, comm=comm)
 
 
@@ -260,10 +322,6 @@ def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None) -> Arr
     kind = x.dtype if dtype is None else np.dtype(dtype)
     t = ArrayType(x.mesh, dtype_of(kind), x.shape, x.type.dims)
     return make(x.shape, kind, fill, t, comm=x.comm)
-
-
-def _with(t: ArrayType, kind: np.dtype[Any]) -> ArrayType:
-    return ArrayType(t.mesh, dtype_of(kind), t.shape, t.dims, t.pending_op, t.pending_axes)
 
 
 def _float(dtype: Any) -> np.dtype[Any]:

@@ -60,7 +60,7 @@ def diagonal(x: Tiled, first: int, second: int, offset: int = 0) -> Any:
     part = tile[..., i - int(lo[row, first]), i + offset - int(lo[row, second])]
     if aligned or not pending:
         return x.new(result, np.ascontiguousarray(part))
-    out = empty((*part.shape[:-1], n), x.dtype)
+    out = empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)
     out[...] = 0
     out[..., r0 - low : r1 - low] = part
     return x.new(result, out)

@@ -6,6 +6,7 @@ import itertools
 import math
 import string
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,17 @@ def einsum(subscripts: str, /, *operands: Tiled) -> Any:
 
     A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
     """
+    if not isinstance(subscripts, str):
+        raise TypeError(
+            f"cannot einsum {type(subscripts).__name__}: the labels come first, as text"
+        )
     check_arrays("einsum", *operands)
-    inputs, output = _parse(subscripts, operands)
-    items = [_prepared(x, labels, name) for x, labels, name in
-             zip(operands, inputs, itertools.repeat(subscripts), strict=False)]  # fmt: skip
+    inputs, output = _parse(subscripts, tuple(x.ndim for x in operands))
+    items = [_prepared(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)]
     _check_sizes(subscripts, items)
     while len(items) > 1:
         items = _alone_summed(items, output)
-        i, j = _next_pair(items, output)
+        i, j = _next_pair(items, output) if len(items) > 2 else (0, 1)
         (a, la), (b, lb) = items[i], items[j]
         others = [item for k, item in enumerate(items) if k not in (i, j)]
         needed = {*output, *(label for _, labels in others for label in labels)}
@@ -56,23 +60,22 @@ def einsum(subscripts: str, /, *operands: Tiled) -> Any:
     return permute_dims(x, [labels.index(label) for label in output])
 
 
-def _parse(subscripts: str, operands: tuple[Tiled, ...]) -> tuple[list[Labels], Labels]:
+@lru_cache(maxsize=256)
+def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
     """Labels of the operands and of the result; dims of ``...`` are numbered from the end."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
-    if len(terms) != len(operands):
+    if len(terms) != len(ndims):
         raise ValueError(
-            f"cannot einsum {subscripts!r}: {len(terms)} terms but {len(operands)} operands"
+            f"cannot einsum {subscripts!r}: {len(terms)} terms but {len(ndims)} operands"
         )
     inputs = []
-    for term, x in zip(terms, operands, strict=True):
+    for term, ndim in zip(terms, ndims, strict=True):
         named = len(term.replace("...", ""))
-        if named > x.ndim or (named < x.ndim and "..." not in term):
-            raise ValueError(
-                f"cannot einsum {subscripts!r}: {term!r} for an array of {x.ndim} dims"
-            )
-        inputs.append(_labels(subscripts, term, x.ndim - named))
+        if named > ndim or (named < ndim and "..." not in term):
+            raise ValueError(f"cannot einsum {subscripts!r}: {term!r} for an array of {ndim} dims")
+        inputs.append(_labels(subscripts, term, ndim - named))
     spread = max((len([1 for label in one if isinstance(label, int)]) for one in inputs), default=0)
     if arrow:
         output = _labels(subscripts, right, spread)

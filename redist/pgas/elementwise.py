@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.buffers import SHARED_FROM, check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import refuse_writing
+from redist.pgas.special import takes_out
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, folded, meet, with_dtype
 
@@ -57,6 +58,11 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     dtype = result_dtype(function, *kinds)
     result = with_dtype(t, dtype_of(dtype))
     if first.local is None:
+        nothing = [
+            np.empty(0, kind) if tile is None else tile
+            for tile, kind in zip(tiles, kinds, strict=True)
+        ]
+        function(*nothing)  # an error there is one here too
         return first.new(result, None)
     return first.new(result, _compute(function, tiles, result))
 
@@ -69,7 +75,7 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
     if isinstance(other, Tiled):
         _check_together(function, [here, other])
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
-            raise RequestError(f"cannot update {here.shape} with {other.shape}: it would grow")
+            raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
         value = move(other, folded(other.type, here.type))
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
@@ -84,7 +90,7 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
 
 def _compute(function: Callable[..., Any], tiles: list[Any], result: ArrayType) -> Tile:
     largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
-    if largest < SHARED_FROM or not isinstance(function, np.ufunc):
+    if largest < SHARED_FROM or not takes_out(function):
         check_room(result.tile_bytes)
         return np.asarray(function(*tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
@@ -115,7 +121,7 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
         np.broadcast_shapes(*(x.shape for x in arrays))
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in arrays)
-        raise RequestError(
+        raise ShapeError(
             f"cannot {function.__name__} shapes {shapes}: they do not broadcast"
         ) from None
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.creation import Box, make
-from redist.pgas.reducing import Axis, dims_of
+from redist.pgas.dims import Axis, dims_of
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.transforms import along, check, lengths, several
 
@@ -138,6 +138,7 @@ def ifftshift(x: Tiled, /, *, axes: Axis = None) -> Any:
 
 
 def _shifted(x: Tiled, axes: Axis, sign: int) -> Any:
+    check("fftshift", x, "backward")
     from redist.pgas.manipulation import roll
 
     dims = dims_of(axes, x.ndim)

@@ -1,4 +1,4 @@
-"""The element-wise functions of the array API standard, each as NumPy computes it."""
+"""The element-wise functions of the array API standard: NumPy's, or ours where those differ from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas import elementwise
+from redist.pgas import elementwise, special
 
 NAMES = {
     "abs": "abs", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin",
@@ -32,7 +32,7 @@ NAMES = {
 
 
 def _function(name: str) -> Callable[..., Any]:
-    function = getattr(np, NAMES[name])
+    function = special.function(NAMES[name])
 
     def one(x: Any, /) -> Any:
         return elementwise.apply(function, x)
@@ -40,7 +40,7 @@ def _function(name: str) -> Callable[..., Any]:
     def two(x1: Any, x2: Any, /) -> Any:
         return elementwise.apply(function, x1, x2)
 
-    apply = two if getattr(function, "nin", 1) == 2 else one
+    apply = two if getattr(getattr(np, NAMES[name]), "nin", 1) == 2 else one
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"``{name}``, element by element; operands move only if their types differ."
     return apply

@@ -11,7 +11,8 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import masking, picking
-from redist.pgas.carrying import Link, box_of, carry, new_tile, placed, selected
+from redist.pgas.buffers import GRAIN, empty
+from redist.pgas.carrying import Link, box_of, carry, new_tile, placed, selected, staging_room
 from redist.pgas.keys import At, Cut, Item, Many, Mask, New, parse, result_shape
 from redist.pgas.moving import settle
 from redist.pgas.pretending import refuse_writing
@@ -129,12 +130,17 @@ def as_values(a: Tiled, value: Any) -> Tiled:
                 ".to(type)"
             )
         value = settle(value)
+        t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
         tile = value.local
-        if tile is not None:
-            tile = tile.astype(a.dtype, copy=False)
-            if a.local is not None and np.may_share_memory(tile, a.local):
-                tile = tile.copy()
-        return a.new(make_type(a.mesh, a.type.dtype, value.shape, value.type.dims), tile)
+        copies = tile is not None and (
+            tile.dtype != a.dtype or (a.local is not None and np.may_share_memory(tile, a.local))
+        )
+        staging_room(a, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
+        if tile is not None and copies:
+            fresh = empty(tile.shape, a.dtype, t.tile_bytes)
+            np.copyto(fresh, tile, casting="unsafe")
+            tile = fresh
+        return a.new(t, tile)
     given: Tile = np.asarray(value)
     given = given.astype(a.dtype) if not isinstance(value, (bool, int, float, complex)) else (
         np.asarray(value, dtype=a.dtype)

@@ -81,7 +81,7 @@ def parse(key: Any, shape: Shape) -> list[Item]:
         elif one is None:
             items.append(New())
         else:
-            items.append(_item(one, dim, shape))
+            items += _items(one, dim, shape)
             dim += _n_dims(one)
     return items
 
@@ -118,15 +118,22 @@ def _n_dims(one: Any) -> int:
     return 1
 
 
+def _items(one: Any, dim: int, shape: Shape) -> list[Item]:
+    if not isinstance(one, (np.ndarray, Tiled)) or one.dtype.kind != "b":
+        return [_item(one, dim, shape)]
+    dims = tuple(range(dim, dim + one.ndim))
+    sizes = tuple(shape[i] for i in dims)
+    if one.shape == sizes:
+        return [Mask(dims, one)]
+    if any(n not in (0, size) for n, size in zip(one.shape, sizes, strict=True)):
+        raise IndexError(
+            f"cannot index dims {dims} of shape {shape} by a mask of shape {one.shape}: they must "
+            "be the same"
+        )
+    return [Many(i, np.empty(0, np.int64)) for i in dims]  # a mask of no elements holds nowhere
+
+
 def _item(one: Any, dim: int, shape: Shape) -> Item:
-    if isinstance(one, (np.ndarray, Tiled)) and one.dtype.kind == "b":
-        dims = tuple(range(dim, dim + one.ndim))
-        if one.shape != tuple(shape[i] for i in dims):
-            raise IndexError(
-                f"cannot index dims {dims} of shape {shape} by a mask of shape {one.shape}: they must "
-                "be the same"
-            )
-        return Mask(dims, one)
     size = shape[dim]
     if isinstance(one, slice):
         return Cut(dim, _range(one, size))

@@ -6,21 +6,25 @@ decompositions spread stacks over the ranks and hold each matrix whole, up to a 
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas import reductions, tall_qr
+from redist.pgas import large_solve, reductions, tall_qr
 from redist.pgas.diagonals import diagonal as _diagonal
 from redist.pgas.elementwise import apply
-from redist.pgas.manipulation import broadcast_to, expand_dims, matrix_transpose
+from redist.pgas.manipulation import broadcast_to, expand_dims
+from redist.pgas.manipulation import matrix_transpose as _matrix_transpose
 from redist.pgas.matrices import check_matrices, per_matrix, real_dtype, whole
 from redist.pgas.moving import move, settle
+from redist.pgas.names import missing
 from redist.pgas.norms import matrix_norm, vector_norm
+from redist.pgas.operands import of_array
 from redist.pgas.pencils import freed
 from redist.pgas.products import check_arrays, matmul, outer, tensordot, vecdot
-from redist.pgas.solving import lstsq, solve
+from redist.pgas.solving import is_large, lstsq, solve
 from redist.pgas.tiled import Tiled
 from redist.pgas.types import dtype_of, folded, meet, with_dtype
 
@@ -30,6 +34,9 @@ __all__ = [
     "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 NOT_OFFERED = ("eig", "eigvals", "lu", "schur", "expm")
+
+
+matrix_transpose = of_array(_matrix_transpose)
 
 
 class Qr(NamedTuple):
@@ -123,8 +130,10 @@ def slogdet(x: Tiled, /) -> Slogdet:
 
 
 def inv(x: Tiled, /) -> Any:
-    """**Collective.** Inverses."""
+    """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
+    if x.ndim == 2 and x.size and is_large(x):
+        return large_solve.solve(x, _identity(x))
     return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
 
 
@@ -177,6 +186,7 @@ def matrix_rank(x: Tiled, /, *, rtol: Any = None) -> Any:
 def matrix_power(x: Tiled, n: int, /) -> Any:
     """**Collective** where operands must move. Products of square matrices with themselves."""
     check_matrices("matrix_power", x, square=True, floating=False)
+    n = operator.index(n)
     if n < 0:
         x, n = inv(x), -n
     if n == 0:
@@ -238,4 +248,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"pgas.linalg.{name} is not offered: it does not distribute; use a.gather() and NumPy"
         )
-    raise AttributeError(f"module 'redist.pgas.linalg' has no attribute {name!r}")
+    raise AttributeError(missing("pgas.linalg", name))

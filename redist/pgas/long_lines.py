@@ -2,6 +2,8 @@
 
 With n = rows * columns, element i at (i // columns, i % columns): transform the columns, multiply by
 roots of unity, transform the rows, and read the result down the columns. Three moves, no gathering.
+Both factors must be multiples of the number of tiles; see :mod:`redist.pgas.any_lines` for other
+lengths.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
 from redist.pgas.buffers import empty
 from redist.pgas.moving import move
-from redist.pgas.tiled import Tiled
-from redist.pgas.types import dtype_of
+from redist.pgas.room import need
+from redist.pgas.tiled import Tile, Tiled
+from redist.pgas.types import dtype_of, with_dtype
+
+CHUNK_BYTES = 2**17
+"""Of lines that are transformed together."""
 
 
 def factors(n: int, p: int) -> tuple[int, int] | None:
@@ -33,19 +38,18 @@ def factors(n: int, p: int) -> tuple[int, int] | None:
     return a * p, rest // a * p
 
 
-def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
-    """**Collective.** ``fft``, ``ifft`` along a cut dim when no other dim can take its axes."""
-    p = x.type.cuts[dim]
-    size = x.shape[dim]
-    found = factors(size, p) if n in (None, size) else None
-    if name not in ("fft", "ifft") or found is None:
-        raise RequestError(
-            f"cannot {name} {x.type} along dim {dim}: no other dim can take its {p} parts, and a line "
-            f"of its own is cut only by fft and ifft of a length that {p * p} divides "
-            f"(here {size if n is None else n}); pad it, or give the array another dim"
-        )
-    scale = {"backward": 1.0 if name == "fft" else 1.0 / size, "ortho": 1.0 / math.sqrt(size),
-             "forward": 1.0 / size if name == "fft" else 1.0}[norm]  # fmt: skip
+def scale_of(size: int, inverse: bool, norm: str) -> float:
+    """What values are multiplied by."""
+    if norm == "ortho":
+        return 1.0 / math.sqrt(size)
+    return 1.0 / size if inverse == (norm == "backward") else 1.0
+
+
+def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
+    """**Collective.** The transform along a cut dim whose length has :func:`factors`."""
+    p, size = x.type.cuts[dim], x.shape[dim]
+    found = factors(size, p)
+    assert found is not None
     rows, columns = found
     dtype = np.result_type(x.dtype, np.complex64)
     cut = x.type.dims[dim]
@@ -56,34 +60,50 @@ def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     def matrix(a: int, b: int, first: Any, second: Any) -> ArrayType:
         return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
 
+    need(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
-        line = np.conj(line) if name == "ifft" else line
+        if inverse:
+            np.conj(line, out=line)
         tile = line.reshape(rows // p, columns, *line.shape[1:])
-    wide = move(x.new(matrix(rows, columns, cut, ()), tile), matrix(rows, columns, (), cut))
+        del line
+    first = x.new(matrix(rows, columns, cut, ()), tile)
+    del tile
+    wide = move(first, matrix(rows, columns, (), cut))
+    del first
     if wide.local is not None:
-        step = np.fft.fft(wide.local, axis=0)
-        t = wide.type
-        row = list(t.mesh.ranks).index(x.comm.rank)
-        lo, hi = grid(t).boxes()
-        k1, i2 = np.arange(rows), np.arange(int(lo[row, 1]), int(hi[row, 1]))
-        roots = np.exp((-2j * np.pi / size) * (k1[:, None] * i2[None, :] % size))
-        step *= roots.reshape(*roots.shape, *(1,) * len(rest))
-        np.copyto(wide.local, step, casting="same_kind")
+        _in_place(wide.local, 0)
+        row = list(x.mesh.ranks).index(x.comm.rank)
+        lo, hi = grid(wide.type).boxes()
+        i2 = np.arange(int(lo[row, 1]), int(hi[row, 1]))
+        for k1 in range(rows):
+            roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
+            wide.local[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
     tall = move(wide, matrix(rows, columns, cut, ()))
     del wide
     if tall.local is not None:
-        np.copyto(tall.local, np.fft.fft(tall.local, axis=1), casting="same_kind")
+        _in_place(tall.local, 1)
     wide = move(tall, matrix(rows, columns, (), cut))
     del tall
     result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     if wide.local is None:
         return x.new(result, None)
-    line = np.swapaxes(wide.local, 0, 1) * dtype.type(scale)
-    line = np.conj(line) if name == "ifft" else line
-    line = line.reshape(size // p, *line.shape[2:])
+    n, others_here = wide.local.shape[1], wide.local.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
-    out = empty(tuple(line.shape[i] for i in back), dtype)
-    out[...] = line.transpose(back)
+    out = empty(tuple((size // p, *others_here)[i] for i in back), dtype, result.tile_bytes)
+    down = out.transpose(order).reshape(n, rows, *others_here)
+    assert np.may_share_memory(down, out) or not out.size
+    np.multiply(np.swapaxes(wide.local, 0, 1), dtype.type(scale), out=down)
+    if inverse:
+        np.conj(out, out=out)
     return x.new(result, out)
+
+
+def _in_place(tile: Tile, dim: int) -> None:
+    """**Local.** Transform a tile along dim 0 or 1, some lines at a time."""
+    lines = np.moveaxis(tile, dim, -1)
+    width = max(1, CHUNK_BYTES * len(lines) // max(1, tile.nbytes))
+    for at in range(0, len(lines), width):
+        part = lines[at : at + width]
+        part[...] = np.fft.fft(np.ascontiguousarray(part), axis=-1)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import DimError
 from redist.layout.array_type import ArrayType
 from redist.pgas import indexing
 from redist.pgas.carrying import Link, box_of, carry, new_tile, placed
+from redist.pgas.dims import dims_of
 from redist.pgas.joining import concat, stack
 from redist.pgas.keys import At, Cut
 from redist.pgas.masking import nonzero
@@ -32,25 +33,11 @@ __all__ = [
 Axis = int | Sequence[int]
 
 
-def dims_of(axis: Axis | None, ndim: int) -> tuple[int, ...]:
-    """The dims that an axis argument names, in its order; an IndexError if there is no such dim."""
-    given = (
-        range(ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
-    )
-    for i in given:
-        if not -ndim <= i < ndim:
-            raise IndexError(f"there is no dim {i}: the array has {ndim}")
-    out = tuple(int(i) % ndim for i in given)
-    if len(set(out)) < len(out):
-        raise ValueError(f"a dim is named twice in {axis}")
-    return out
-
-
 def permute_dims(x: Tiled, /, axes: Sequence[int]) -> Any:
     """**Local.** The dims in another order; the tile is a view."""
-    order = tuple(i % x.ndim for i in axes) if x.ndim else tuple(axes)
-    if sorted(order) != list(range(x.ndim)):
-        raise RequestError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
+    order = dims_of(tuple(axes), x.ndim)
+    if len(order) != x.ndim:
+        raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
     t = x.type
     new = ArrayType(
         t.mesh,
@@ -296,8 +283,9 @@ def _half(x: Tiled, k: int, *, lower: bool) -> Any:
     out = x.new(x.type, new_tile(x, x.type))
     box = box_of(x.type, x.comm.rank)
     if out.local is not None and x.local is not None and box is not None:
-        rows, columns = (np.arange(lo, hi) for lo, hi in box[-2:])
-        off = columns[np.newaxis, :] - rows[:, np.newaxis]
         np.copyto(out.local, x.local)
-        out.local[..., off > k if lower else off < k] = 0
+        (first, last), (start, end) = box[-2:]
+        for i in range(last - first):  # row by row: no table of the whole tile
+            edge = min(max(first + i + k + int(lower) - start, 0), end - start)
+            out.local[..., i, slice(edge, None) if lower else slice(0, edge)] = 0
     return out

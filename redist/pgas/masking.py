@@ -8,16 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
 from redist.pgas import elementwise, picking
+from redist.pgas.buffers import GRAIN, empty
 from redist.pgas.carrying import Link, box_of, selected
 from redist.pgas.keys import Cut, Item, Many, Mask, New
 from redist.pgas.moving import move, settle
+from redist.pgas.pretending import PRETENDING
 from redist.pgas.reshaping import reshape
+from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, folded, make_type
 from redist.runtime.flat import all_counts
 from redist.runtime.links import Ragged, Ranged
 from redist.runtime.selection import rows
+
+CHUNK_ELEMS = 2**14
+"""So many elements are looked at in one go."""
 
 
 def get(x: Tiled, items: Sequence[Item]) -> Any:
@@ -27,12 +35,47 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
         return picking.get(x, _spelled(x, items))
     if not mask.dims:
         return _as_dim(x, items, bool(_value(mask.mask)))
+    _refuse_to_explain(x)
     at = mask.dims[0]
     n = math.prod(x.shape[i] for i in mask.dims)
     flat = reshape(x, (*x.shape[:at], n, *x.shape[mask.dims[-1] + 1 :]))
     keep = _flat_mask(flat, mask.mask, at, n)
-    tile = None if flat.local is None else flat.local.compress(keep, axis=at)
-    return evened(flat, tile, at)
+    counts = all_counts(x.comm, int(np.count_nonzero(keep)))
+    tile = _uneven_tile(flat, flat.type, counts, at)
+    if tile is not None and flat.local is not None:
+        _compress(flat.local, keep, at, tile)
+    return evened(flat, tile, at, counts)
+
+
+def _refuse_to_explain(x: Tiled) -> None:
+    if PRETENDING:
+        raise RequestError(
+            f"cannot explain which elements of {x.type} are taken: how many depends on the data"
+        )
+
+
+def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Tile | None:
+    """**Collective** under a memory limit. A tile like x's, of t's dtype, with each rank's own count."""
+    row_elems = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
+    row_bytes = row_elems * t.dtype.itemsize
+    worst = -(-max(counts) * row_bytes // GRAIN) * GRAIN
+    need(x, "take elements of", worst)
+    if x.local is None:
+        return None
+    own = (*x.local.shape[:dim], counts[x.comm.rank], *x.local.shape[dim + 1 :])
+    return empty(own, t.dtype.to_numpy(), worst)
+
+
+def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:
+    """The rows that are kept, some at a time: their numbers stay in the cache."""
+    step = max(1, CHUNK_ELEMS * len(keep) // max(1, tile.size)) if dim == 0 else max(1, len(keep))
+    at = 0
+    for lo in range(0, len(keep), step):
+        (which,) = keep[lo : lo + step].nonzero()
+        to = out[at : at + len(which)] if dim == 0 else out
+        of = tile[lo : lo + step] if dim == 0 else tile
+        of.take(which, axis=dim, out=to, mode="clip")  # without a copy, as no index is outside
+        at += len(which)
 
 
 def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
@@ -65,27 +108,33 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
     """**Collective.** The indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
         raise ValueError("cannot list the elements of an array without dims")
+    _refuse_to_explain(x)
     x = settle(x)
     truth = x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
-    found = None
-    if flat.local is not None:
-        box = box_of(flat.type, x.comm.rank)
-        assert box is not None
-        found = np.flatnonzero(flat.local).astype(np.int64) + box[0][0]
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
-    places = evened(flat.new(kind, found), found, 0)
+    own = 0 if flat.local is None else int(np.count_nonzero(flat.local))
+    counts = all_counts(x.comm, own)
+    found = _uneven_tile(flat, kind, counts, 0)
+    box = box_of(flat.type, x.comm.rank)
+    if found is not None and flat.local is not None and box is not None:
+        at = 0
+        for lo in range(0, flat.local.size, CHUNK_ELEMS):
+            (which,) = flat.local[lo : lo + CHUNK_ELEMS].nonzero()
+            np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
+            at += len(which)
+    places = evened(flat.new(kind, found), found, 0, counts)
+    need(places, "list", (x.ndim + 2) * places.type.tile_bytes)  # NumPy makes two on the way
     if places.local is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
     return tuple(places.new(places.type, i) for i in picking.unravel(places.local, x.shape))
 
 
-def evened(x: Tiled, tile: Tile | None, dim: int) -> Any:
+def evened(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
     """**Collective.** An array whose tiles have any size along one dim, in order, made even along it.
 
-    ``tile`` is this rank's; along the other dims it is as ``x`` says.
+    ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
     """
-    counts = all_counts(x.comm, 0 if tile is None else tile.shape[dim])
     ranks, index = rows(x.type)
     own = {tiles[dim]: counts[rank] for rank, tiles in zip(ranks, index, strict=True)}
     starts = [0]

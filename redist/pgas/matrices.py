@@ -43,8 +43,8 @@ def whole(name: str, x: Tiled) -> Any:
     if size > LARGEST_BYTES:
         raise RequestError(
             f"cannot {name} {x.type}: a matrix of {format_bytes(size)} would be whole on a rank, the "
-            f"limit is {format_bytes(LARGEST_BYTES)}; only qr, lstsq, svd of tall matrices and norms "
-            "are cut"
+            f"limit is {format_bytes(LARGEST_BYTES)}; only solve and inv of one matrix, qr, "
+            "lstsq and svd of tall matrices, and norms are cut"
         )
     return move(x, freed(x.type, inner))
 
@@ -57,12 +57,17 @@ def agreed(name: str, x: Tiled, work: Callable[[], Any]) -> Any:
             out = work()
     except np.linalg.LinAlgError:
         fine = False
-    if least_available(x.comm, int(fine)) == 0:
+    refuse_together(name, x, not fine)
+    return out
+
+
+def refuse_together(name: str, x: Tiled, bad: bool) -> None:
+    """**Collective.** An error on every rank where a matrix is bad on one."""
+    if least_available(x.comm, int(not bad)) == 0:
         raise np.linalg.LinAlgError(
-            f"cannot {name} {x.type}: NumPy refuses a matrix, as singular, not positive definite, or "
+            f"cannot {name} {x.type}: a matrix is refused, as singular, not positive definite, or "
             "without convergence"
         )
-    return out
 
 
 def per_matrix(

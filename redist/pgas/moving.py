@@ -38,22 +38,25 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
 
     ``asked`` says that the user wrote the move: no warning where it gathers much.
     """
-    if a.type is target or a.type == target:
+    source = a._type
+    if source is target or source == target:
         return a
-    if (a.type.shape, a.type.dtype) != (target.shape, target.dtype):
-        raise RequestError(f"cannot move {a.type} to {target}: shape and dtype must agree")
+    if source.shape != target.shape or (
+        source.dtype is not target.dtype and source.dtype != target.dtype
+    ):
+        raise RequestError(f"cannot move {source} to {target}: shape and dtype must agree")
     if not asked and not PRETENDING:
-        warn_of_gather(a.type, target, a.comm.rank)
+        warn_of_gather(source, target, a.comm.rank)
     limit = None if BUFFERS.limit_bytes is None else _limit(a, target)
     shape = tile_shape(target, a.comm.rank)
     if PRETENDING:
-        plan = planned(a.type, target, a.comm, limit)
+        plan = planned(source, target, a.comm, limit)
         return a.new(target, pretended(plan, shape, a.comm.rank))
     out = None if shape is None else empty(shape, target.dtype.to_numpy(), target.tile_bytes)
     if WATCHERS:
         _watched(a, target, limit, out)
     else:
-        redistribute(a.local, a.type, target, a.comm, limit, out=out)
+        redistribute(a.local, source, target, a.comm, limit, out=out)
     return a.new(target, out)
 
 

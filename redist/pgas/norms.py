@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from redist.pgas import elementwise, reductions
+from redist.pgas.buffers import check_room
+from redist.pgas.dims import dims_of
 from redist.pgas.matrices import check_matrices, real_dtype
-from redist.pgas.reducing import dims_of
+from redist.pgas.products import check_arrays
+from redist.pgas.reducing import reduced
 from redist.pgas.tiled import Tiled
 
 Order = float | str
@@ -21,13 +24,17 @@ def vector_norm(
     ord: float = 2,
 ) -> Any:  # fmt: skip
     """**Collective** where what is cut must be known. The norm over dims; ord is a number or inf."""
+    check_arrays("vector_norm", x)
     if x.dtype.kind not in "fc":
         raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
+    dims = dims_of(axis, x.ndim)
+    if ord == 2 and x.type.pending_op is None and not any(x.type.dims[i] for i in dims):
+        return _local_norm(x, dims, keepdims)
     size = _absolute(x)
     where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     if ord in (math.inf, -math.inf):
         function = reductions.max if ord > 0 else reductions.min
-        if ord > 0 and math.prod(x.shape[i] for i in dims_of(axis, x.ndim)) == 0:
+        if ord > 0 and math.prod(x.shape[i] for i in dims) == 0:
             return reductions.sum(size, **where)
         return function(size, **where)
     if ord == 0:
@@ -75,6 +82,19 @@ def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro
 
         return expand_dims(expand_dims(out, axis=-1), axis=-1)
     raise ValueError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
+
+
+def _local_norm(x: Tiled, dims: tuple[int, ...], keepdims: bool) -> Any:
+    """The 2-norm over dims that no axis cuts."""
+    t = reduced(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
+    check_room(t.tile_bytes)
+    if x.local is None:
+        return x.new(t, None)
+    if len(dims) == x.ndim and not keepdims:
+        tile = np.linalg.norm(x.local if x.ndim == 1 else x.local.reshape(-1))  # the quickest
+    else:
+        tile = np.linalg.vector_norm(x.local, axis=dims, keepdims=keepdims)
+    return x.new(t, np.asarray(tile, t.dtype.to_numpy()))
 
 
 def _absolute(x: Tiled) -> Any:

@@ -11,11 +11,12 @@ In an SPMD program::
 
 **When effects are visible.** An epoch is cut into intervals by :func:`fence`. Reads in an interval
 see the values from its start, also of what the reading rank itself has put. Writes are kept by the
-rank that makes them (their values, and one word for each index in a list; counted against the memory
-limit) and done by the owners of the elements when the interval ends. They are done in order of the
-ranks that made them and, of one rank, in the order made: of several puts of one element the last one
-of the highest rank stays, and sums of floats are the same in every run. Every copy of a replicated
-tile is written. Between ranks travel the records, a message of 1 MiB at a time.
+rank that makes them (their values, once where they repeat, and one word for each index in a list;
+counted against the memory limit) and done by the owners of the elements when the interval ends. They
+are done in order of the ranks that made them and, of one rank, in the order made: of several puts of
+one element the last one of the highest rank stays, and sums of floats are the same in every run.
+Every copy of a replicated tile is written. Values of 64 KiB or more stay in shared memory, where
+owners on the same node read them; other records travel, a message of 1 MiB at a time.
 
 Outside an epoch :func:`get` reads the current values; what it sees of writes to ``a.local`` since the
 ranks last met is undefined. Inside, leave ``a.local`` and in-place operators of ``a`` alone.

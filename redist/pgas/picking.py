@@ -12,23 +12,28 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
+from redist.pgas.buffers import SHARED_FROM
 from redist.pgas.carrying import (
     Link,
     box_of,
     idle_parts,
+    in_order,
     is_first_copy,
     new_tile,
     placed,
     pretend_to_fill,
     selected,
+    staging_room,
 )
 from redist.pgas.keys import At, Cut, Item, Many, New, out_of_bounds
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
 from redist.pgas.reshaping import reshape
+from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Watching
 from redist.pgas.types import Shape, dtype_of, folded, make_type
+from redist.runtime import flat as flat_rounds
 from redist.runtime.flat import fetch, rounds_of, store
 from redist.runtime.links import Constant, Picked, Ranged, span
 from redist.runtime.patience import gather
@@ -51,11 +56,15 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
     if PRETENDING:
         return pretend_to_fill("fetch", x, out)
     n = 0 if out.local is None else out.local.size
-    rounds = chosen.agree(x, n)
+    local, room = in_order(x, chosen.round_bytes(x, flat_rounds.ROUND_ELEMS))
+    elems = max(1, room // chosen.round_bytes(x, 1))
+    rounds = chosen.agree(x, n, elems)
     flat = np.zeros(0, x.dtype) if out.local is None else out.local.reshape(-1)
     if chosen.type.global_elems:
         with Watching("fetch", x.type, out.type) as seen:
-            seen.received_bytes = fetch(x.comm, x.type, x.local, rounds, chosen.positions, flat)
+            seen.received_bytes = fetch(
+                x.comm, x.type, local, rounds, chosen.positions, flat, elems
+            )
     return out
 
 
@@ -74,7 +83,9 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     sends = box is not None and is_first_copy(t, a.comm.rank)
     sizes = tuple(hi - lo for lo, hi in box) if box is not None else ()
     n = math.prod(sizes) if sends else 0
-    rounds = chosen.agree(a, n)
+    room = staging_room(a, chosen.round_bytes(a, flat_rounds.ROUND_ELEMS))
+    elems = max(1, room // chosen.round_bytes(a, 1))
+    rounds = chosen.agree(a, n, elems)
     if t.global_elems == 0:
         return
 
@@ -87,7 +98,9 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         )
 
     with Watching("store", t, a.type) as seen:
-        seen.received_bytes = store(a.comm, a.type, a.local, rounds, n, chosen.positions, part)
+        seen.received_bytes = store(
+            a.comm, a.type, a.local, rounds, n, chosen.positions, part, elems
+        )
 
 
 def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
@@ -96,6 +109,8 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
     whole = given if isinstance(given, np.ndarray) else on_all(given)
     indices = in_bounds(whole, item.dim, x.shape[item.dim])
     flat = indices.reshape(-1)
+    if flat.nbytes >= SHARED_FROM:
+        need(x, "take by a list of indices from", 3 * flat.nbytes)
     shape: list[int] = []
     dims: list[Any] = []
     links: list[tuple[Any, ...]] = []
@@ -126,10 +141,14 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
         out = x.new(t, new_tile(x, t))
         if x.local is not None and out.local is not None:
             own = (
-                flat if isinstance(one, Many) else None if isinstance(one, New) else _slice(one, x)
+                slice(None)
+                if isinstance(one, Many)
+                else None
+                if isinstance(one, New)
+                else _slice(one, x)
                 for one in items
             )
-            out.local[...] = x.local[tuple(own)]
+            _take(x.local[tuple(own)], flat, at, out.local)
     else:
         out = selected(
             x,
@@ -142,6 +161,17 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
     if indices.ndim == 1:
         return out
     return reshape(out, (*shape[:at], *indices.shape, *shape[at + 1 :]))
+
+
+def _take(tile: Tile, which: Ints, dim: int, out: Tile) -> None:
+    """Parts of a tile along a dim, without a copy of all of them on the way."""
+    if tile.flags.c_contiguous:
+        tile.take(which, axis=dim, out=out, mode="clip")
+        return
+    step = max(1, SMALL_ELEMS * len(which) // max(1, out.size))
+    for lo in range(0, len(which), step):
+        whole: tuple[Any, ...] = (slice(None),) * dim
+        out[(*whole, slice(lo, lo + step))] = tile[(*whole, which[lo : lo + step])]
 
 
 def on_all(x: Tiled) -> Tile:
@@ -219,14 +249,18 @@ class Chosen:
                 along[item.dim] = ("many", 0, _own_indices(x, item.indices, indexed))
         return Chosen(t, x.shape, sizes, along, before, n_dims, start)
 
-    def agree(self, x: Tiled, n: int) -> int:
+    def round_bytes(self, x: Tiled, n: int) -> int:
+        """What a round of so many elements takes: lists of numbers, and the values twice."""
+        return n * (8 * (7 + len(self.sizes)) + 2 * x.dtype.itemsize)
+
+    def agree(self, x: Tiled, n: int, round_elems: int) -> int:
         """**Collective.** The rounds that ranks need; an error on all if an index is outside."""
         wrong = False
         for dim, (kind, _, given) in enumerate(self.along):
             if kind == "many" and given.size:
                 low, high = int(given.min()), int(given.max())
                 wrong = wrong or low < -self.shape[dim] or high >= self.shape[dim]
-        rounds, wrong = rounds_of(x.comm, n, wrong)
+        rounds, wrong = rounds_of(x.comm, n, wrong, round_elems)
         if wrong:
             raise IndexError(f"an index is out of bounds for an array of shape {self.shape}")
         return rounds
@@ -235,22 +269,31 @@ class Chosen:
         """The number in the array of each element of a part of this rank's result."""
         if hi <= lo:
             return np.zeros(0, dtype=np.int64)
-        index = np.unravel_index(np.arange(lo, hi), self.sizes) if self.sizes else ()
-        out = np.zeros(hi - lo, dtype=np.int64)
+        index: Any = None
+        out: Any = 0
         for dim, (kind, to, given) in enumerate(self.along):
             n = self.shape[dim]
-            if kind == "range":
-                here = given.start + given.step * (index[to] + self.start[to])
+            if kind == "many" and given.shape == self.sizes:
+                here: Any = given.reshape(-1)[lo:hi].astype(np.int64, copy=False)
             elif kind == "at":
                 here = given
             else:
-                own = index[self.first + self.n_dims - given.ndim : self.first + self.n_dims]
-                here = given[
-                    tuple(i if size > 1 else 0 for i, size in zip(own, given.shape, strict=True))
-                ].astype(np.int64)
+                if index is None:
+                    index = np.unravel_index(np.arange(lo, hi), self.sizes) if self.sizes else ()
+                if kind == "range":
+                    here = given.start + given.step * (index[to] + self.start[to])
+                else:
+                    here = self._listed(given, index)
+            if kind == "many" and int(here.min()) < 0:
                 here = np.where(here < 0, here + n, here)
-            out = out * n + here
-        return out
+            out = here if dim == 0 else out * n + here
+        return np.broadcast_to(np.asarray(out, dtype=np.int64), (hi - lo,))
+
+    def _listed(self, given: Tile, index: Any) -> Ints:
+        """An index at each element of a part of the result."""
+        own = index[self.first + self.n_dims - given.ndim : self.first + self.n_dims]
+        at = (i if size > 1 else 0 for i, size in zip(own, given.shape, strict=True))
+        return np.asarray(given[tuple(at)]).astype(np.int64)
 
 
 def _type(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,16 @@ import numpy as np
 from redist.errors import RequestError
 from redist.pgas import elementwise
 from redist.pgas.contracting import contract
+from redist.pgas.dims import dim_of
 from redist.pgas.manipulation import expand_dims
+from redist.pgas.moving import move, settle
+from redist.pgas.placing import Labels
+from redist.pgas.pretending import refuse_writing
 from redist.pgas.tiled import Tiled
+from redist.pgas.types import with_dtype
 
 
-def matmul(x1: Tiled, x2: Tiled, /) -> Any:
+def matmul(x1: Any, x2: Any, /) -> Any:
     """**Collective** where operands must move. Matrix product, over stacks of matrices.
 
     ``pgas.matmul(a, b)`` with a of ``f64[m{x}, k]`` and b of ``f64[k, n]`` is local; a contracted
@@ -23,16 +29,38 @@ def matmul(x1: Tiled, x2: Tiled, /) -> Any:
     check_arrays("matmul", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
         raise ValueError(f"cannot matmul shapes {x1.shape} and {x2.shape}: each needs a dim")
-    la = (*_stack(x1.ndim - 2), "row", "inner") if x1.ndim > 1 else ("inner",)
-    lb = (*_stack(x2.ndim - 2), "inner", "column") if x2.ndim > 1 else ("inner",)
+    la, lb, lo = _matrix_labels(x1.ndim, x2.ndim)
     if x1.shape[-1] != x2.shape[lb.index("inner")]:
         raise ValueError(
             f"cannot matmul shapes {x1.shape} and {x2.shape}: "
             f"sizes {x1.shape[-1]} and {x2.shape[lb.index('inner')]} differ"
         )
-    stack = max(x1.ndim, x2.ndim, 2) - 2
+    return contract(x1, x2, la, lb, lo, "matmul")
+
+
+@lru_cache(maxsize=256)
+def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
+    """Labels of the dims of both operands of a matrix product, and of the result."""
+    la = (*_stack(n - 2), "row", "inner") if n > 1 else ("inner",)
+    lb = (*_stack(m - 2), "inner", "column") if m > 1 else ("inner",)
     ends = [label for label in ("row", "column") if label in (*la, *lb)]
-    return contract(x1, x2, la, lb, (*_stack(stack), *ends), "matmul")
+    return la, lb, (*_stack(max(n, m, 2) - 2), *ends)
+
+
+def update(a: Tiled, other: Any) -> Any:
+    """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
+    refuse_writing("an update")
+    out = matmul(a, other)
+    if out.shape != a.shape:
+        raise ValueError(f"cannot update {a.shape} with a product of {out.shape}: it would change")
+    if not np.can_cast(out.dtype, a.dtype, "same_kind"):
+        raise TypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
+    here = settle(a)
+    out = move(out, with_dtype(here.type, out.type.dtype))
+    if here.local is not None and out.local is not None:
+        np.copyto(here.local, out.local, casting="same_kind")
+    a.local, a._type = here.local, here.type
+    return a
 
 
 def tensordot(
@@ -49,7 +77,7 @@ def tensordot(
         first, second = (_listed(one) for one in axes)
     if len(first) != len(second):
         raise ValueError(f"cannot tensordot over {len(first)} dims of one, {len(second)} of other")
-    pairs = {_dim(i, x1.ndim): _dim(j, x2.ndim) for i, j in zip(first, second, strict=True)}
+    pairs = {dim_of(i, x1.ndim): dim_of(j, x2.ndim) for i, j in zip(first, second, strict=True)}
     for i, j in pairs.items():
         if x1.shape[i] != x2.shape[j]:
             raise ValueError(
@@ -93,8 +121,8 @@ def check_arrays(name: str, *operands: Any) -> None:
     for x in operands:
         if not isinstance(x, Tiled):
             raise RequestError(
-                f"cannot {name} a global array and {type(x).__name__}; "
-                "make it global with pgas.asarray"
+                f"cannot {name} {type(x).__name__}: it is no global array; "
+                "make it one with pgas.asarray"
             )
 
 
@@ -111,9 +139,3 @@ def _around(ndim: int, dim: int) -> tuple[Any, ...]:
 
 def _listed(axes: int | Sequence[int]) -> list[int]:
     return [axes] if isinstance(axes, int) else list(axes)
-
-
-def _dim(i: int, ndim: int) -> int:
-    if not -ndim <= i < ndim:
-        raise ValueError(f"there is no dim {i}: the array has {ndim}")
-    return i % ndim

@@ -10,7 +10,7 @@ import numpy as np
 from redist.errors import RequestError
 from redist.pgas.array import Array
 from redist.pgas.counters import Box, Stream, Words, fill
-from redist.pgas.creation import make
+from redist.pgas.creation import make, sizes_of
 from redist.pgas.tiled import Tile
 
 
@@ -87,7 +87,7 @@ class Generator:
     ) -> Array:  # fmt: skip
         stream = Stream(self.seed, self.calls)
         self.calls += 1
-        sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(int, shape))
+        sizes = sizes_of(shape)
 
         def write(tile: Tile, box: Box) -> None:
             fill(tile, sizes, box, stream, per, turn)
@@ -118,6 +118,11 @@ def _scaled(words: Words, count: int) -> Words:
     middle = ((low * c0) >> half) + (high * c0 & mask) + low * c1 % np.uint64(2**32)
     upper = (high * c0 >> half) + ((low * c1) >> half)
     return high * c1 + upper + (middle >> half)
+
+
+def __getattr__(name: str) -> Any:
+    hint = f"; write pgas.random.generator(seed).{name}" if hasattr(Generator, name) else ""
+    raise AttributeError(f"pgas.random has no {name!r}{hint}")
 
 
 __all__ = ["Generator", "generator"]

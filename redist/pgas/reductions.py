@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from redist.pgas import along, elementwise
+from redist.pgas.dims import Axis, dims_of
 from redist.pgas.moving import settle
-from redist.pgas.reducing import Axis, dims_of, reduce, reduced
+from redist.pgas.reducing import reduce, reduced
 from redist.pgas.tiled import Tiled
 
 
 def _accumulated(x: Tiled, dtype: Any) -> np.dtype[Any]:
     """The dtype of a sum: small integers grow to the default one."""
-    return np.dtype(dtype) if dtype is not None else np.sum(np.ones(1, x.dtype)).dtype
+    return np.dtype(dtype) if dtype is not None else _grown(x.dtype)
+
+
+@lru_cache(maxsize=64)
+def _grown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.sum(np.ones(1, dtype)).dtype
 
 
 def sum(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -56,17 +63,17 @@ def count_nonzero(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> 
 def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The average over dims."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
-    total = sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
-    return _divided(total, n)
+    out = _divided(sum(x, axis=axis, keepdims=keepdims, dtype=_averaging(x.dtype)), n)
+    return out if x.dtype != np.float16 else elementwise.astype(out, np.float16)
 
 
 def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over dims, with ``n - correction`` in the denominator."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     off = elementwise.apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
-    total = sum(
-        elementwise.apply(np.multiply, off, off), axis=axis, keepdims=keepdims, dtype=x.dtype
-    )
+    off = elementwise.apply(np.abs, off) if off.dtype.kind == "c" else off
+    squares = elementwise.apply(np.multiply, off, off)
+    total = sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
     return _divided(total, n - correction)
 
 
@@ -83,6 +90,13 @@ def argmax(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> A
 def argmin(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first smallest value along a dim, or in the whole array."""
     return _argument(x, np.argmin, axis, keepdims)
+
+
+def _averaging(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which an average is summed: integers as float64, as NumPy does."""
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _divided(total: Any, n: float) -> Any:
@@ -102,7 +116,7 @@ def _truth(x: Tiled) -> Any:
 def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
     """Any and all, as the largest and the smallest of truth values; of nothing, as usual."""
     x = settle(_truth(x))
-    dims = dims_of(axis, x.ndim)
+    dims = tuple(sorted(dims_of(axis, x.ndim)))
     t = reduced(x.type, dims, op, keepdims, np.bool_)
     if x.local is None:
         return x.new(t, None)

@@ -16,9 +16,10 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.carrying import Link, selected
+from redist.pgas.buffers import GRAIN, empty
+from redist.pgas.carrying import Link, selected, staging_room
 from redist.pgas.moving import settle, tile_shape
-from redist.pgas.tiled import Tiled
+from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, default_dims, make_type
 from redist.runtime.links import Flat
 
@@ -32,17 +33,29 @@ def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None
     t, stays = reshaped(x.type, sizes)
     if stays:
         own = tile_shape(t, x.comm.rank)
-        if x.local is None or own is None:
-            return x.new(t, None)
-        tile = x.local.reshape(own)
-        if copy is False and not np.shares_memory(tile, x.local) and tile.size:
+        view = None if x.local is None or own is None else _viewed(x.local, own)
+        if copy is False and view is None and x.local is not None:
             raise ValueError(
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
             )
-        return x.new(t, tile.copy() if copy else tile)
+        copies = x.local is not None and (copy or view is None)
+        staging_room(x, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
+        if x.local is None or own is None or not copies:
+            return x.new(t, view)
+        fresh = empty(x.local.shape, x.dtype, t.tile_bytes)
+        fresh[...] = x.local
+        return x.new(t, fresh.reshape(own))
     if copy is False:
         raise ValueError(f"cannot reshape {x.type} to {sizes} without a copy: elements must move")
     return selected(x, t, _links(x.type, t))
+
+
+def _viewed(tile: Tile, shape: Shape) -> Tile | None:
+    """The tile in another shape; None where that takes a copy."""
+    try:
+        return tile.reshape(shape, copy=False)
+    except ValueError:
+        return None
 
 
 def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:

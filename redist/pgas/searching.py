@@ -10,11 +10,13 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints
+from redist.pgas.buffers import check_room
 from redist.pgas.carrying import new_tile, pretend_to_fill
 from redist.pgas.elementwise import SCALARS
 from redist.pgas.manipulation import take
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
+from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Watching
 from redist.pgas.types import dtype_of, make_type, with_dtype
@@ -58,6 +60,7 @@ def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | N
     ) <= max(asked_bytes, SMALL_BYTES):
         return _counted(move(x1, whole), x2, side)
     t = with_dtype(x2.type, dtype_of(INT))
+    need(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
     if PRETENDING:
         moved = t.tile_bytes + x2.type.tile_bytes
         return pretend_to_fill("search", x2, x2.new(t, new_tile(x2, t)), moved)
@@ -70,6 +73,7 @@ def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
     """Each rank finds places in its tile of x1: the sum over tiles is the place."""
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
+    check_room(pending.tile_bytes)
     if x1.local is None or x2.local is None:
         return x2.new(pending, None)
     return x2.new(pending, np.asarray(np.searchsorted(x1.local, x2.local, side), INT))

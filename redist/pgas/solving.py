@@ -7,21 +7,30 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas import tall_qr
+from redist.pgas import large_solve, tall_qr
+from redist.pgas.buffers import BUFFERS, SHARED_FROM
 from redist.pgas.contracting import contract
 from redist.pgas.elementwise import apply, astype
+from redist.pgas.manipulation import expand_dims, squeeze
 from redist.pgas.matrices import agreed, check_matrices, whole
 from redist.pgas.moving import move, settle
 from redist.pgas.pencils import freed
+from redist.pgas.products import check_arrays
 from redist.pgas.tiled import Tiled
 from redist.pgas.types import dtype_of
+from redist.runtime.available import all_fit
+
+WHOLE_BYTES = 2**26
+"""A matrix that is to be solved may be whole on every rank up to this size."""
 
 
 def solve(x1: Tiled, x2: Tiled, /) -> Any:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
 
-    The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns.
+    The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns. One
+    matrix of more than 64 MiB, or more than the memory limit has room for, stays cut by rows.
     """
+    check_arrays("solve", x2)
     check_matrices("solve", x1, square=True)
     vector = x2.ndim == 1
     if x2.shape[0 if vector else -2] != x1.shape[-1]:
@@ -29,6 +38,10 @@ def solve(x1: Tiled, x2: Tiled, /) -> Any:
     dtype = np.result_type(x1.dtype, x2.dtype)
     if dtype.kind not in "fc":
         raise TypeError(f"cannot solve with {dtype}: need floating-point numbers")
+    if x1.ndim == 2 and x2.ndim <= 2 and x1.size and x2.size and is_large(x1):
+        a, sides = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+        out = large_solve.solve(a, expand_dims(sides, axis=1) if vector else sides)
+        return squeeze(out, axis=1) if vector else out
     stack = np.broadcast_shapes(x1.shape[:-2], () if vector else x2.shape[:-2])
     a = whole("solve", x1)
     b = settle(x2)
@@ -54,6 +67,14 @@ def solve(x1: Tiled, x2: Tiled, /) -> Any:
     return a.new(t, None if out is None else np.asarray(out, dtype))
 
 
+def is_large(x: Tiled) -> bool:
+    """**Collective** under a memory limit. Whether a matrix should not be whole on every rank."""
+    size = x.size * x.dtype.itemsize
+    if size > WHOLE_BYTES or BUFFERS.limit_bytes is None or size < SHARED_FROM:
+        return size > WHOLE_BYTES
+    return not all_fit(x.comm, 2 * size <= BUFFERS.limit_bytes - BUFFERS.live_bytes)
+
+
 def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> Any:
     """The cuts of the last ``n`` dims of a stack, where they are not stretched."""
     cut = lead[len(lead) - n :]
@@ -68,6 +89,7 @@ def lstsq(a: Tiled, b: Tiled, /) -> Any:
 
     ``pgas.linalg.lstsq(a, b)`` with a of ``f64[m{x}, n]``, b of ``f64[m{x}]`` or ``f64[m{x}, k]``.
     """
+    check_arrays("lstsq", b)
     check_matrices("lstsq", a)
     m, n = a.shape[-2:]
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != m or m < n:

@@ -7,6 +7,7 @@ irregular all-to-all brings each element to the tile where it stays.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,9 +18,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
-from redist.pgas.along import dim_of
-from redist.pgas.buffers import empty
+from redist.pgas.buffers import check_room, empty
 from redist.pgas.carrying import new_tile, pretend_to_fill
+from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
 from redist.pgas.room import need
@@ -63,10 +64,11 @@ def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> A
         return x.new(t, None)
     given = np.flip(x.local, dim) if descending else x.local
     if not with_places:
-        out = empty(given.shape, given.dtype)
+        out = empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
         out.sort(axis=dim, kind=_kind(out, stable))
         return x.new(t, np.ascontiguousarray(np.flip(out, dim)) if descending else out)
+    check_room(2 * t.tile_bytes)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
         places = np.ascontiguousarray(np.flip(given.shape[dim] - 1 - places, dim))
@@ -138,12 +140,12 @@ def _sort_cut(
     me = group.members.index(x.comm.rank) if x.local is not None else 0
     start = int(group.starts[me])
     group = group.turned() if descending else group
-    most_rows = int(np.prod([n for i, n in enumerate(t.tile_shape) if i != dim], dtype=np.int64))
+    most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     rows = np.empty((0, 0), x.dtype)
     if x.local is not None:
         given = np.moveaxis(x.local, dim, -1)
         rows = np.ascontiguousarray(given[..., ::-1] if descending else given)
-        rows = rows.reshape(most_rows if rows.size == 0 else -1, given.shape[-1])
+        rows = rows.reshape(math.prod(given.shape[:-1]), given.shape[-1])
     columns = [rows]
     if with_places:
         order = np.argsort(rows, axis=1, kind="stable")
@@ -155,7 +157,8 @@ def _sort_cut(
     if x.local is None:
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
-    out = empty(x.local.shape, result.dtype)
+    worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
+    out = empty(x.local.shape, result.dtype, worst)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
     return out, received
@@ -175,7 +178,7 @@ def merged(
     elements of each row and get ``wanted``. Also gives the bytes that came from other ranks.
     """
     rows = columns[0]
-    cuts = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
+    cuts, n_bytes = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
     if comm.rank not in members:
         cuts = np.zeros((0, len(members) - 1, len(members)), dtype=np.int64)
     me = members.index(comm.rank) if comm.rank in members else 0
@@ -185,7 +188,7 @@ def merged(
     come = edges[:, me + 1] - edges[:, me]
     sent = _by_rank(comm, members, np.diff(go, axis=1).sum(axis=0))
     received = _by_rank(comm, members, come.sum(axis=0))
-    out, n_bytes = [], 0
+    out = []
     for column in columns:
         parts = [
             column[r, go[r, k] : go[r, k + 1]]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.buffers import BUFFERS, check_room
+from redist.pgas.buffers import BUFFERS, SHARED_FROM, check_room, empty
 from redist.pgas.choosing import Selection
 from redist.pgas.tiled import Tile
 from redist.runtime.delivery import MESSAGE_BYTES
 from redist.runtime.parts import Part
-from redist.runtime.segments import Bytes
+from redist.runtime.records import enclose, once, opened, refer
+from redist.runtime.segments import Bytes, find
 from redist.runtime.window import Window
 
 OPS: dict[str, np.ufunc | None] = {
@@ -24,6 +26,8 @@ OPS: dict[str, np.ufunc | None] = {
     "min": np.minimum,
 }
 NAMES = tuple(OPS)
+REFER_FROM = 4096
+"""Values from so many bytes on stay where they were put, for owners on the same node to read."""
 MOST_BYTES = MESSAGE_BYTES - 1024
 """Of a record; larger writes are several."""
 
@@ -31,13 +35,13 @@ MOST_BYTES = MESSAGE_BYTES - 1024
 class Space:
     """What this rank knows of an array in the global address space.
 
-    ``log`` has the writes of this interval for every rank, in order, ready to travel. They count
-    against the memory limit until the interval ends.
+    ``log`` has the writes of this interval for every rank, in order, ready to travel; ``staged`` what
+    they refer to. Both count against the memory limit until the interval ends.
     """
 
     __slots__ = (
-        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "tile", "tiles", "type",
-        "views", "window",
+        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "tiles",
+        "type", "views", "window",
     )  # fmt: skip
 
     def __init__(self, window: Window) -> None:
@@ -49,6 +53,7 @@ class Space:
         self.is_open = False
         self.log: dict[int, list[Bytes]] = {}
         self.log_bytes = 0
+        self.staged: list[Tile] = []
 
     def read(self, selection: Selection) -> Any:
         """**Local.** The elements selected, as an array of this rank's own or one number."""
@@ -60,55 +65,72 @@ class Space:
 
     def write(self, selection: Selection, values: Any, op: str) -> None:
         """**Local.** Note a write for the end of the interval."""
-        part = selection.part
-        check_room(part.n_elems * (2 * self.dtype.itemsize + (8 if part.flat else 0)))
-        data = np.empty(selection.shape, self.dtype)
-        data[...] = values
-        data = data.reshape(part.shape)
+        data = self._copied(selection, values)
+        code, node = NAMES.index(op), self.window.world.node
+        is_shared = not selection.part.has_list and find(data) is not None
         made: list[tuple[int, Bytes]] = []
-        code = NAMES.index(op)
         for shard, piece, where in selection.pieces(self.shape, self.tiles, self.cuts):
-            given = data[where]
-            has_list = any(not isinstance(dim, range) for dim in piece.dims)
-            most = MOST_BYTES // (self.dtype.itemsize + (8 if has_list else 0))
-            for small, there in piece.split(most):
-                made.append((shard, _record(code, small, given[there])))
-        for shard, record in made:
+            holders = self.window.holders[shard]
+            given: Tile = data[where] if piece.has_list else data[(*where, ...)]
+            if is_shared and once(given).nbytes >= REFER_FROM:
+                record = refer(code, piece, given, self.window.world.rank)
+                made += [(rank, record) for rank in holders if rank in node]
+                holders = [rank for rank in holders if rank not in node]
+            if holders:
+                records = list(self._records(code, piece, given))
+                made += [(rank, record) for record in records for rank in holders]
+        for record in {id(record): record for _, record in made}.values():
             self.log_bytes += len(record)
             BUFFERS.live_bytes += len(record)
-            for rank in self.window.holders[shard]:
-                self.log.setdefault(rank, []).append(record)
+        for rank, record in made:
+            self.log.setdefault(rank, []).append(record)
+        if is_shared:
+            self.staged.append(data)
+
+    def _copied(self, selection: Selection, values: Any) -> Tile:
+        """Values as they are now, in the array's dtype; those that repeat are kept once.
+
+        Many lie in shared memory, where the owners of the elements find them.
+        """
+        part, itemsize = selection.part, self.dtype.itemsize
+        shape = selection.shape if part.has_list else np.shape(values)
+        if len(shape) > len(selection.shape) or math.prod(shape) >= part.n_elems:
+            shape = selection.shape
+        n_bytes = math.prod(shape) * itemsize
+        travels = part.has_list or n_bytes < SHARED_FROM or not self.window.world.one_node
+        extra = n_bytes + (8 * part.n_elems if part.flat else 0) if travels else 0
+        check_room((n_bytes if n_bytes < SHARED_FROM else 0) + extra)
+        data = np.empty(shape, self.dtype) if part.has_list else empty(shape, self.dtype, 0)
+        data[...] = values
+        wide = data if shape == selection.shape else np.broadcast_to(data, selection.shape)
+        return wide.reshape(part.shape)
+
+    def _records(self, code: int, piece: Part, given: Tile) -> Iterator[Bytes]:
+        """A write in parts that fit a message each, the values with them."""
+        if not piece.has_list and once(given).nbytes <= MOST_BYTES:
+            yield enclose(code, piece, once(given))
+            return
+        most = MOST_BYTES // (self.dtype.itemsize + (8 if piece.has_list else 0))
+        for small, there in piece.split(most):
+            yield enclose(code, small, given[there])
 
     def take(self, record: Bytes) -> None:
         """**Local.** Do a write to this rank's tile."""
         assert self.tile is not None
-        words = record[: len(record) // 8 * 8].view(np.int64)
-        part, n = Part.read(words[1:])
-        start = 8 * (1 + n)
-        n_bytes = math.prod(part.shape) * self.dtype.itemsize
-        values = record[start : start + n_bytes].view(self.dtype).reshape(part.shape)
+        code, part, values = opened(record, self.dtype, self.window.world)
+        function = OPS[NAMES[code]]
         index = part.index(self.tile.shape)
-        function = OPS[NAMES[int(words[0])]]
         if function is None:
             self.tile[index] = values
         elif part.repeats:
-            function.at(self.tile, index, values)
-        else:
+            function.at(self.tile, index, np.broadcast_to(values, part.shape))
+        elif part.has_list:
             self.tile[index] = function(self.tile[index], values)
+        else:
+            view = self.tile[(*index, ...)]
+            function(view, values, out=view)
 
     def forget(self) -> None:
         """**Local.** Drop what this interval has put."""
         BUFFERS.live_bytes -= self.log_bytes
-        self.log, self.log_bytes = {}, 0
-
-
-def _record(code: int, part: Part, values: Tile) -> Bytes:
-    """A write as bytes: the operation, the part of the tile, the values."""
-    words = part.words()
-    n_bytes = 8 * (1 + len(words)) + values.nbytes
-    record = np.empty(-(-n_bytes // 8) * 8, np.uint8)
-    head = record[: 8 * (1 + len(words))].view(np.int64)
-    head[0], head[1:] = code, words
-    body = record[len(head) * 8 : n_bytes].view(values.dtype).reshape(values.shape)
-    body[...] = values
-    return record
+        self.log, self.log_bytes, self.staged = {}, 0, []

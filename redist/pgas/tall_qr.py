@@ -12,6 +12,7 @@ from redist.layout.tiles import bounds, grid
 from redist.pgas.buffers import empty
 from redist.pgas.matrices import LARGEST_BYTES
 from redist.pgas.moving import move, settle
+from redist.pgas.room import need
 from redist.pgas.tiled import Tile, Tiled
 
 
@@ -50,6 +51,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     k, p, tile = min(m, n), t.cuts[-2], t.tile_shape[-2]
     some = min(tile, n)
     q = r = None
+    need(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
     if x.local is not None:
         q, r = np.linalg.qr(x.local)
     factors = _all_factors(x, r, some)
@@ -65,7 +67,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
     shape = (*x.local.shape[:-1], k)
-    out = np.matmul(q, part, out=empty(shape, x.dtype))
+    out = np.matmul(q, part, out=empty(shape, x.dtype, q_type.tile_bytes))
     return x.new(q_type, out), x.new(r_type, np.ascontiguousarray(r_all))
 
 

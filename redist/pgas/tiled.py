@@ -29,7 +29,7 @@ class Tiled:
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.local = type, comm, local
-        if local is not None and local.nbytes >= SHARED_FROM:
+        if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
             BUFFERS.adopt(local, type.tile_bytes)
 
     def new(self: Self, type: ArrayType, local: Tile | None) -> Self:

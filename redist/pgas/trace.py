@@ -209,14 +209,15 @@ def _row(moves: Sequence[Move]) -> tuple[str, ...]:
         first.target,
         first.steps,
         format_bytes(sum(move.received_bytes for move in moves)),
-        format_bytes(sum(move.planned_bytes for move in moves)),
+        "-" if first.plan is None else format_bytes(sum(move.planned_bytes for move in moves)),
         _model(moves),
         _took(moves),
     )
 
 
 def _model(moves: Sequence[Move]) -> str:
-    return format_time(sum(move.model_ps for move in moves))
+    known = [move.model_ps for move in moves if move.plan is not None]
+    return format_time(sum(known)) if known else "-"
 
 
 def _took(moves: Sequence[Move]) -> str:

@@ -10,13 +10,15 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas import long_lines
-from redist.pgas.buffers import SHARED_FROM, empty
+from redist.pgas import any_lines
+from redist.pgas.buffers import SHARED_FROM, check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.pencils import freed
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of
 
+BLOCK_BYTES = 2**18
+"""Lines of so many bytes are transformed together."""
 NORMS = ("backward", "ortho", "forward")
 WHOLE_BYTES = 2**20
 """An array without a dim to take the axes is whole on every rank up to this size."""
@@ -56,7 +58,8 @@ def along(
             return move(out, _cut(out.type, dim, back)) if back else out
         x = settle(x)
         if x.type.dims[dim]:
-            return long_lines.transform(x, name, dim, n, norm)
+            _shape_and_dtype(name, x.shape[dim], n, x.dtype)  # its errors
+            return any_lines.transform(x, name, dim, n, norm)
     return _local(x, name, dim, n, norm)
 
 
@@ -106,7 +109,9 @@ def _local(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     if x.local is None:
         return x.new(t, None)
     own = tuple(size if i == dim else m for i, m in enumerate(x.local.shape))
-    out = empty(own, dtype)
+    line_bytes = 16 * max(size, x.shape[dim])
+    check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
+    out = empty(own, dtype, t.tile_bytes)
     if out.size:
         lines(getattr(np.fft, name), x.local, dim, n, norm, out)
     return x.new(t, out)
@@ -116,8 +121,16 @@ def lines(
     function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str, out: Tile
 ) -> None:
     """**Local.** Transform the lines of a tile; those that are far apart in memory a block at a time."""
-    if dim == tile.ndim - 1 or out.nbytes < SHARED_FROM:
+    if out.nbytes < SHARED_FROM or tile.ndim == 1:
         _write(function, tile, n, dim, norm, out)
+        return
+    if dim == tile.ndim - 1:
+        if tile.flags.c_contiguous:
+            tile, out = tile.reshape(-1, tile.shape[-1]), out.reshape(-1, out.shape[-1])
+            dim = 1
+        width = max(1, BLOCK_BYTES * len(out) // out.nbytes)
+        for i in range(0, len(out), width):  # NumPy casts what it is given
+            _write(function, tile[i : i + width], n, dim, norm, out[i : i + width])
         return
     before = int(np.prod(tile.shape[:dim], dtype=np.int64))
     after = int(np.prod(tile.shape[dim + 1 :], dtype=np.int64))
@@ -126,7 +139,7 @@ def lines(
         return
     source = tile.reshape(before, tile.shape[dim], after)
     target = out.reshape(before, out.shape[dim], after)
-    width = max(8, 2**18 // max(1, out.shape[dim] * out.itemsize))
+    width = max(8, BLOCK_BYTES // max(1, out.shape[dim] * out.itemsize))
     for i in range(before):
         for j in range(0, after, width):
             block = np.ascontiguousarray(source[i, :, j : j + width].T)

@@ -24,6 +24,12 @@ def dtype_of(dtype: np.dtype[np.generic]) -> DType:
     return DType.named(dtype.name)
 
 
+@lru_cache(maxsize=64)
+def line_mesh(n: int) -> Mesh:
+    """All ranks along one axis, x: the mesh where none is named."""
+    return Mesh(x=n)
+
+
 @lru_cache(maxsize=4096)
 def default_dims(mesh: Mesh, shape: Shape) -> Dims:
     """The largest dim cut by all axes, the others not.
@@ -43,6 +49,13 @@ def make_type(mesh: Mesh, dtype: DType, shape: Shape, dims: Dims) -> ArrayType:
     return ArrayType(mesh, dtype, shape, dims)
 
 
+@lru_cache(maxsize=4096)
+def retyped(t: ArrayType, text: str | ArrayType) -> ArrayType:
+    """The type of an array that a user wants in another layout."""
+    return parse_dims(text, t.mesh, t.dtype, t.shape)
+
+
+@lru_cache(maxsize=4096)
 def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Shape) -> ArrayType:
     """A type for an array from what a user gives: nothing, the cuts alone, or a whole type.
 

@@ -211,7 +211,7 @@ def _to_array(x: Tiled, runs: Runs, values: Tile) -> Any:
     counts, at = shared(own, own + len(values), wants)
     received, _ = shared(wants[0, comm.rank], wants[1, comm.rank], (starts, starts + runs.begun))
     shape = tile_shape(t, comm.rank)
-    out = empty((0,) if shape is None else shape, values.dtype)
+    out = empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
     sent = counts, np.where(counts, at - own, 0)
     places = received, np.cumsum(received) - received
     with Watching("spread", t, t) as seen:
@@ -222,11 +222,12 @@ def _to_array(x: Tiled, runs: Runs, values: Tile) -> Any:
 def _scattered(x: Tiled, places: Ints, ids: Ints) -> Any:
     """**Collective.** An array like x with ids at places of the whole array."""
     t = with_dtype(x.type, dtype_of(INT))
-    tile = None if x.local is None else empty(x.local.shape, INT)
+    tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)
     most = ceil_div(math.prod(x.shape), x.comm.size)
     rounds = ceil_div(most, ROUND_ELEMS)
-    store(
-        x.comm, t, tile, rounds, len(places),
-        lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
-    )  # fmt: skip
+    with Watching("store", t, t) as seen:
+        seen.received_bytes = store(
+            x.comm, t, tile, rounds, len(places),
+            lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
+        )  # fmt: skip
     return x.new(t, tile)

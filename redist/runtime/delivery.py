@@ -15,6 +15,8 @@ from redist.runtime.world import World
 TAG_RECORDS = 3
 MESSAGE_BYTES = 2**20
 """Records travel in messages of at most so much; none is larger."""
+EARLY_BYTES = 2**20
+"""Up to so much is packed and sent at once."""
 UNDER_WAY = 4
 """Messages that a sender has packed and that have not gone out."""
 
@@ -34,14 +36,34 @@ def deliver(
     counts = np.array([len(mine) for mine in messages], dtype=np.int64)
     coming = np.zeros(world.size, np.int64)
     world.wait([world.comm.Ialltoall(counts, coming)], timeout_s)
+    early = _send_early(world, messages)
     for source in range(world.size):
         if source == world.rank:
-            _send(world, messages, timeout_s)
+            if early is None:
+                _send(world, messages, timeout_s)
             for message in messages[world.rank]:
                 for record in message:
                     take(record)
         elif coming[source]:
             _receive(world, source, int(coming[source]), take, timeout_s)
+    if early:
+        world.wait(early, timeout_s)
+
+
+def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | None:
+    """Send little without waiting for this rank's turn, so that others need not; None if it is much."""
+    others = [
+        (rank, message)
+        for rank, mine in enumerate(messages)
+        for message in mine
+        if rank != world.rank
+    ]
+    if sum(len(record) for _, message in others for record in message) > EARLY_BYTES:
+        return None
+    return [
+        world.comm.Isend([_packed(message), MPI.BYTE], rank, TAG_RECORDS)
+        for rank, message in others
+    ]
 
 
 def _messages(records: Sequence[Bytes]) -> list[list[Bytes]]:

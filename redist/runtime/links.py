@@ -295,6 +295,9 @@ def _listed(source: Ints, target: Ints) -> Iterator[Piece]:
     """Each element of the source is taken once, however often it is needed."""
     if not len(source):
         return
+    if bool((source[1:] > source[:-1]).all()):
+        yield Piece(source, target, len(source))
+        return
     once, which = np.unique(source, return_inverse=True)
     if len(once) == len(source):
         yield Piece(source, target, len(source))
@@ -320,7 +323,8 @@ def span(at: int, step: int, n: int) -> slice:
 def _part(chosen: Selection, lo: int, hi: int) -> Selection:
     if isinstance(chosen, Comb):
         if lo % chosen.n or hi % chosen.n:
-            return chosen.positions()[lo:hi]
+            tooth, within_it = np.divmod(np.arange(lo, hi), chosen.n)
+            return chosen.at + chosen.step * tooth + within_it
         first, last = lo // chosen.n, hi // chosen.n
         return Comb(chosen.at + first * chosen.step, chosen.step, last - first, chosen.n)
     if not isinstance(chosen, slice):
@@ -329,19 +333,13 @@ def _part(chosen: Selection, lo: int, hi: int) -> Selection:
     return span(chosen.start + step * lo, step, hi - lo)
 
 
-def product_of(lists: list[list[Piece]], most_elems: int) -> Iterator[tuple[Piece, ...]]:
-    """One piece along every dim, in all ways, cut so that none has more elements than that."""
-    if not lists:
-        yield ()
-        return
-    blocks: list[tuple[Piece, ...]] = [()]
-    for pieces in lists:
-        blocks = [(*block, piece) for block in blocks for piece in pieces]
-    for block in blocks:
-        yield from _cut(block, max(1, most_elems))
+def product_of(lists: list[list[Piece]]) -> list[tuple[Piece, ...]]:
+    """One piece along every dim, in all ways."""
+    return list(itertools.product(*lists))
 
 
-def _cut(block: tuple[Piece, ...], most: int) -> Iterator[tuple[Piece, ...]]:
+def cut(block: tuple[Piece, ...], most: int) -> Iterator[tuple[Piece, ...]]:
+    """Parts of a block, none of more elements than that."""
     n = math.prod(piece.n for piece in block)
     if n <= most:
         yield block
@@ -349,6 +347,8 @@ def _cut(block: tuple[Piece, ...], most: int) -> Iterator[tuple[Piece, ...]]:
     at = next(i for i, piece in enumerate(block) if piece.n > 1)
     piece = block[at]
     width = max(1, most // (n // piece.n))
+    if isinstance(piece.source, Comb) and width > piece.source.n:
+        width -= width % piece.source.n
     for lo in range(0, piece.n, width):
         part = piece.part(lo, min(piece.n, lo + width))
-        yield from _cut((*block[:at], part, *block[at + 1 :]), most)
+        yield from cut((*block[:at], part, *block[at + 1 :]), most)

@@ -44,6 +44,11 @@ class Part:
         return math.prod(self.shape)
 
     @property
+    def has_list(self) -> bool:
+        """Whether one of the selectors is a list."""
+        return not all(isinstance(dim, range) for dim in self.dims)
+
+    @property
     def repeats(self) -> bool:
         """Whether an element may be there twice."""
         return any(

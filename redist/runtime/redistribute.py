@@ -8,6 +8,7 @@ from typing import Any
 from mpi4py import MPI
 
 from redist.errors import RedistError
+from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.agreement import all_agree
@@ -127,6 +128,8 @@ def prepared(
 
 
 def _key(source: Type | Named, target: Type | Named, *options: Any) -> tuple[Any, ...]:
+    if type(source) is ArrayType and type(target) is ArrayType:
+        return (source, target, *options)
     return (_frozen(source), _frozen(target), *options)
 
 

@@ -1,10 +1,14 @@
-"""Move chosen elements between tiles: every rank receives what it lacks, in bounded staging."""
+"""Move chosen elements between tiles: every rank receives what it lacks, in bounded staging.
+
+On a node each rank copies from its neighbours' tiles, where those lie in shared memory; between nodes,
+and from tiles that do not, elements travel in messages.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,13 +19,15 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
-from redist.runtime.links import Comb, Edge, Picked, Piece, in_common, product_of
+from redist.runtime.blocks import Block, Copies, copy_listed, is_regular, read, write
+from redist.runtime.links import Edge, Picked, Piece, cut, in_common, product_of
+from redist.runtime.nearby import Nearby, together
 from redist.runtime.requests import TIMEOUT_S
 from redist.runtime.world import World
 from redist.runtime.worlds import world_of
 
 Tile = NDArray[Any]
-Blocks = list[tuple[Piece, ...]]
+Blocks = list[Block]
 Pair = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 TAG_CHOSEN = 3
@@ -70,11 +76,12 @@ def side(t: ArrayType, edges: Ends) -> Side:
 class Route:
     """What one rank gives to others and gets from others, its own tile included."""
 
-    def __init__(self, source: Side, target: Side, rank: int, most_elems: int) -> None:
-        self.source, self.target, self.most_elems = source, target, most_elems
+    def __init__(self, source: Side, target: Side, rank: int) -> None:
+        self.source, self.target = source, target
         self.given: dict[int, Pair] = {}
         self.got: dict[int, Pair] = {}
         self._known: dict[Pair, Blocks] = {}
+        self._copies: dict[Any, Copies] = {}
         holders: dict[tuple[Any, ...], list[int]] = {}
         for r, tile in zip(source.ranks, source.tiles, strict=True):
             holders.setdefault(tile, []).append(r)
@@ -93,7 +100,7 @@ class Route:
         found = self._known.get(pair)
         if found is None:
             found = self._find(*pair)
-            if all(piece.is_sliced for block in found for piece in block):
+            if all(map(is_regular, found)):
                 self._known[pair] = found
         return found
 
@@ -105,14 +112,40 @@ class Route:
             if not pieces:
                 return []
             lists.append(pieces)
-        return list(product_of(lists, self.most_elems))
+        return product_of(lists)
+
+    def copy(self, to: Tile, tiles: dict[int, Tile], rank: int, most_bytes: int) -> int:
+        """**Local.** Fill what comes from these tiles; the bytes of those of other ranks."""
+        used = {sender: tiles[sender] for sender in self.got if sender in tiles}
+        key = to.itemsize, to.strides, tuple((r, tile.strides) for r, tile in used.items())
+        copies = self._copies.get(key)
+        if copies is not None:
+            copies.run(to, used)
+            return copies.received_bytes
+        regular: dict[int, Blocks] = {}
+        n_bytes = 0
+        is_short = True
+        for sender, tile in used.items():
+            blocks = self.blocks(self.got[sender])
+            regular[sender] = [block for block in blocks if is_regular(block)]
+            is_short = is_short and len(regular[sender]) == len(blocks)
+            for block in blocks:
+                if sender != rank:
+                    n_bytes += math.prod(piece.n for piece in block) * to.itemsize
+                if not is_regular(block):
+                    copy_listed(to, tile, block, most_bytes)
+        copies = Copies(to, used, regular, n_bytes)
+        if is_short:
+            self._copies[key] = copies
+        copies.run(to, used)
+        return n_bytes
 
 
-def find_route(source: Side, target: Side, rank: int, most_elems: int) -> Route:
+def find_route(source: Side, target: Side, rank: int) -> Route:
     """**Local.** Who sends what: a rank that holds an element keeps it, else one holder sends it."""
     if source.is_constant and target.is_constant:
-        return _remembered(source, target, rank, most_elems)
-    return Route(source, target, rank, most_elems)
+        return _remembered(source, target, rank)
+    return Route(source, target, rank)
 
 
 _remembered = lru_cache(maxsize=512)(Route)
@@ -130,137 +163,104 @@ def exchange(
     """**Collective over** ``comm``. Fill the target's tiles; the bytes that this rank received.
 
     Tiles have one dim for each dim of the link. Messages are small, and few enough are under way for
-    ``staging_bytes``; ranks take them in one order, so none waits for a message that is not sent.
+    ``staging_bytes``, the same on all ranks; ranks take them in one order, so none waits for a
+    message that is not sent.
     """
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
     tile = from_tile if from_tile is not None else to_tile
-    itemsize = 1 if tile is None else tile.dtype.itemsize
-    route = find_route(source, target, world.rank, MESSAGE_BYTES // itemsize)
-    with world.failing_together():
-        if from_tile is not None and to_tile is not None:
-            for block in route.blocks(route.got.get(world.rank)):
-                write(to_tile, block, read(from_tile, block))
-        return _pass_on(world, route, from_tile, to_tile, staging_bytes, timeout_s)
+    dtype = np.dtype(np.uint8) if tile is None else tile.dtype
+    route = find_route(source, target, world.rank)
+    with together(world, from_tile, dtype, "move elements", timeout_s) as nearby:
+        received = 0
+        if to_tile is not None:
+            most = min(MESSAGE_BYTES, staging_bytes // 2)
+            received = route.copy(to_tile, nearby.tiles, world.rank, most)
+        if not nearby.complete:
+            passing = _Passing(world, route, nearby, from_tile, to_tile, staging_bytes, timeout_s)
+            received += passing.run()
+        return received
 
 
 def planned_bytes(rank: int, source: Side, target: Side, itemsize: int) -> int:
     """**Local.** What a rank would receive from others."""
-    route = find_route(source, target, rank, MESSAGE_BYTES // itemsize)
+    route = find_route(source, target, rank)
     pairs = (pair for sender, pair in route.got.items() if sender != rank)
     blocks = (block for pair in pairs for block in route.blocks(pair))
     return itemsize * sum(math.prod(piece.n for piece in block) for block in blocks)
 
 
-def _pass_on(
-    world: World,
-    route: Route,
-    from_tile: Tile | None,
-    to_tile: Tile | None,
-    staging_bytes: int,
-    timeout_s: float | None,
-) -> int:
-    requests: list[Any] = []
-    arriving: list[tuple[tuple[Piece, ...], Tile]] = []
-    staged = received = 0
-    for give, get in _in_order(route, world.rank, world.size):
-        if get is not None:
-            assert to_tile is not None
-            rank, block = get
-            message = np.empty([piece.n for piece in block], to_tile.dtype)
-            requests.append(world.comm.Irecv([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
-            arriving.append((block, message))
-            staged += message.nbytes
-            received += message.nbytes
-        if give is not None:
-            assert from_tile is not None
-            rank, block = give
-            message = np.ascontiguousarray(read(from_tile, block))
-            requests.append(world.comm.Isend([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
-            staged += message.nbytes
-        if staged >= staging_bytes:
-            _finish(world, requests, arriving, to_tile, timeout_s)
-            staged = 0
-    _finish(world, requests, arriving, to_tile, timeout_s)
-    return received
+class _Passing:
+    """Messages for what cannot be read in place."""
 
+    def __init__(
+        self,
+        world: World,
+        route: Route,
+        nearby: Nearby,
+        from_tile: Tile | None,
+        to_tile: Tile | None,
+        staging_bytes: int,
+        timeout_s: float | None,
+    ) -> None:
+        self._world, self._route, self._nearby = world, route, nearby
+        self._from, self._to, self._timeout_s = from_tile, to_tile, timeout_s
+        self._staging_bytes = staging_bytes
+        self._requests: list[Any] = []
+        self._arriving: list[tuple[Block, Tile]] = []
 
-def _in_order(route: Route, rank: int, size: int) -> Iterator[tuple[Any, Any]]:
-    """Messages to and from ranks at distance 1, then 2, ...: what is first for one is so for all."""
-    for distance in range(1, size):
-        to, of = (rank + distance) % size, (rank - distance) % size
-        give = ((to, block) for block in route.blocks(route.given.get(to)))
-        get = ((of, block) for block in route.blocks(route.got.get(of)))
-        yield from itertools.zip_longest(give, get)
+    def run(self) -> int:
+        """**Collective.** Send and receive; the bytes received."""
+        comm = self._world.comm
+        staged = received = 0
+        for give, get in self._in_order():
+            if get is not None:
+                assert self._to is not None
+                rank, block = get
+                message = np.empty([piece.n for piece in block], self._to.dtype)
+                self._requests.append(comm.Irecv([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                self._arriving.append((block, message))
+                staged += message.nbytes
+                received += message.nbytes
+            if give is not None:
+                assert self._from is not None
+                rank, block = give
+                message = np.ascontiguousarray(read(self._from, block))
+                self._requests.append(comm.Isend([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                staged += message.nbytes
+            if staged > self._staging_bytes // 2:
+                self._finish()
+                staged = 0
+        self._finish()
+        return received
 
+    def _in_order(self) -> Iterator[tuple[Any, Any]]:
+        """Messages to and from ranks at distance 1, then 2, ...: what is first for one is so for all."""
+        rank, size, node = self._world.rank, self._world.size, self._world.node
+        for distance in range(1, size):
+            to, of = (rank + distance) % size, (rank - distance) % size
+            give = () if self._nearby.reads(to, node) else self._cut(to, self._route.given)
+            get = () if of in self._nearby.tiles else self._cut(of, self._route.got)
+            yield from itertools.zip_longest(give, get)
 
-def _finish(
-    world: World,
-    requests: list[Any],
-    arriving: list[tuple[tuple[Piece, ...], Tile]],
-    to_tile: Tile | None,
-    timeout_s: float | None,
-) -> None:
-    if requests:
-        world.wait(requests, timeout_s)
-    for block, message in arriving:
-        assert to_tile is not None
-        write(to_tile, block, message)
-    requests.clear()
-    arriving.clear()
+    def _cut(self, rank: int, pairs: dict[int, Pair]) -> Iterator[tuple[int, Block]]:
+        """What goes to or comes from a rank, message by message: a quarter of the staging each."""
+        tile = self._from if self._to is None else self._to
+        assert tile is not None or rank not in pairs
+        itemsize = 1 if tile is None else tile.itemsize
+        most = max(1, min(MESSAGE_BYTES, self._staging_bytes // 4) // itemsize)
+        for block in self._route.blocks(pairs.get(rank)):
+            for part in cut(block, most):
+                yield rank, part
+
+    def _finish(self) -> None:
+        if self._requests:
+            self._world.wait(self._requests, self._timeout_s)
+        for block, message in self._arriving:
+            assert self._to is not None
+            write(self._to, block, message)
+        self._requests.clear()
+        self._arriving.clear()
 
 
 def _bytes(message: Tile) -> NDArray[np.uint8]:
     return message.reshape(-1).view(np.uint8)
-
-
-def read(tile: Tile, block: tuple[Piece, ...]) -> Tile:
-    """A block of a source tile; a view where it can be one."""
-    chosen = [piece.source for piece in block]
-    out = opened(tile, [slice(None) if isinstance(one, np.ndarray) else one for one in chosen])
-    dim = 0
-    for one in chosen:
-        if isinstance(one, np.ndarray):
-            out = out.take(one, axis=dim)
-        dim += 2 if isinstance(one, Comb) else 1
-    return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
-
-
-def write(tile: Tile, block: tuple[Piece, ...], values: Tile) -> None:
-    """Fill a block of a target tile; dims of size 1 stretch."""
-    for dim, piece in enumerate(block):
-        if piece.which is not None:
-            values = values.take(piece.which, axis=dim)
-    chosen: list[Any] = [piece.target for piece in block]
-    if not any(isinstance(one, np.ndarray) for one in chosen):
-        shape: list[int] = []
-        for size, one in zip(values.shape, chosen, strict=True):
-            shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        opened(tile, chosen)[...] = values.reshape(shape)
-    elif sum(not isinstance(one, slice) for one in chosen) == 1:
-        tile[tuple(chosen)] = values
-    else:
-        index = (_positions(one, tile.shape[dim]) for dim, one in enumerate(chosen))
-        tile[np.ix_(*index)] = values
-
-
-def opened(tile: Tile, chosen: Sequence[Any]) -> Tile:
-    """A view of slices and combs; a comb becomes two dims, its teeth and what is in one."""
-    index: list[Any] = [one if isinstance(one, slice) else slice(None) for one in chosen]
-    out: Tile = tile[(*index, Ellipsis)]  # with the dots it is a view, without dims too
-    if not any(isinstance(one, Comb) for one in chosen):
-        return out
-    out = out[tuple(slice(one.at if isinstance(one, Comb) else 0, None) for one in chosen)]
-    shape: list[int] = []
-    strides: list[int] = []
-    for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
-        shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
-    return np.lib.stride_tricks.as_strided(out, shape, strides)
-
-
-def _positions(chosen: Any, size: int) -> Any:
-    if isinstance(chosen, slice):
-        return np.arange(size)[chosen]
-    return chosen.positions() if isinstance(chosen, Comb) else chosen

@@ -35,8 +35,9 @@ Strides = tuple[tuple[int, ...], ...]
 Kinds = dict[tuple[int, int], int]
 
 SMALL_BYTES = 32768
-"""Tiles up to this size pass through the pool even where they could be read in place: one meeting
-less is worth more than the copy."""
+"""Tiles up to this size pass through the pool even where they could be read in place, if few rounds
+suffice: that takes two meetings as well, and a script, but only for the arrays of the call before."""
+FEW_ROUNDS = 4
 READ_BYTES = 2**18
 """Smaller tiles are not read from a neighbour's private memory, for the same reason."""
 READ_RUN_BYTES = 4096
@@ -193,17 +194,17 @@ class Stage:
 
     def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
         """Where the neighbours shall find this rank's tiles."""
-        one_round = len(self.staging.rounds) == 1
+        few = len(self.staging.rounds) <= FEW_ROUNDS
         kinds = []
         for item, source in enumerate(sources):
             kind = NOTHING
             if source is not None and self.staging.exports[self.world.rank, item]:
                 kind = POOL
                 n_bytes = source.nbytes
-                if not (one_round and n_bytes <= SMALL_BYTES) and source.flags.c_contiguous:
+                if not (few and n_bytes <= SMALL_BYTES) and source.flags.c_contiguous:
                     if find(source) is not None:
                         kind = SHARED
-                    elif self._readable[item] and not (one_round and n_bytes <= READ_BYTES):
+                    elif self._readable[item] and not (few and n_bytes <= READ_BYTES):
                         kind = PRIVATE
             kinds.append(kind)
         return kinds

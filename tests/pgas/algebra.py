@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from redist.pgas import large_solve, solving
 from tests.mpi.together import all_well, main
 from tests.pgas.drawing import Draw, Values, wrong, xp
 
@@ -161,6 +162,32 @@ def vectors(draw: Draw) -> str | None:
     )
 
 
+def large(draw: Draw) -> str | None:
+    """A system that stays cut by rows, and one that is singular."""
+    before, panel = solving.WHOLE_BYTES, large_solve.PANEL
+    solving.WHOLE_BYTES, large_solve.PANEL = 0, 5
+    try:
+        mesh, n = draw.mesh(), int(draw.rng.integers(1, 40))
+        dtype = str(draw.rng.choice(DTYPES))
+        matrix = draw.values((n, n), dtype)
+        matrix += (2 * n * np.eye(n)).astype(dtype)
+        sides = draw.values((n,) if draw.rng.random() < 0.5 else (n, 3), dtype)
+        x, y = draw.array(matrix, mesh), draw.array(sides, mesh)
+        out = linalg.solve(x, y)
+        what = f"large solve {x.type} {y.type} on {mesh}"
+        found = wrong(out, np.linalg.solve(matrix, sides), what) or wrong(
+            linalg.inv(x), np.linalg.inv(matrix), f"inv {what}"
+        )
+        matrix[:, -1] = 0
+        try:
+            linalg.solve(draw.array(matrix, mesh), y)
+        except np.linalg.LinAlgError:
+            return found
+        return f"{what}: no error for a singular matrix"
+    finally:
+        solving.WHOLE_BYTES, large_solve.PANEL = before, panel
+
+
 def refused(draw: Draw) -> str | None:
     """A singular matrix in a stack that is cut: the error comes on every rank."""
     values = np.stack([np.eye(2)] * 7)
@@ -185,7 +212,7 @@ def program() -> int:
     comm = MPI.COMM_WORLD
     draw = Draw(comm, args.seed)
     bad = 0
-    checks = (norms, factors, squares, vectors)
+    checks = (norms, factors, squares, vectors, large)
     for number in range(args.n):
         for check in checks:
             bad += not all_well(comm, f"{number} {check.__name__}", check(draw))

@@ -42,12 +42,12 @@ class Draw:
         """Small numbers."""
         kind = np.dtype(dtype)
         if kind.kind == "b":
-            return self.rng.random(shape) < 0.5
+            return np.asarray(self.rng.random(shape) < 0.5)
         if kind.kind in "iu":
-            return self.rng.integers(0, 100, shape).astype(kind)
-        out = self.rng.standard_normal(shape).astype(kind)
+            return np.asarray(self.rng.integers(0, 100, shape), kind)
+        out = np.asarray(self.rng.standard_normal(shape), kind)
         if kind.kind == "c":
-            out = (out + 1j * self.rng.standard_normal(shape)).astype(kind)
+            out = np.asarray(out + 1j * self.rng.standard_normal(shape), kind)
         return out
 
     def array(self, values: Values, mesh: Mesh) -> Any:
@@ -68,7 +68,8 @@ class Draw:
             return Array(t, a.comm, None)
         only = ArrayType(a.mesh, a.type.dtype, (a.mesh.size(name),), ((whole(a.mesh, name),),))
         first = box_of(only, a.comm.rank)[0][0] == 0
-        return Array(t, a.comm, a.local if first else np.zeros_like(a.local))
+        nothing = -np.zeros_like(a.local) if a.dtype.kind in "fc" else np.zeros_like(a.local)
+        return Array(t, a.comm, a.local if first else nothing)
 
 
 def wrong(out: Any, expected: Any, what: str, *, scale: float = 1.0) -> str | None:

@@ -5,7 +5,6 @@ As in ``mpirun -n 3 python -m tests.pgas.indexing --n 300 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 from random import Random
 from typing import Any
 
@@ -14,7 +13,7 @@ from mpi4py import MPI
 
 from redist import pgas
 from tests.mpi.together import all_well, main
-from tests.pgas.operands import Operands, difference, in_small_rounds
+from tests.pgas.operands import Operands, difference, settings
 
 
 def a_slice(rng: Random, n: int) -> slice:
@@ -139,15 +138,9 @@ def errors(operands: Operands) -> str | None:
 
 def program() -> int:
     """0 if all keys do what NumPy does."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", action="store_true")
-    args = parser.parse_args()
-    if args.small:
-        in_small_rounds()
+    args = settings()
     comm = MPI.COMM_WORLD
-    operands = Operands(comm, args.seed)
+    operands = Operands(comm, args.seed, args.tiles)
     wrong = 0
     for number in range(args.n):
         what, problem = case(operands)

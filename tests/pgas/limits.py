@@ -34,29 +34,73 @@ def make() -> tuple[Any, Any]:
     return a, pgas.ones((1024, 1024), type="{}, {x}")
 
 
+ROWS = np.random.default_rng(0).integers(0, 1024, 1024)
+
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "where": lambda a, b: pgas.where(a > 0, a, 0.0),
     "several": lambda a, b: pgas.sqrt(pgas.abs(a * 2 - 1)) + a,
     "sum": lambda a, b: pgas.sum(a, axis=0) + 1,
+    "std": lambda a, b: pgas.std(a, axis=0) + 0,
+    "argmax": lambda a, b: pgas.argmax(a, axis=0),
+    "cumulative_sum": lambda a, b: pgas.cumulative_sum(a, axis=0),
     "to": lambda a, b: a.to("{}, {x}"),
+    "gather": lambda a, b: a.gather(),
     "astype": lambda a, b: pgas.astype(a, np.float32),
+    "sort, cut": lambda a, b: pgas.sort(a, axis=0),
+    "argsort": lambda a, b: pgas.argsort(a, axis=1),
+    "unique": lambda a, b: pgas.unique_values(a),
+    "searchsorted": lambda a, b: pgas.searchsorted(pgas.arange(999.0), pgas.reshape(a, (-1,))),
+    "reshape": lambda a, b: pgas.reshape(a, (512, 2048)),
+    "flip": lambda a, b: pgas.flip(a, axis=0),
+    "concat": lambda a, b: pgas.concat([a, b], axis=0),
+    "take": lambda a, b: pgas.take(a, pgas.asarray(ROWS), axis=0),
+    "slice": lambda a, b: a[::2],
+    "rows": lambda a, b: a[ROWS],
+    "mask": lambda a, b: a[a > 0],
+    "nonzero": lambda a, b: pgas.nonzero(a),
+    "tril": lambda a, b: pgas.tril(a),
+    "repeat": lambda a, b: pgas.repeat(a, 2, axis=0),
+    "matmul": lambda a, b: a @ b,
+    "matmul, other way": lambda a, b: b @ a,
+    "einsum": lambda a, b: pgas.einsum("ij,kj->ik", a, b),
+    "qr": lambda a, b: pgas.linalg.qr(pgas.reshape(a, (65536, 16))),
+    "fft": lambda a, b: pgas.fft.fft(a, axis=0),
+    "rfft": lambda a, b: pgas.fft.rfft(a, axis=1),
+    "long fft": lambda a, b: pgas.fft.fft(pgas.reshape(a, (-1,))),
+    "uniform": lambda a, b: pgas.random.generator(0).uniform((1024, 1024), type="{x}, {}"),
+    "from_function": lambda a, b: pgas.from_function(lambda i, j: 1.0 * i + j, (1024, 1024)),
+    "linspace": lambda a, b: pgas.linspace(0, 1, 2**20),
 }
+HALF_TILES = (80, 8, 4, 3, 2, 1)
+"""Limits beyond what is alive, in halves of a tile."""
 
 
 def bound_is_kept(name: str, operation: Callable[[Any, Any], Any]) -> str | None:
-    """Why not, if a rank allocates more than its limit; that it fits is part of the test."""
+    """Why not, if a rank allocates more than any limit that it accepts, or before it refuses."""
     a, b = make()
     operation(a, b)  # plans, worlds and tables are there before we count
     gc.collect()
-    limit = BUFFERS.live_bytes + 4 * _tile_bytes() + 2 * MIB
-    with redist.memory_limit(limit):
-        BUFFERS.forget()
-        before = BUFFERS.live_bytes
-        with Count() as count:
-            operation(a, b)
-    most = before + count.most
-    return None if most <= limit + BOOKS_BYTES else f"{most} bytes, the limit is {limit}"
+    for halves in HALF_TILES:
+        limit = BUFFERS.live_bytes + halves * _tile_bytes() // 2
+        refuses = False
+        with redist.memory_limit(limit):
+            BUFFERS.forget()
+            before = BUFFERS.live_bytes
+            with Count() as count:
+                try:
+                    operation(a, b)
+                except redist.MemoryLimitError:
+                    refuses = True
+        answers = COMM.allgather((refuses, before + count.most - limit - BOOKS_BYTES))
+        if len({one for one, _ in answers}) > 1:
+            return f"{halves} halves of a tile: some ranks refuse, others do not"
+        over = max(more for _, more in answers)
+        if over > 0:
+            return f"{halves} halves of a tile: {over} bytes more than the limit"
+        if refuses:
+            return None if halves < HALF_TILES[0] else "40 tiles are not enough"
+    return None
 
 
 def refused(what: Callable[[], Any], limit: int) -> str | None:

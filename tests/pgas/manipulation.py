@@ -5,7 +5,6 @@ As in ``mpirun -n 3 python -m tests.pgas.manipulation --n 300 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ import redist
 from redist import pgas
 from redist.pgas.carrying import box_of
 from tests.mpi.together import all_well, main
-from tests.pgas.operands import Operands, difference, in_small_rounds
+from tests.pgas.operands import Operands, difference, settings
 
 Check = Callable[[Operands], tuple[str, str | None]]
 
@@ -270,15 +269,9 @@ def _part(whole: Any, t: Any, rank: int) -> Any:
 
 def program() -> int:
     """0 if all functions do what NumPy's do."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--small", action="store_true")
-    args = parser.parse_args()
-    if args.small:
-        in_small_rounds()
+    args = settings()
     comm = MPI.COMM_WORLD
-    operands = Operands(comm, args.seed)
+    operands = Operands(comm, args.seed, args.tiles)
     wrong = 0
     for number in range(args.n):
         operands.change_mesh()

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from redist import ArrayType, Mesh, PeerError, pgas
 from redist.layout.dtype import DType
 from redist.layout.tiles import grid
-from redist.pgas import onesided
+from redist.pgas import buffers, onesided, space
 from tests.mpi.together import all_well, main
 from tests.pgas.layouts import layouts, meshes
 
@@ -238,7 +238,10 @@ def program() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int, default=None)
+    parser.add_argument("--shared", action="store_true", help="values and tiles of any size")
     args = parser.parse_args()
+    if args.shared:
+        buffers.SHARED_FROM, space.REFER_FROM = 0, 1
     comm = MPI.COMM_WORLD
     options = {"transport": args.transport, "node_size": args.node_size}
     plain = args.transport == "auto" and args.node_size is None

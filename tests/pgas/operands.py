@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from random import Random
 from typing import Any
 
@@ -11,9 +12,10 @@ from mpi4py import MPI
 from redist import ArrayType, Mesh
 from redist.layout.dtype import DType
 from redist.layout.tiles import coordinates
+from redist.pgas import buffers
 from redist.pgas.array import Array
 from redist.pgas.carrying import box_of, idle_parts
-from redist.runtime import flat, links, selection
+from redist.runtime import blocks, flat, links, selection, worlds
 from tests.pgas.layouts import layouts, meshes
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9)
@@ -25,13 +27,43 @@ def in_small_rounds() -> None:
     links.FEW_RUNS, links.LISTED_ELEMS = 2, 16
     selection.MESSAGE_BYTES, selection.STAGING_BYTES = 48, 200
     flat.ROUND_ELEMS = 7
+    blocks.ROW_BYTES, blocks.MOST_ROWS = 16, 3
+
+
+def on_nodes(size: int) -> None:
+    """Let indexing take so many ranks for a node: the others are reached by messages."""
+
+    def world_of(comm: MPI.Comm, timeout_s: float | None = None) -> Any:
+        return worlds.world_of(comm, "auto", size, timeout_s)
+
+    modules: tuple[Any, ...] = (selection, flat)
+    for module in modules:
+        module.world_of = world_of
+
+
+def settings() -> argparse.Namespace:
+    """The arguments of a program that checks random cases, with those for the transport done."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--n", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--node-size", type=int, default=None)
+    parser.add_argument("--tiles", choices=("shared", "private", "mixed"), default="shared")
+    args = parser.parse_args()
+    if args.small:
+        in_small_rounds()
+    if args.node_size is not None:
+        on_nodes(args.node_size)
+    buffers.SHARED_FROM = 2**62 if args.tiles == "private" else 0
+    return args
 
 
 class Operands:
     """Arrays of random shapes in random layouts over one communicator, the same on all ranks."""
 
-    def __init__(self, comm: MPI.Comm, seed: int) -> None:
-        self.comm, self.rng = comm, Random(seed)
+    def __init__(self, comm: MPI.Comm, seed: int, tiles: str = "shared") -> None:
+        self.comm, self.rng, self.tiles = comm, Random(seed), tiles
+        self._own = Random(seed * 100 + comm.rank)
         self.values = np.random.default_rng(seed)
         self.meshes = meshes(comm.size)
         if comm.size > 2:
@@ -70,9 +102,13 @@ class Operands:
             place = coordinates(self.mesh, idle)[list(self.mesh.ranks).index(self.comm.rank)]
             others = np.prod([part.size for part in idle]) - 1
             tile = (tile - others if place == 0 else np.ones_like(tile)).astype(whole.dtype)
-        elif tile.ndim > 1 and draws[1] < 0.2:
-            tile = np.asfortranarray(tile)
-        return Array(t, self.comm, tile)
+        turned = not pending and tile.ndim > 1 and draws[1] < 0.2
+        if self.tiles == "mixed":  # each rank as it likes
+            buffers.SHARED_FROM = 0 if self._own.random() < 0.6 else 2**62
+        out = buffers.empty(tile.shape[::-1] if turned else tile.shape, tile.dtype, 0)
+        out = out.T if turned else out
+        out[...] = tile
+        return Array(t, self.comm, out)
 
 
 def difference(got: Any, want: Any) -> str | None:

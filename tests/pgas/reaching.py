@@ -138,9 +138,9 @@ def memory(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     before = BUFFERS.live_bytes
     with redist.memory_limit(before + 2**20):
         with a.epoch():
-            a.put(slice(0, 2**16), 1.0)
+            a.put(slice(0, 2**16), np.ones(2**16))
             yield "puts count", None if BUFFERS.live_bytes >= before + 2**19 else "they do not"
-            error = error_of(lambda: a.put(slice(0, 2**17), 1.0))
+            error = error_of(lambda: a.put(slice(0, 2**17), np.ones(2**17)))
             yield "puts are bounded", says(error, MemoryLimitError, "the limit is")
             error = error_of(lambda: a.get(slice(0, 2**17)))
             yield "gets are bounded", says(error, MemoryLimitError, "the limit is")

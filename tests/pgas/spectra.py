@@ -80,22 +80,24 @@ def pencils(draw: Draw) -> str | None:
 
 
 def long(draw: Draw) -> str | None:
-    """A single line that is cut: by rows and columns where its length allows, else refused."""
+    """A single line that is cut stays cut, whatever its length: by rows and columns, or a chirp."""
     before = transforms.WHOLE_BYTES
     transforms.WHOLE_BYTES = 0
     try:
-        p = draw.comm.size
-        rest = (2,) if draw.rng.random() < 0.5 and p > 4 else ()
-        n = p * p * int(draw.rng.integers(1, 30))
-        values = draw.values((n, *rest), "c16")
+        p, rng = draw.comm.size, draw.rng
+        rest = (2,) if rng.random() < 0.5 and p > 4 else ()
+        size = p * p * int(rng.integers(1, 30)) if rng.random() < 0.5 else int(rng.integers(1, 200))
+        name, norm = str(rng.choice(ONE)), str(rng.choice(NORMS))
+        n = None if rng.random() < 0.5 else int(rng.integers(2, 200))
+        single = rng.random() < 0.3
+        kind = ("f4" if single else "f8") if name in REAL else ("c8" if single else "c16")
+        values = draw.values((max(2, size), *rest), kind)
         x = xp.asarray(values, type="{x}" + ", {}" * len(rest), comm=draw.comm)
-        name, norm = str(draw.rng.choice(["fft", "ifft"])), str(draw.rng.choice(NORMS))
-        out = getattr(xp.fft, name)(x, axis=0, norm=norm)
-        if out.type.tile_bytes > 2 * x.type.tile_bytes:
+        out = getattr(xp.fft, name)(x, axis=0, n=n, norm=norm)
+        if p > 1 and not out.type.dims[0]:
             return f"{x.type} became {out.type}"
-        return wrong(
-            out, getattr(np.fft, name)(values, axis=0, norm=norm), f"{name} {x.type}", scale=8
-        )
+        want = getattr(np.fft, name)(values, axis=0, n=n, norm=norm)
+        return wrong(out, want, f"{name} {x.type}, n={n}, {norm}", scale=8)
     finally:
         transforms.WHOLE_BYTES = before
 

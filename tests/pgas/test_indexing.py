@@ -16,6 +16,9 @@ JOBS: list[tuple[int, int, list[str]]] = [
     (4, 90, []),
     (6, 50, []),
     (3, 90, ["--small"]),
+    (3, 90, ["--tiles", "private", "--small"]),
+    (3, 90, ["--tiles", "mixed"]),
+    (4, 90, ["--tiles", "mixed", "--node-size", "2"]),
 ]
 
 
@@ -25,4 +28,12 @@ def test_keys_do_what_numpy_does(ranks: int, n: int, args: list[str]) -> None:
     done = run("tests.pgas.indexing", ranks, "--n", str(n), "--seed", str(seed), *args)
     assert done.status == 0, done.output
     assert f"{n} of {n} keys agree ({ranks} ranks)" in done.output
+    assert not done.left
+
+
+@pytest.mark.parametrize(("ranks", "args"), [(1, []), (3, []), (4, ["--messages"])])
+def test_staging_fits_the_memory_limit(ranks: int, args: list[str]) -> None:
+    done = run("tests.pgas.staging", ranks, *args)
+    assert done.status == 0, done.output
+    assert "the limit is kept" in done.output
     assert not done.left

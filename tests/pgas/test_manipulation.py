@@ -16,6 +16,9 @@ JOBS: list[tuple[int, int, list[str]]] = [
     (4, 85, []),
     (6, 51, []),
     (3, 85, ["--small"]),
+    (3, 85, ["--tiles", "private", "--small"]),
+    (3, 85, ["--tiles", "mixed"]),
+    (4, 85, ["--tiles", "mixed", "--node-size", "2"]),
 ]
 
 

@@ -14,6 +14,8 @@ JOBS: list[tuple[int, int, list[str], dict[str, str]]] = [
     (3, 80, [], {}),
     (4, 60, [], {}),
     (6, 30, [], {}),
+    (3, 60, ["--shared"], {}),
+    (4, 40, ["--shared", "--node-size", "2"], {}),
     (3, 30, ["--transport", "mpi"], {}),
     (4, 30, ["--node-size", "2"], {}),
     (3, 30, [], {"REDIST_PURE": "1"}),

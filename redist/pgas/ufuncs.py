@@ -1,0 +1,32 @@
+"""NumPy's own functions on global arrays: ``np.sin(a)`` works, what would gather is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.pgas import elementwise, products, special
+
+REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any",
+    "logical_and": "all",
+}  # fmt: skip
+
+
+def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """**Collective** where operands must move. What ``numpy.<ufunc>(...)`` gives."""
+    if method == "__call__" and not options:
+        if ufunc is np.matmul:
+            return products.matmul(*inputs)
+        if ufunc.signature is None and ufunc.nout == 1:
+            if not all(isinstance(x, elementwise.OPERANDS) for x in inputs):
+                return NotImplemented
+            return elementwise.apply(special.function(ufunc.__name__), *inputs)
+    name = ufunc.__name__ + ("" if method == "__call__" else f".{method}")
+    said = f"cannot use numpy.{name} on a global array"
+    if options:
+        said += f" with {', '.join(options)}="
+    if method == "reduce" and ufunc.__name__ in REDUCTIONS:
+        raise TypeError(f"{said}; write pgas.{REDUCTIONS[ufunc.__name__]}")
+    raise TypeError(f"{said}; write pgas's own functions, or use a.gather() or a.local")
