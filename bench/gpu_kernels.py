@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bench import gpu_nccl
 from bench.gpu_cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu_generic import GenericMoves
 from bench.gpu_peers import CANNOT, PEERS, missing
@@ -32,6 +33,7 @@ def measure(n_bytes: int, repeats: int, say: Callable[[str], None]) -> dict[str,
         "copy_bytes_per_s": before,
         "copy_bytes_per_s_after": copy_rate(n_bytes),
         "cases": rows,
+        "nccl": gpu_nccl.measure(n_bytes, repeats),
         "absent": {name: note for name, note in notes.items() if note},
         "cannot": CANNOT,
     }

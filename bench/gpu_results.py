@@ -86,6 +86,12 @@ def kernels_table(run: dict[str, Any]) -> Table:
         gain = ours / cupy if isinstance(ours, float) and isinstance(cupy, float) else None
         rows.append((case["case"], *cells, gain))
     notes = [f"{name}: {note}" for name, note in {**run["absent"], **run["cannot"]}.items()]
+    nccl = run.get("nccl", {})
+    if "bytes_per_s" in nccl:
+        share = 100 * nccl["bytes_per_s"] / top
+        notes.append(f"NCCL {nccl['version']}, one rank to itself: {share:.1f}")
+    elif nccl:
+        notes.append(f"NCCL: {nccl['note']}")
     title = f"Packs and unpacks of {run['array_bytes'] / 2**30:g} GiB f32, % of the contiguous copy"
     columns = ("case", *CONTENDERS, "x CuPy")
     return Table(f"{title} ({top / 1e12:.2f} TB/s)", columns, tuple(rows), tuple(notes))

@@ -27,15 +27,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(fact_lines([*facts()])))
         return 1
     comm = MPI.COMM_WORLD
+    found: list[Fact] = []
     if comm.rank == 0:
-        found = list(facts())
+        found += facts()
         launcher = Fact("launcher", *args.launcher.partition(": ")[::2])
         at = [fact.name for fact in found].index("MPI") + 1
         found[at:at] = [launcher] if args.launcher else []
         print("\n".join(fact_lines(found)), flush=True)
-    if comm.size > 1:
-        from redist.runtime.pairing import pairing
+    from redist.runtime.pairing import likely, pairing
 
+    if comm.size == 1:
+        ways = [("between ranks", "arrays in memory", "arrays of GPUs"), *likely(found)]
+        print("\n" + "\n".join(table(ways)), flush=True)
+    else:
         done = pairing(comm, args.node_size, TIMEOUT_S)
         if comm.rank == 0:
             rows = [("rank", "machine", "GPU")]

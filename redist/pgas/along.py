@@ -11,7 +11,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import grid
-from redist.pgas.buffers import check_room
+from redist.pgas.buffers import as_tile
 from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
@@ -36,7 +36,7 @@ def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile
         (t.cuts[dim], *(t.shape[i] for i in rest)),
         (t.dims[dim], *(t.dims[i] for i in rest)),
     )
-    own = x.new(said, None if tile is None else np.ascontiguousarray(tile[np.newaxis]))
+    own = x.new(said, None if tile is None else x._memory.contiguous(tile[np.newaxis]))
     whole = move(own, said.with_dims(((), *(t.dims[i] for i in rest))))
     filled = -(-t.shape[dim] // max(1, t.tile_shape[dim]))
     return None if whole.local is None else whole.local[: max(1, filled)]
@@ -47,7 +47,7 @@ def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> A
     x = settle(x)
     dim = dim_of(axis, x.ndim)
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    check_room(t.tile_bytes)
+    x._memory.check_room(t.tile_bytes)
     local = x.local
     out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
     if x.type.cuts[dim] > 1:
@@ -73,7 +73,7 @@ def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) 
         tuple(1 if i == dim else x.shape[i] for i in keep),
         tuple(() if i == dim else x.type.dims[i] for i in keep),
     )
-    check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
+    x._memory.check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
     place = _local_argument(x, function, dim)
     if x.type.cuts[dim] > 1:
         best = None
@@ -86,21 +86,22 @@ def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) 
             place = _taken(places, function(values, axis=0), 0)
     if place is None:
         return x.new(t, None)
-    return x.new(t, np.asarray(np.expand_dims(place, dim) if keepdims else place))
+    return x.new(t, np.expand_dims(place, dim) if keepdims else place)
 
 
 def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | None:
     if x.local is None:
         return None
     if x.local.shape[dim] == 0:
-        return np.zeros([n for i, n in enumerate(x.local.shape) if i != dim], np.int64)
-    return np.asarray(function(x.local, axis=dim), dtype=np.int64)
+        shape = [n for i, n in enumerate(x.local.shape) if i != dim]
+        return x._memory.asarray(np.zeros(shape, np.int64))
+    return as_tile(function(x.local, axis=dim)).astype(np.int64, copy=False)
 
 
 def _taken(values: Tile, place: Tile, dim: int) -> Tile:
     """Values at places along a dim, the dim taken out; zeros where there are none."""
     if values.shape[dim] == 0:
-        return np.zeros(place.shape, values.dtype)
+        return np.zeros_like(place, values.dtype)
     return np.take_along_axis(values, np.expand_dims(place, dim), dim).squeeze(dim)
 
 
@@ -116,7 +117,7 @@ def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> A
         start = [
             i * c for i, c in zip(tile_index(x.type, x.comm.rank), x.type.tile_shape, strict=True)
         ]
-        value[0] = x.local[at]
+        value[0] = x._memory.host(x.local[at])
         index = tuple(int(i) + s for i, s in zip(at, start, strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
@@ -124,14 +125,15 @@ def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> A
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
     if values is None or places is None:
         return x.new(t, None)
+    values, places = x._memory.host(values), x._memory.host(places)
     held = places >= 0
     values, places = values[held], places[held]
     best = values[function(values)]
     same = (values == best) | ((values != values) & (best != best))
-    return x.new(t, np.asarray(places[same].min()).reshape(t.shape))
+    return x.new(t, x._memory.asarray(np.asarray(places[same].min()).reshape(t.shape)))
 
 
 def _from_all(x: Tiled, tile: Tile, parts: Sequence[SubAxis], n: int) -> Tile | None:
     said = ArrayType(x.mesh, dtype_of(tile.dtype), (n,), (tuple(parts),))
-    own = x.new(said, None if x.local is None else tile)
+    own = x.new(said, None if x.local is None else x._memory.asarray(tile))
     return move(own, said.with_dims(((),))).local

@@ -18,6 +18,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import grid
 from redist.pgas import indexing
 from redist.pgas.buffers import empty
+from redist.pgas.devices import in_memory
 from redist.pgas.elementwise import apply, astype
 from redist.pgas.joining import concat
 from redist.pgas.keys import Cut
@@ -32,6 +33,7 @@ CHUNK = 2**12
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
+@in_memory
 def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     """**Collective.** One of NumPy's transforms along a cut dim when no other dim can take its axes."""
     cut = x.type.dims[dim]

@@ -11,6 +11,7 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import (
+    devices,
     elementwise,
     indexing,
     looks,
@@ -22,7 +23,6 @@ from redist.pgas import (
     special,
     ufuncs,
 )
-from redist.pgas.buffers import check_room, empty
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import line_mesh, retyped
@@ -66,7 +66,7 @@ class Array(Tiled):
     def gather(self) -> Tile:
         """**Collective.** The whole array on every rank, as a NumPy array of its own.
 
-        Ranks outside its mesh get it too.
+        Ranks outside its mesh get it too. Of tiles on GPUs, an array of CuPy.
         """
         everyone = self.mesh.n_devices == self.comm.size
         mesh = self.mesh if everyone else line_mesh(self.comm.size)
@@ -75,14 +75,14 @@ class Array(Tiled):
         assert whole.local is not None
         if whole is not self:
             return whole.local
-        check_room(whole.type.tile_bytes)
+        self._memory.check_room(whole.type.tile_bytes)
         return whole.local.copy()
 
     def copy(self) -> Array:
         """**Local.** The same values in tiles of their own."""
         if self.local is None:
             return self.new(self.type, None)
-        tile = empty(self.local.shape, self.dtype, self.type.tile_bytes)
+        tile = self._memory.empty(self.local.shape, self.dtype, self.type.tile_bytes)
         np.copyto(tile, self.local)
         return self.new(self.type, tile)
 
@@ -97,7 +97,7 @@ class Array(Tiled):
                 f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
-        return _restored, (self.type, self.local)
+        return _restored, (self.__class__, self.type, self.local)
 
     # The standard's own
 
@@ -110,14 +110,30 @@ class Array(Tiled):
 
     @property
     def device(self) -> str:
-        """Always ``cpu``."""
-        return "cpu"
+        """Where the tile of this rank lies: ``cpu``, or ``cuda:0``."""
+        return devices.name_of(self)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """Itself: tiles are in the memory of their ranks."""
-        if device != "cpu" or stream is not None:
-            raise ValueError(f"cannot use device {device!r}: tiles lie in memory, on 'cpu'")
-        return self
+        """**Local.** The same values with tiles on ``cpu`` or on ``cuda``, the rank's current GPU.
+
+        Itself where they are there; give all ranks the same.
+        """
+        from redist.pgas.device_array import DeviceArray
+
+        if stream is not None:
+            raise ValueError("cannot use a stream: tiles are carried on the current one")
+        on_device = devices.is_gpu(device)
+        if on_device == self._memory.on_device:
+            return self
+        kind = DeviceArray if on_device else Array
+        kind._memory.check_room(self.type.tile_bytes)
+        if self.local is None:
+            return kind(self.type, self.comm, None)
+        if on_device:
+            return kind(self.type, self.comm, kind._memory.asarray(self.local))
+        tile = kind._memory.empty(self.local.shape, self.dtype, self.type.tile_bytes)
+        np.copyto(tile, self._memory.host(self.local))
+        return kind(self.type, self.comm, tile)
 
     @property
     def T(self) -> Array:
@@ -181,7 +197,7 @@ class Array(Tiled):
             raise TypeError(
                 f"cannot make a number of an array of shape {self.shape}: only of one without dims"
             )
-        return self.gather()[()]
+        return self._memory.host(self.gather())[()]
 
     def __bool__(self) -> bool:
         if self.shape != ():
@@ -272,8 +288,8 @@ class Array(Tiled):
         return products.update(self, other) if isinstance(other, ARRAYS) else NotImplemented
 
 
-def _restored(type: ArrayType, local: Tile | None) -> Array:
-    return Array(type, comm_or_world(None), local)
+def _restored(kind: type[Array], type: ArrayType, local: Tile | None) -> Array:
+    return kind(type, comm_or_world(None), local)
 
 
 def _binary(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.buffers import check_room, empty
+from redist.pgas.devices import check_alike
 from redist.pgas.lines import calling_line
 from redist.pgas.moving import planned, tile_shape
 from redist.pgas.pretending import PRETENDING, pretended
@@ -28,6 +28,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
     if arrays.keys() != types.keys():
         odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
         raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
+    check_alike("move together", *arrays.values())
     targets = {name: retyped(a.type, types[name]) for name, a in arrays.items()}
     moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
     out = dict(arrays)
@@ -36,17 +37,18 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
     comm = next(iter(moving.values())).comm
     if any(a.comm != comm for a in moving.values()):
         raise RequestError("cannot move arrays of several communicators as one operation")
+    memory = next(iter(moving.values()))._memory
     shapes = {name: tile_shape(targets[name], comm.rank) for name in moving}
     if PRETENDING:
         for name, a in moving.items():
             plan = planned(a.type, targets[name], comm, None)
-            out[name] = a.new(targets[name], pretended(plan, shapes[name], comm.rank))
+            out[name] = a.new(targets[name], pretended(plan, shapes[name], memory))
         return out
-    check_room(sum(targets[name].tile_bytes for name in moving))
+    memory.check_room(sum(targets[name].tile_bytes for name in moving))
     tiles = {
         name: None
         if shape is None
-        else empty(shape, targets[name].dtype.to_numpy(), targets[name].tile_bytes)
+        else memory.empty(shape, targets[name].dtype.to_numpy(), targets[name].tile_bytes)
         for name, shape in shapes.items()
     }
     sources, ends = {n: a.type for n, a in moving.items()}, {n: targets[n] for n in moving}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.buffers import empty
+from redist.pgas.buffers import Buffers
 from redist.pgas.moving import move
 from redist.pgas.tiled import Tile, Tiled
 from redist.units import ceil_div
@@ -66,7 +64,10 @@ def pieces(
         shape = tuple(n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
         own = x.new(
-            source, None if x.local is None else _padded(x.local, dim, start, n, source.tile_bytes)
+            source,
+            None
+            if x.local is None
+            else _padded(x.local, dim, start, n, source.tile_bytes, x._memory),
         )
         block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).local
         if not whole:
@@ -79,14 +80,14 @@ def pieces(
             yield block, slice(i * n, i * n + held), slice(first, first + held)
 
 
-def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int) -> Tile:
+def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: Buffers) -> Tile:
     """A piece of a tile along a dim, filled up with zeros to ``n``."""
     piece = tile[(slice(None),) * dim + (slice(start, start + n),)]
     held = piece.shape[dim]
     if held == n:
         return piece
     shape = tuple(n if i == dim else m for i, m in enumerate(tile.shape))
-    out = empty(shape, tile.dtype, worst_bytes)
+    out = memory.empty(shape, tile.dtype, worst_bytes)
     out[(slice(None),) * dim + (slice(0, held),)] = piece
-    np.copyto(out[(slice(None),) * dim + (slice(held, n),)], 0)
+    out[(slice(None),) * dim + (slice(held, n),)] = 0
     return out

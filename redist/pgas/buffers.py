@@ -1,16 +1,17 @@
-"""Memory for tiles: shared within the node, used again, and counted against a limit."""
+"""Memory for tiles, of the host or of a GPU, counted against a limit; the host's is shared and reused."""
 
 from __future__ import annotations
 
 import math
 import weakref
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import MemoryLimitError, RequestError
+from redist.runtime.cuda_arrays import empty_on_device, to_device, to_host
 from redist.runtime.segments import Bytes, can_share, shared_bytes
 from redist.units import format_bytes, parse_bytes
 
@@ -31,8 +32,11 @@ class Buffers:
     ones only under a limit). ``made`` and ``reused`` count segments.
     """
 
+    limit_bytes: ClassVar[int | None] = None
+    """One limit for all kinds of memory; each kind counts its own bytes against it."""
+    on_device: ClassVar[bool] = False
+
     def __init__(self) -> None:
-        self.limit_bytes: int | None = None
         self.live_bytes = 0
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
@@ -61,6 +65,23 @@ class Buffers:
         tile: Bytes = np.asarray(owner)
         return tile[:n_bytes].view(dtype).reshape(shape)
 
+    def asarray(self, values: Any) -> Tile:
+        """**Local.** Values from the host, or from here, in this memory."""
+        return np.asarray(values)
+
+    def host(self, tile: Tile) -> Tile:
+        """**Local.** A tile as a NumPy array."""
+        return tile
+
+    def contiguous(self, tile: Tile) -> Tile:
+        """**Local.** A tile in C order: itself where it is."""
+        return np.ascontiguousarray(tile)
+
+    def check_room(self, n_bytes: int) -> None:
+        """**Local.** An error where the limit has no room for so many bytes more."""
+        if self.limit_bytes is not None:
+            self.check(n_bytes)
+
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
         root: Any = tile
@@ -69,6 +90,9 @@ class Buffers:
             root, base = base, base.base
         if base.__class__ is _Owner or id(root) in self._adopted:
             return
+        self._hold(root, worst_bytes)
+
+    def _hold(self, root: Any, worst_bytes: int) -> None:
         held = _Held(root, self._disown)
         held.root, held.counted = id(root), max(root.nbytes, worst_bytes)
         self._adopted[held.root] = held
@@ -130,7 +154,53 @@ class _Owner:
         self.__array_interface__ = memory.__array_interface__
 
 
+class DeviceBuffers(Buffers):
+    """Tiles on the rank's GPU, from CuPy's pool. Their bytes count apart from those in memory."""
+
+    on_device: ClassVar[bool] = True
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+        """**Local.** A tile with any contents; an error where the limit has no room for it."""
+        if self.limit_bytes is not None:
+            self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
+        tile: Tile = empty_on_device(shape, dtype)
+        return tile
+
+    def asarray(self, values: Any) -> Tile:
+        """**Local.** Values from the host, or from here, in this memory."""
+        tile: Tile = to_device(values)
+        return tile
+
+    def host(self, tile: Tile) -> Tile:
+        """**Local.** A tile as a NumPy array: a copy, made when the stream has come to it."""
+        out: Tile = to_host(tile)
+        return out
+
+    def contiguous(self, tile: Tile) -> Tile:
+        """**Local.** A tile in C order: itself where it is."""
+        return tile if tile.flags.c_contiguous else tile.copy()
+
+    def adopt(self, tile: Tile, worst_bytes: int) -> None:
+        """**Local.** Count a tile, once with all views of it, for as long as it lives."""
+        root = tile if tile.base is None else tile.base
+        if id(root) not in self._adopted:
+            self._hold(root, worst_bytes)
+
+
 BUFFERS = Buffers()
+DEVICE = DeviceBuffers()
+
+
+def as_tile(values: Any) -> Tile:
+    """**Local.** What a function on tiles gave, as an array: NumPy gives numbers where no dim is left.
+
+    >>> as_tile(np.float32(3)).shape
+    ()
+    """
+    if isinstance(values, (np.ndarray, np.generic)):
+        return np.asarray(values)
+    tile: Tile = values
+    return tile
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
@@ -155,7 +225,8 @@ class memory_limit:
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
 
     **Local**, but give all ranks the same. Arrays count by the tile of the fullest rank, and what a
-    move takes on the way counts too: plans are made for what is left. None lifts the limit.
+    move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
+    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
     """
 
     def __init__(self, limit_bytes: int | str | None) -> None:
@@ -164,8 +235,8 @@ class memory_limit:
             raise RequestError(
                 f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
             )
-        self._before = BUFFERS.limit_bytes
-        BUFFERS.limit_bytes = limit
+        self._before = Buffers.limit_bytes
+        Buffers.limit_bytes = limit
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
 
@@ -178,4 +249,4 @@ class memory_limit:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        BUFFERS.limit_bytes = self._before
+        Buffers.limit_bytes = self._before

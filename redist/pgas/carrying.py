@@ -14,7 +14,7 @@ from redist.errors import MemoryLimitError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.tiles import grid
-from redist.pgas.buffers import BUFFERS, GRAIN, SHARED_FROM, empty
+from redist.pgas.buffers import GRAIN, SHARED_FROM
 from redist.pgas.lines import calling_line
 from redist.pgas.moving import tile_shape
 from redist.pgas.pretending import PRETENDING, made_up
@@ -44,14 +44,17 @@ class Link:
 
 def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     """**Collective** under a memory limit. A tile of a result; without room, an error on all ranks."""
-    if BUFFERS.limit_bytes is not None:
+    if x._memory.limit_bytes is not None:
         need(x, f"make {t} from", -(-t.tile_bytes // GRAIN) * GRAIN)
     shape = tile_shape(t, x.comm.rank)
-    return None if shape is None else empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+    return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
 
 
 def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
-    """**Collective.** Fill a part of ``out`` from a part of ``x``; bytes that this rank received."""
+    """**Collective.** Fill a part of ``out`` from a part of ``x``; bytes that this rank received.
+
+    Tiles on GPUs are copied to memory for it, and the result's back.
+    """
     ends = (
         side(x.type, tuple((link.source_dim, link.source) for link in links)),
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
@@ -64,8 +67,13 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
     local, room = in_order(x, selection.STAGING_BYTES) if joins else (x.local, None)
     if room is None:
         room = staging_room(x, selection.STAGING_BYTES)
+    result = out.local
+    if x._memory.on_device:
+        local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
     with Watching("select", x.type, out.type) as seen:
-        seen.received_bytes = exchange(x.comm, *ends, _view(local, of), _view(out.local, to), room)
+        seen.received_bytes = exchange(x.comm, *ends, _view(local, of), _view(result, to), room)
+    if x._memory.on_device and out.local is not None and result is not None:
+        out.local[...] = x._memory.asarray(result)
     return seen.received_bytes
 
 
@@ -75,9 +83,10 @@ def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
     ``n_bytes`` is what this rank takes before that; an error on all ranks where one has no room for
     it. Less than :data:`SHARED_FROM` does not count: so much is there always.
     """
-    if BUFFERS.limit_bytes is None:
+    memory = x._memory
+    if memory.limit_bytes is None:
         return most_bytes
-    left = least_available(x.comm, BUFFERS.limit_bytes - BUFFERS.live_bytes - n_bytes)
+    left = least_available(x.comm, memory.limit_bytes - memory.live_bytes - n_bytes)
     if left < 0 and x.type.tile_bytes >= SHARED_FROM:
         raise MemoryLimitError(
             f"cannot pass elements of {x.type} on: a rank lacks {format_bytes(-left)} below its "
@@ -92,7 +101,7 @@ def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
     left = staging_room(x, most_bytes, -(-x.type.tile_bytes // GRAIN) * GRAIN)
-    fresh = empty(tile.shape, tile.dtype, x.type.tile_bytes)
+    fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
 
@@ -102,7 +111,7 @@ def pretend_to_fill(what: str, x: Tiled, out: T, received_bytes: int = 0) -> T:
     for who in PRETENDING:
         who.saw(Move(calling_line(), str(x.type), str(out.type), what, received_bytes))
     if out.local is not None:
-        out.local[...] = made_up(out.local.shape, out.type)
+        out.local[...] = made_up(out.local.shape, out.type, out._memory)
     return out
 
 

@@ -16,12 +16,14 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.blocks import aligned, block_count, block_length, pieces
-from redist.pgas.buffers import BUFFERS, SHARED_FROM, empty
+from redist.pgas.buffers import DEVICE, SHARED_FROM, as_tile, empty
+from redist.pgas.devices import check_alike
 from redist.pgas.moving import move
 from redist.pgas.placing import Labels, Placed, Product, place
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, dtype_of, resolved
 from redist.runtime.available import all_fit, least_available
+from redist.runtime.cuda_arrays import is_device
 
 
 def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:
@@ -30,9 +32,12 @@ def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str =
         raise RequestError(
             f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
         )
+    memory = a._memory
+    if b._memory is not memory:
+        check_alike(name, a, b)
     product, found, streamed = _prepared(a.type, b.type, la, lb, lo, name)
-    if BUFFERS.limit_bytes is not None:
-        room = BUFFERS.limit_bytes - BUFFERS.live_bytes
+    if memory.limit_bytes is not None:
+        room = memory.limit_bytes - memory.live_bytes
         moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
         need = sum(t.tile_bytes for t in (*moved, found.result))
         if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
@@ -151,9 +156,7 @@ def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: Array
     dtype = result.dtype.to_numpy()
     if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
         shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
-        if math.prod(shape) * dtype.itemsize < SHARED_FROM:
-            return np.asarray(np.matmul(x, y, dtype=dtype))
-        return np.matmul(x, y, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
+        return _matmul(x, y, shape, dtype, result.tile_bytes)
     x, la = _unstretched(x, la, y, lb)
     y, lb = _unstretched(y, lb, x, la)
     both = [label for label in la if label in lb]
@@ -164,20 +167,33 @@ def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: Array
     if not inner or not (left or right) or {*left, *right} - {*lo}:
         number = {label: i for i, label in enumerate(dict.fromkeys((*la, *lb)))}
         named = [[number[label] for label in labels] for labels in (la, lb, lo)]
-        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
-        out = np.asarray(np.einsum(x, named[0], y, named[1], named[2]))
-        return out if out.flags.writeable else out.copy()
+        truth = dtype.kind == "b" and is_device(x)  # CuPy has no sum of truth values
+        kind = np.dtype(np.int32) if truth else dtype
+        x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)
+        out = as_tile(np.einsum(x, named[0], y, named[1], named[2]))
+        if truth:
+            return np.not_equal(out, 0)
+        return out if getattr(out.flags, "writeable", True) else out.copy()
     p = _matrices(x, la, batch, left, inner)
     q = _matrices(y, lb, batch, inner, right)
     size = {**dict(zip(la, x.shape, strict=True)), **dict(zip(lb, y.shape, strict=True))}
     made = [*batch, *left, *right]
     shape = (*p.shape[:-1], q.shape[-1])
-    if math.prod(shape) * dtype.itemsize < SHARED_FROM:
-        flat = np.asarray(np.matmul(p, q, dtype=dtype))
-    else:
-        flat = np.matmul(p, q, out=empty(shape, dtype, result.tile_bytes), dtype=dtype)
+    flat = _matmul(p, q, shape, dtype, result.tile_bytes)
     tile = flat.reshape([size[label] for label in made])
     return tile.transpose([made.index(label) for label in lo])
+
+
+def _matmul(x: Tile, y: Tile, shape: Shape, dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+    """**Local.** The matrix products of two tiles, in tiles of the right memory."""
+    if is_device(x):
+        DEVICE.check_room(worst_bytes)
+        if dtype.kind == "b":  # CuPy has no product of truth values
+            return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
+        return np.matmul(x.astype(dtype, copy=False), y.astype(dtype, copy=False))
+    if math.prod(shape) * dtype.itemsize < SHARED_FROM:
+        return np.asarray(np.matmul(x, y, dtype=dtype))
+    return np.matmul(x, y, out=empty(shape, dtype, worst_bytes), dtype=dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -199,7 +215,7 @@ def _unstretched(x: Tile, la: Labels, y: Tile, lb: Labels) -> tuple[Tile, Labels
     if not flat:
         return x, la
     index = tuple(0 if i in flat else slice(None) for i in range(x.ndim))
-    return np.asarray(x[index]), tuple(label for i, label in enumerate(la) if i not in flat)
+    return as_tile(x[index]), tuple(label for i, label in enumerate(la) if i not in flat)
 
 
 def _matrices(

@@ -14,19 +14,23 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import grid
 from redist.pgas.array import Array
-from redist.pgas.buffers import check_room
-from redist.pgas.buffers import empty as empty_tile
+from redist.pgas.buffers import Buffers
+from redist.pgas.device_array import DeviceArray
+from redist.pgas.devices import is_gpu, name_of
 from redist.pgas.elementwise import astype
 from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
+from redist.runtime.cuda_arrays import as_device, is_device, to_device, to_host
 
 Type = str | ArrayType
 Box = tuple[tuple[int, int], ...]
 
 PART_BYTES = 2**16
 """Tiles are written in parts of so many bytes."""
+CARRIED_BYTES = 2**24
+"""Tiles of GPUs are written in memory and carried over in parts of so many bytes."""
 
 
 def make(
@@ -36,8 +40,15 @@ def make(
     type: Type | None = None,
     mesh: Mesh | None = None,
     comm: Comm | None = None,
+    device: Any = None,
+    anywhere: bool = False,
 ) -> Array:
-    """**Local.** An array whose tiles ``fill`` writes, given the tile and the box of its indices."""
+    """**Local.** An array whose tiles ``fill`` writes, given the tile and the box of its indices.
+
+    It writes into memory, also for tiles on GPUs, unless it can write ``anywhere``.
+    """
+    kind = DeviceArray if is_gpu(device) else Array
+    memory = kind._memory
     sizes = sizes_of(shape)
     comm = comm_or_world(comm)
     if isinstance(type, ArrayType):
@@ -49,26 +60,40 @@ def make(
     if t.pending_op is not None:
         raise RequestError(f"cannot make an array of type {t}: nothing is pending in a new one")
     own = tile_shape(t, comm.rank)
-    check_room(t.tile_bytes)
-    tile = None if own is None else empty_tile(own, t.dtype.to_numpy(), t.tile_bytes)
+    memory.check_room(t.tile_bytes)
+    tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
     if tile is not None and fill is not None and tile.size:
-        for part, box in _parts(tile, box_of(t, comm.rank)):
-            fill(part, box)
-    return Array(t, comm, tile)
+        if anywhere and memory.on_device:
+            fill(tile, box_of(t, comm.rank))
+        elif memory.on_device:
+            _carry_over(tile, box_of(t, comm.rank), fill, memory)
+        else:
+            for part, box in _parts(tile, box_of(t, comm.rank)):
+                fill(part, box)
+    return kind(t, comm, tile)
 
 
-def _parts(tile: Tile, box: Box) -> Iterator[tuple[Tile, Box]]:
-    """A tile in parts of at most :data:`PART_BYTES`: what is made on the way takes no more."""
-    if tile.nbytes <= PART_BYTES or tile.ndim == 0:
+def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: Buffers) -> None:
+    """Write a tile of a GPU: parts are made in memory, with the same values as there."""
+    for part, inner in _parts(tile, box, CARRIED_BYTES):
+        made = np.empty(part.shape, part.dtype)
+        for small, its_box in _parts(made, inner):
+            fill(small, its_box)
+        part[...] = memory.asarray(made)
+
+
+def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple[Tile, Box]]:
+    """A tile in parts of at most so many bytes: what is made on the way takes no more."""
+    if tile.nbytes <= most_bytes or tile.ndim == 0:
         yield tile, box
         return
     dim = next(i for i, n in enumerate(tile.shape) if n > 1)
-    n = max(1, tile.shape[dim] * PART_BYTES // tile.nbytes)
+    n = max(1, tile.shape[dim] * most_bytes // tile.nbytes)
     lo, hi = box[dim]
     for at in range(lo, hi, n):
         end = min(hi, at + n)
         part = tile[(slice(None),) * dim + (slice(at - lo, end - lo),)]
-        yield from _parts(part, (*box[:dim], (at, end), *box[dim + 1 :]))
+        yield from _parts(part, (*box[:dim], (at, end), *box[dim + 1 :]), most_bytes)
 
 
 def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -93,20 +118,22 @@ def box_of(t: ArrayType, rank: int) -> Box:
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
-    """**Local.** An array with any contents; ``type``, ``mesh`` and ``comm`` say where it lies."""
-    _check_device(device)
-    return make(shape, _float(dtype), None, **where)
+    """**Local.** An array with any contents; ``type``, ``mesh`` and ``comm`` say where it lies.
+
+    ``device="cuda"`` puts the tiles onto the ranks' GPUs, here and in the functions below.
+    """
+    return make(shape, _float(dtype), None, device=device, **where)
 
 
 def full(
     shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **where: Any
 ) -> Array:
     """**Local.** An array of one value."""
-    _check_device(device)
     value = np.asarray(_numbers(fill_value), dtype=dtype)
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
-    return make(shape, value.dtype, lambda tile, box: tile.fill(value[()]), **where)
+    options = {"device": device, "anywhere": True, **where}
+    return make(shape, value.dtype, lambda tile, box: tile.fill(value[()]), **options)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
@@ -121,17 +148,15 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> 
 
 def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, with any contents."""
-    _check_device(device)
-    return _like(x, dtype, None)
+    return _like(x, dtype, None, device)
 
 
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
-    _check_device(device)
     value = np.asarray(_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
-    return _like(x, value.dtype, lambda tile, box: tile.fill(value[()]))
+    return _like(x, value.dtype, lambda tile, box: tile.fill(value[()]), device)
 
 
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
@@ -149,7 +174,6 @@ def arange(
     **where: Any,
 ) -> Array:  # fmt: skip
     """**Local.** Evenly spaced values, ``start + k * step`` below ``stop``."""
-    _check_device(device)
     start, stop, step = (_numbers(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -168,7 +192,7 @@ def arange(
         (lo, hi), = box  # fmt: skip
         tile[...] = start + step * np.arange(lo, hi)
 
-    return make((n,), kind, fill, **where)
+    return make((n,), kind, fill, device=device, **where)
 
 
 def linspace(
@@ -176,7 +200,6 @@ def linspace(
     endpoint: bool = True, **where: Any,
 ) -> Array:  # fmt: skip
     """**Local.** ``num`` evenly spaced values from start to stop."""
-    _check_device(device)
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"cannot make {num} values: need 0 or more")
@@ -191,7 +214,7 @@ def linspace(
             values[-1] = stop
         tile[...] = (np.floor(values) if kind.kind in "iu" else values).astype(kind)
 
-    return make(num, kind, fill, **where)
+    return make(num, kind, fill, device=device, **where)
 
 
 def eye(
@@ -199,7 +222,6 @@ def eye(
     device: Any = None, **where: Any,
 ) -> Array:  # fmt: skip
     """**Local.** Ones on a diagonal, zeros elsewhere."""
-    _check_device(device)
     n_cols = n_rows if n_cols is None else n_cols
     k = max(-n_rows, min(k, n_cols))
 
@@ -207,7 +229,7 @@ def eye(
         (r0, r1), (c0, c1) = box
         tile[...] = np.arange(r0, r1)[:, None] + k == np.arange(c0, c1)[None, :]
 
-    return make((n_rows, n_cols), _float(dtype), fill, **where)
+    return make((n_rows, n_cols), _float(dtype), fill, device=device, **where)
 
 
 def from_function(
@@ -238,16 +260,23 @@ def from_function(
 
 
 def from_local(
-    local: Tile | None, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None
-) -> Array:
-    """**Local.** A global array from tiles that the ranks have; no copy.
+    local: Any, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
+) -> Array:  # fmt: skip
+    """**Local.** A global array from tiles that the ranks have, of NumPy or on GPUs; no copy.
 
-    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``
+    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
+    which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
     """
     comm = comm_or_world(comm)
     if isinstance(type, str):
         type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
-    if local is not None and not isinstance(local, np.ndarray):
+    on_device = is_device(local) if local is not None else is_gpu(device)
+    if local is not None and device is not None and is_gpu(device) != on_device:
+        raise ValueError(f"cannot use a tile that is not on {device!r} there: copy it first")
+    if on_device and local is not None:
+        local = as_device(local)
+    elif local is not None and not isinstance(local, np.ndarray):
         raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
     shape = tile_shape(type, comm.rank)
     if (None if local is None else local.shape) != shape:
@@ -255,7 +284,7 @@ def from_local(
         raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {shape}")
     if local is not None and local.dtype != type.dtype.to_numpy():
         raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
-    return Array(type, comm, local)
+    return (DeviceArray if on_device else Array)(type, comm, local)
 
 
 def asarray(
@@ -263,9 +292,9 @@ def asarray(
 ) -> Array:
     """**Local.** A global array from what all ranks have alike: numbers, lists, NumPy arrays.
 
-    Every rank keeps its part and moves nothing. A global array is returned as it is.
+    Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
+    stay there unless ``device="cpu"`` is said.
     """
-    _check_device(device)
     if isinstance(obj, Tiled):
         kind = obj.dtype if dtype is None else np.dtype(dtype)
         if copy is False and kind != obj.dtype:
@@ -273,6 +302,10 @@ def asarray(
         if where:
             raise ValueError(f"cannot place {obj.type} anew by {', '.join(where)}=: use a.to(type)")
         array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+        if device is not None and is_gpu(device) != obj._memory.on_device:
+            if copy is False:
+                raise ValueError(f"cannot bring {obj.type} to {device!r} without a copy")
+            array, copy = array.to_device(device), None
         if kind != obj.dtype:
             return astype(array, kind)
         return array.copy() if copy else array
@@ -280,15 +313,25 @@ def asarray(
         raise ValueError(
             "cannot make a global array of it without a copy: pgas.from_local shares tiles"
         )
-    try:
-        whole = np.asarray(obj, dtype=dtype)
-    except TypeError:
-        whole = np.asarray(_numbers(obj), dtype=dtype)
+    if is_device(obj) and (device is None or is_gpu(device)):
+        whole = as_device(obj)
+        whole = whole if dtype is None else whole.astype(dtype, copy=False)
+        device = "cuda"
+    else:
+        whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
 
-    return make(whole.shape, whole.dtype, fill, **where)
+    anywhere = not isinstance(whole, np.ndarray)
+    return make(whole.shape, whole.dtype, fill, device=device, anywhere=anywhere, **where)
+
+
+def _in_memory(obj: Any, dtype: Any) -> Tile:
+    try:
+        return np.asarray(obj, dtype=dtype)
+    except TypeError:
+        return np.asarray(_numbers(obj), dtype=dtype)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -296,10 +339,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
     It is whole on every rank and shares the memory, where no copy is asked for.
     """
-    _check_device(device)
     if isinstance(x, Tiled):
-        return asarray(x, copy=copy)
-    whole = np.from_dlpack(x, copy=copy)
+        return asarray(x, copy=copy, device=device)
+    on_device = is_device(x)
+    if device is not None and is_gpu(device) != on_device:
+        if copy is False:
+            raise ValueError(f"cannot bring it to {device!r} without a copy")
+        x = to_host(x) if on_device else to_device(np.from_dlpack(x))
+        on_device, copy = not on_device, None
+    whole = as_device(x) if on_device else np.from_dlpack(x, copy=copy)
+    whole = whole.copy() if on_device and copy else whole
     comm = comm_or_world(None)
     t = ArrayType(line_mesh(comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
     return from_local(whole, t, comm=comm)
@@ -315,19 +364,16 @@ def _numbers(obj: Any) -> Any:
         raise TypeError(
             f"cannot make an array from a list of arrays of {obj.shape}: use pgas.stack"
         )
-    return Array(obj.type, obj.comm, obj.local).gather()[()]
+    array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+    return array._element()
 
 
-def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None) -> Array:
+def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None, device: Any) -> Array:
     kind = x.dtype if dtype is None else np.dtype(dtype)
     t = ArrayType(x.mesh, dtype_of(kind), x.shape, x.type.dims)
-    return make(x.shape, kind, fill, t, comm=x.comm)
+    where = name_of(x) if device is None else device
+    return make(x.shape, kind, fill, t, comm=x.comm, device=where, anywhere=True)
 
 
 def _float(dtype: Any) -> np.dtype[Any]:
     return np.dtype(float if dtype is None else dtype)
-
-
-def _check_device(device: Any) -> None:
-    if device not in (None, "cpu"):
-        raise ValueError(f"cannot use device {device!r}: tiles lie in memory, on 'cpu'")

@@ -10,7 +10,6 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import grid
-from redist.pgas.buffers import empty
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tiled
 
@@ -56,11 +55,11 @@ def diagonal(x: Tiled, first: int, second: int, offset: int = 0) -> Any:
     r0 = max(low, int(lo[row, first]), int(lo[row, second]) - offset)
     r1 = max(r0, min(high, int(hi[row, first]), int(hi[row, second]) - offset))
     tile = x.local.transpose([*rest, first, second])
-    i = np.arange(r0, r1)
+    i = x._memory.asarray(np.arange(r0, r1))
     part = tile[..., i - int(lo[row, first]), i + offset - int(lo[row, second])]
     if aligned or not pending:
-        return x.new(result, np.ascontiguousarray(part))
-    out = empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)
+        return x.new(result, x._memory.contiguous(part))
+    out = x._memory.empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)
     out[...] = 0
     out[..., r0 - low : r1 - low] = part
     return x.new(result, out)

@@ -10,7 +10,9 @@ import numpy as np
 
 from redist.errors import RequestError, ShapeError
 from redist.layout.array_type import ArrayType
-from redist.pgas.buffers import SHARED_FROM, check_room, empty
+from redist.pgas import device_functions
+from redist.pgas.buffers import BUFFERS, SHARED_FROM, check_room, empty
+from redist.pgas.devices import check_alike, is_gpu
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import refuse_writing
 from redist.pgas.special import takes_out
@@ -37,6 +39,8 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         raise RequestError(f"cannot {function.__name__}: no operand is a global array")
     first = arrays[0]
     t = first.type
+    if len(arrays) > 1 and any(x._memory is not first._memory for x in arrays):
+        check_alike(function.__name__, *arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
         *ends, t = meet(tuple(x.type for x in arrays))
@@ -64,6 +68,9 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         ]
         function(*nothing)  # an error there is one here too
         return first.new(result, None)
+    if first._memory is not BUFFERS:
+        first._memory.check_room(result.tile_bytes)
+        return first.new(result, device_functions.compute(function, tiles, kinds, dtype))
     return first.new(result, _compute(function, tiles, result))
 
 
@@ -73,6 +80,7 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
     here = settle(a)
     value = other
     if isinstance(other, Tiled):
+        check_alike(function.__name__, here, other)
         _check_together(function, [here, other])
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
             raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
@@ -83,7 +91,11 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
         raise TypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     if here.local is not None:
         tile = value.local if isinstance(value, Tiled) else _scalar(function, value)
-        function(here.local, tile, out=here.local, casting="same_kind")
+        if here._memory is BUFFERS:
+            function(here.local, tile, out=here.local, casting="same_kind")
+        else:
+            tiles = (here.local, tile)
+            here.local[...] = device_functions.compute(function, tiles, (here.dtype, kind), dtype)
     a.local, a._type = here.local, here.type
     return a
 
@@ -128,8 +140,8 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
 
 def astype(x: Tiled, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """**Collective** where a reduction is pending. The same values in another dtype."""
-    if device not in (None, "cpu"):
-        raise ValueError(f"cannot use device {device!r}: tiles lie in memory, on 'cpu'")
+    if device is not None and is_gpu(device) != x._memory.on_device:
+        x = x.to_device(device)  # type: ignore[attr-defined]
     kind = np.dtype(dtype)
     if kind == x.dtype and not copy:
         return x
@@ -137,6 +149,6 @@ def astype(x: Tiled, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     t = with_dtype(x.type, dtype_of(kind))
     if x.local is None:
         return x.new(t, None)
-    tile = empty(x.local.shape, kind, t.tile_bytes)
+    tile = x._memory.empty(x.local.shape, kind, t.tile_bytes)
     np.copyto(tile, x.local, casting="unsafe")
     return x.new(t, tile)

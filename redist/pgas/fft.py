@@ -104,27 +104,25 @@ def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, **where: Any
 ) -> Any:
     """**Local.** The frequencies of :func:`fft`."""
-    _check_device(device)
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
         k = np.arange(lo, hi)
         tile[...] = np.where(k < (n - 1) // 2 + 1, k, k - n) * (1.0 / (n * d))
 
-    return make((n,), np.float64 if dtype is None else dtype, fill, **where)
+    return make((n,), np.float64 if dtype is None else dtype, fill, device=device, **where)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, **where: Any
 ) -> Any:
     """**Local.** The frequencies of :func:`rfft`."""
-    _check_device(device)
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
         tile[...] = np.arange(lo, hi) * (1.0 / (n * d))
 
-    return make((n // 2 + 1,), np.float64 if dtype is None else dtype, fill, **where)
+    return make((n // 2 + 1,), np.float64 if dtype is None else dtype, fill, device=device, **where)
 
 
 def fftshift(x: Tiled, /, *, axes: Axis = None) -> Any:
@@ -144,8 +142,3 @@ def _shifted(x: Tiled, axes: Axis, sign: int) -> Any:
     dims = dims_of(axes, x.ndim)
     shifts = tuple(x.shape[i] // 2 if sign > 0 else -(x.shape[i] // 2) for i in dims)
     return roll(x, shifts, axis=dims) if dims else x
-
-
-def _check_device(device: Any) -> None:
-    if device not in (None, "cpu"):
-        raise ValueError(f"cannot use device {device!r}: tiles lie in memory, on 'cpu'")

@@ -11,13 +11,15 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import masking, picking
-from redist.pgas.buffers import GRAIN, empty
+from redist.pgas.buffers import GRAIN
 from redist.pgas.carrying import Link, box_of, carry, new_tile, placed, selected, staging_room
+from redist.pgas.devices import check_alike, hosted, lifted
 from redist.pgas.keys import At, Cut, Item, Many, Mask, New, parse, result_shape
 from redist.pgas.moving import settle
 from redist.pgas.pretending import refuse_writing
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, make_type
+from redist.runtime.cuda_arrays import is_device, overlap, to_host
 from redist.runtime.links import Constant, Ranged, span, within
 
 
@@ -25,15 +27,22 @@ def get(x: Tiled, key: Any) -> Any:
     """**Collective.** The elements that a key names, as a new array.
 
     Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays
-    cut by the same axes; the axes of a dim that goes away move to the largest dim left.
+    cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
+    GPUs are chosen by arrays in memory.
     """
     x = settle(x)
-    items = parse(key, x.shape)
-    if any(isinstance(item, Mask) for item in items):
-        return masking.get(x, items)
-    if any(isinstance(item, Many) for item in items):
-        return picking.get(x, items)
-    return basic(x, tuple(items))
+    on_device = x._memory.on_device
+    items = parse(hosted(key) if on_device else key, x.shape)
+    if not any(isinstance(item, (Mask, Many)) for item in items):
+        return basic(x, tuple(items))
+    check_key(x, key)
+    chosen = masking if any(isinstance(item, Mask) for item in items) else picking
+    return lifted(chosen.get(hosted(x), items)) if on_device else chosen.get(x, items)
+
+
+def check_key(x: Tiled, key: Any) -> None:
+    """**Local.** An error where an array in memory is indexed by one on GPUs, or the other way."""
+    check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
 
 
 def basic(x: Tiled, items: tuple[Item, ...]) -> Any:
@@ -110,12 +119,16 @@ def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
     refuse_writing("a[...] = value")
     here = settle(a)
-    items = parse(key, here.shape)
+    on_device = here._memory.on_device
+    items = parse(hosted(key) if on_device else key, here.shape)
     values = as_values(here, value)
-    if any(isinstance(item, Mask) for item in items):
-        masking.put(here, items, values)
-    elif any(isinstance(item, Many) for item in items):
-        picking.put(here, items, values)
+    if any(isinstance(item, (Mask, Many)) for item in items):
+        check_key(here, key)
+        chosen = masking if any(isinstance(item, Mask) for item in items) else picking
+        there = hosted(here)
+        chosen.put(there, items, hosted(values))
+        if on_device and here.local is not None:
+            here.local[...] = here._memory.asarray(there.local)
     else:
         _put_basic(here, tuple(items), values)
     a.local, a._type = here.local, here.type
@@ -129,24 +142,25 @@ def as_values(a: Tiled, value: Any) -> Tiled:
                 f"cannot write an array on {value.mesh} into one on {a.mesh}: bring it there with "
                 ".to(type)"
             )
+        check_alike("write", value, a)
         value = settle(value)
         t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
         tile = value.local
         copies = tile is not None and (
-            tile.dtype != a.dtype or (a.local is not None and np.may_share_memory(tile, a.local))
+            tile.dtype != a.dtype or (a.local is not None and overlap(tile, a.local))
         )
         staging_room(a, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
         if tile is not None and copies:
-            fresh = empty(tile.shape, a.dtype, t.tile_bytes)
+            fresh = a._memory.empty(tile.shape, a.dtype, t.tile_bytes)
             np.copyto(fresh, tile, casting="unsafe")
             tile = fresh
         return a.new(t, tile)
-    given: Tile = np.asarray(value)
+    given: Tile = np.asarray(to_host(value) if is_device(value) else value)
     given = given.astype(a.dtype) if not isinstance(value, (bool, int, float, complex)) else (
         np.asarray(value, dtype=a.dtype)
     )  # fmt: skip
     t = make_type(a.mesh, a.type.dtype, given.shape, ((),) * given.ndim)
-    return a.new(t, None if a.local is None else given)
+    return a.new(t, None if a.local is None else a._memory.asarray(given))
 
 
 def fitted(values: Tiled, shape: Shape) -> Tiled:

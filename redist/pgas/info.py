@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas import devices
 from redist.pgas.tiled import Tiled
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -94,8 +95,8 @@ class Info:
         return "cpu"
 
     def devices(self) -> list[str]:
-        """Only ``cpu``."""
-        return ["cpu"]
+        """``cpu``, and this rank's GPUs once CuPy is in use."""
+        return devices.names()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The dtypes of what is made without one."""

@@ -11,6 +11,7 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import elementwise
 from redist.pgas.carrying import Link, carry, new_tile
+from redist.pgas.devices import check_alike
 from redist.pgas.moving import move, settle
 from redist.pgas.reshaping import reshape
 from redist.pgas.tiled import Tiled
@@ -110,6 +111,7 @@ def _alike(what: str, arrays: Sequence[Tiled]) -> list[Any]:
                 f"cannot {what} arrays on {given[0].mesh} and on {x.mesh}: bring them to one mesh "
                 "with .to(type)"
             )
+    check_alike(what, *given)
     kind = np.result_type(*(x.dtype for x in given))
     return [
         x if x.dtype == kind else elementwise.astype(x, dtype_of(kind).to_numpy()) for x in given

@@ -13,6 +13,8 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas import large_solve, reductions, tall_qr
+from redist.pgas.buffers import as_tile
+from redist.pgas.devices import check_alike, in_memory, name_of
 from redist.pgas.diagonals import diagonal as _diagonal
 from redist.pgas.elementwise import apply
 from redist.pgas.manipulation import broadcast_to, expand_dims
@@ -68,6 +70,7 @@ class Svd(NamedTuple):
     Vh: Any
 
 
+@in_memory
 def qr(x: Tiled, /, *, mode: str = "reduced") -> Qr:
     """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
 
@@ -84,6 +87,7 @@ def qr(x: Tiled, /, *, mode: str = "reduced") -> Qr:
     return Qr(*per_matrix("qr", function, x, [((m, k), x.dtype), ((k, n), x.dtype)]))
 
 
+@in_memory
 def svd(x: Tiled, /, *, full_matrices: bool = True) -> Svd:
     """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
     check_matrices("svd", x)
@@ -100,6 +104,7 @@ def svd(x: Tiled, /, *, full_matrices: bool = True) -> Svd:
     )
 
 
+@in_memory
 def svdvals(x: Tiled, /) -> Any:
     """**Collective.** Singular values, falling."""
     check_matrices("svdvals", x)
@@ -109,6 +114,7 @@ def svdvals(x: Tiled, /) -> Any:
     return per_matrix("svdvals", np.linalg.svdvals, x, [((k,), real_dtype(x.dtype))])[0]
 
 
+@in_memory
 def cholesky(x: Tiled, /, *, upper: bool = False) -> Any:
     """**Collective.** The triangular factor of positive definite matrices."""
     check_matrices("cholesky", x, square=True)
@@ -116,12 +122,14 @@ def cholesky(x: Tiled, /, *, upper: bool = False) -> Any:
     return per_matrix("cholesky", function, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@in_memory
 def det(x: Tiled, /) -> Any:
     """**Collective.** Determinants."""
     check_matrices("det", x, square=True)
     return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
 
 
+@in_memory
 def slogdet(x: Tiled, /) -> Slogdet:
     """**Collective.** Signs and logarithms of determinants."""
     check_matrices("slogdet", x, square=True)
@@ -129,6 +137,7 @@ def slogdet(x: Tiled, /) -> Slogdet:
     return Slogdet(*per_matrix("slogdet", lambda tile: tuple(np.linalg.slogdet(tile)), x, ends))
 
 
+@in_memory
 def inv(x: Tiled, /) -> Any:
     """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
@@ -137,6 +146,7 @@ def inv(x: Tiled, /) -> Any:
     return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@in_memory
 def eigh(x: Tiled, /) -> Eigh:
     """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
     check_matrices("eigh", x, square=True)
@@ -145,6 +155,7 @@ def eigh(x: Tiled, /) -> Eigh:
     return Eigh(*per_matrix("eigh", lambda tile: tuple(np.linalg.eigh(tile)), x, ends))
 
 
+@in_memory
 def eigvalsh(x: Tiled, /) -> Any:
     """**Collective.** Eigenvalues of Hermitian matrices, rising."""
     check_matrices("eigvalsh", x, square=True)
@@ -152,6 +163,7 @@ def eigvalsh(x: Tiled, /) -> Any:
     return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
 
 
+@in_memory
 def pinv(x: Tiled, /, *, rtol: Any = None) -> Any:
     """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
     check_matrices("pinv", x)
@@ -171,6 +183,7 @@ def _per_stack(x: Tiled, value: Any) -> Any:
     return move(broadcast_to(value, stack.shape), stack).local
 
 
+@in_memory
 def matrix_rank(x: Tiled, /, *, rtol: Any = None) -> Any:
     """**Collective.** How many singular values are larger than ``rtol`` times the largest."""
     check_matrices("matrix_rank", x)
@@ -209,7 +222,8 @@ def _identity(x: Tiled) -> Any:
         tile[...] = np.arange(r0, r1)[:, None] == np.arange(c0, c1)[None, :]
 
     t = settle(x).type
-    return make(x.shape, x.dtype, fill, ArrayType(t.mesh, t.dtype, t.shape, t.dims), comm=x.comm)
+    t = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
+    return make(x.shape, x.dtype, fill, t, comm=x.comm, device=name_of(x))
 
 
 def diagonal(x: Tiled, /, *, offset: int = 0) -> Any:
@@ -232,6 +246,7 @@ def cross(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
         if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
             raise ValueError(f"cannot cross shape {x.shape}: dim {axis} must have size 3")
     check_arrays("cross", x1, x2)
+    check_alike("cross", x1, x2)
     together = meet((x1.type, x2.type))[-1]
     end = freed(together, frozenset({axis % together.rank}))
     a, b = (move(x, folded(x.type, end)) for x in (x1, x2))
@@ -240,7 +255,7 @@ def cross(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
     if a.local is None or b.local is None:
         return a.new(t, None)
     dim = axis if axis < 0 else axis - x1.ndim
-    return a.new(t, np.asarray(np.cross(a.local, b.local, axis=dim), dtype))
+    return a.new(t, as_tile(np.cross(a.local, b.local, axis=dim)).astype(dtype, copy=False))
 
 
 def __getattr__(name: str) -> Any:

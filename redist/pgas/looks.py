@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from redist.pgas.devices import name_of
 from redist.pgas.tiled import Tiled
 
 CORNER = 3
@@ -12,10 +13,11 @@ CORNER = 3
 
 def text(a: Tiled) -> str:
     """One array in a few lines, without a message: every rank shows what it has."""
-    head = f"pgas.Array {a.type} on {a.mesh}"
+    where = f", {name_of(a)}" if a._memory.on_device else ""
+    head = f"pgas.Array {a.type} on {a.mesh}{where}"
     if a.local is None:
         return f"{head}\n  rank {a.comm.rank} holds nothing of it"
-    corner = a.local[(slice(CORNER),) * a.local.ndim]
+    corner = a._memory.host(a.local[(slice(CORNER),) * a.local.ndim])
     body = np.array2string(corner, precision=4, separator=", ", threshold=50)
     more = "" if corner.shape == a.local.shape else " ..."
     what = "partial values" if a.type.pending_op else "tile"

@@ -12,6 +12,7 @@ from redist.errors import DimError
 from redist.layout.array_type import ArrayType
 from redist.pgas import indexing
 from redist.pgas.carrying import Link, box_of, carry, new_tile, placed
+from redist.pgas.devices import in_memory
 from redist.pgas.dims import dims_of
 from redist.pgas.joining import concat, stack
 from redist.pgas.keys import At, Cut
@@ -207,6 +208,7 @@ def take(x: Tiled, indices: Any, /, *, axis: int | None = None) -> Any:
     return indexing.get(x, (*(slice(None),) * dim, indices))
 
 
+@in_memory
 def take_along_axis(x: Tiled, indices: Any, /, *, axis: int = -1) -> Any:
     """**Collective** where that dim is cut. For each row along a dim, the elements at its own indices."""
     (dim,) = dims_of(axis, x.ndim)
@@ -283,8 +285,11 @@ def _half(x: Tiled, k: int, *, lower: bool) -> Any:
     out = x.new(x.type, new_tile(x, x.type))
     box = box_of(x.type, x.comm.rank)
     if out.local is not None and x.local is not None and box is not None:
-        np.copyto(out.local, x.local)
         (first, last), (start, end) = box[-2:]
+        if x._memory.on_device:
+            out.local[...] = (np.tril if lower else np.triu)(x.local, k + first - start)
+            return out
+        np.copyto(out.local, x.local)
         for i in range(last - first):  # row by row: no table of the whole tile
             edge = min(max(first + i + k + int(lower) - start, 0), end - start)
             out.local[..., i, slice(edge, None) if lower else slice(0, edge)] = 0

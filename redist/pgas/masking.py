@@ -13,6 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import elementwise, picking
 from redist.pgas.buffers import GRAIN, empty
 from redist.pgas.carrying import Link, box_of, selected
+from redist.pgas.devices import in_memory
 from redist.pgas.keys import Cut, Item, Many, Mask, New
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
@@ -104,6 +105,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     picking.put(a, _spelled(a, items), values)
 
 
+@in_memory
 def nonzero(x: Tiled, /) -> tuple[Any, ...]:
     """**Collective.** The indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:

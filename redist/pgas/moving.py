@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.buffers import BUFFERS, GRAIN, SHARED_FROM, Tile, empty
+from redist.pgas.buffers import GRAIN, SHARED_FROM, Tile
 from redist.pgas.gathers import warn_of_gather
 from redist.pgas.lines import calling_line
 from redist.pgas.pretending import PRETENDING, pretended
@@ -19,6 +19,7 @@ from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime.available import all_fit, least_available
 from redist.runtime.comm import Comm
+from redist.runtime.cuda_combine import can_combine
 from redist.runtime.phases import tile_shapes
 from redist.runtime.redistribute import prepared, redistribute
 from redist.runtime.worlds import default_topology, world_of
@@ -47,12 +48,16 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
         raise RequestError(f"cannot move {source} to {target}: shape and dtype must agree")
     if not asked and not PRETENDING:
         warn_of_gather(source, target, a.comm.rank)
-    limit = None if BUFFERS.limit_bytes is None else _limit(a, target)
+    memory = a._memory
+    if memory.on_device and not _combines(source):
+        host = move(a.to_device("cpu"), target, asked)  # type: ignore[attr-defined]
+        return host.to_device("cuda")
+    limit = None if memory.limit_bytes is None else _limit(a, target)
     shape = tile_shape(target, a.comm.rank)
     if PRETENDING:
         plan = planned(source, target, a.comm, limit)
-        return a.new(target, pretended(plan, shape, a.comm.rank))
-    out = None if shape is None else empty(shape, target.dtype.to_numpy(), target.tile_bytes)
+        return a.new(target, pretended(plan, shape, memory))
+    out = None if shape is None else memory.empty(shape, target.dtype.to_numpy(), target.tile_bytes)
     if WATCHERS:
         _watched(a, target, limit, out)
     else:
@@ -65,6 +70,11 @@ def settle(a: T) -> T:
     return a if a.type.pending_op is None else move(a, resolved(a.type))
 
 
+def _combines(t: ArrayType) -> bool:
+    """Whether GPUs can do the pending reduction of a type; if not, it is done in memory."""
+    return t.pending_op is None or can_combine(t.pending_op, t.dtype)
+
+
 def planned(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
     """The plan of a move, the same on all ranks."""
     topology = default_topology(world_of(comm))
@@ -73,11 +83,12 @@ def planned(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int |
 
 def _limit(a: Tiled, target: ArrayType) -> int | None:
     """**Collective.** What the plan may take: None where the best one fits what all ranks have left."""
-    assert BUFFERS.limit_bytes is not None
+    memory = a._memory
+    assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
         return None
     held = 0 if a.local is None else a.local.nbytes
-    room = BUFFERS.limit_bytes - BUFFERS.live_bytes - GRAIN + held
+    room = memory.limit_bytes - memory.live_bytes - GRAIN + held
     if all_fit(a.comm, planned(a.type, target, a.comm, None).peak_bytes <= room):
         return None
     least = least_available(a.comm, room)
@@ -87,7 +98,7 @@ def _limit(a: Tiled, target: ArrayType) -> int | None:
     except NoPlanError as problem:
         raise MemoryLimitError(
             f"cannot move {a.type} to {target}: it takes {format_bytes(problem.least_bytes)} on a "
-            f"rank with the source, and the limit of {format_bytes(BUFFERS.limit_bytes)} leaves "
+            f"rank with the source, and the limit of {format_bytes(memory.limit_bytes)} leaves "
             f"{format_bytes(max(0, least))}; free arrays, cut them into smaller tiles, or raise the limit"
         ) from None
     return rounded

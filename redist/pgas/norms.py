@@ -28,7 +28,8 @@ def vector_norm(
     if x.dtype.kind not in "fc":
         raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
     dims = dims_of(axis, x.ndim)
-    if ord == 2 and x.type.pending_op is None and not any(x.type.dims[i] for i in dims):
+    here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
+    if ord == 2 and here and not x._memory.on_device:
         return _local_norm(x, dims, keepdims)
     size = _absolute(x)
     where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}

@@ -8,7 +8,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.buffers import Tile, empty
+from redist.pgas.buffers import Buffers, Tile
 from redist.pgas.lines import Line, calling_line
 from redist.plan.plan import Plan
 
@@ -27,21 +27,21 @@ PRETENDING: list[Noting] = []
 """While someone is here, nothing moves."""
 
 
-def pretended(plan: Plan, shape: tuple[int, ...] | None, rank: int) -> Tile | None:
+def pretended(plan: Plan, shape: tuple[int, ...] | None, memory: Buffers) -> Tile | None:
     """**Local.** Note a move; the tile that it would give, with values that compute without trouble."""
     for who in PRETENDING:
         who.note(plan, calling_line())
-    return None if shape is None else made_up(shape, plan.target)
+    return None if shape is None else made_up(shape, plan.target, memory)
 
 
-def made_up(shape: tuple[int, ...], t: ArrayType) -> Tile:
+def made_up(shape: tuple[int, ...], t: ArrayType, memory: Buffers) -> Tile:
     """A tile of noise between 0.5 and 1.5 (integers and truth values: of zeros)."""
     dtype = t.dtype.to_numpy()
-    tile = empty(shape, dtype, t.tile_bytes)
+    tile = memory.empty(shape, dtype, t.tile_bytes)
     if dtype.kind in "fc":
-        tile[...] = 0.5 + np.random.default_rng(0).random(shape)
+        tile[...] = memory.asarray(0.5 + np.random.default_rng(0).random(shape))
     else:
-        tile[...] = np.zeros((), dtype)
+        tile.fill(0)
     return tile
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from redist.pgas import along, elementwise
+from redist.pgas.buffers import as_tile
+from redist.pgas.devices import name_of
 from redist.pgas.dims import Axis, dims_of
 from redist.pgas.moving import settle
 from redist.pgas.reducing import reduce, reduced
@@ -121,7 +123,7 @@ def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
     if x.local is None:
         return x.new(t, None)
     function = np.any if op == "max" else np.all
-    return x.new(t, np.asarray(function(x.local, axis=dims, keepdims=keepdims)))
+    return x.new(t, as_tile(function(x.local, axis=dims, keepdims=keepdims)))
 
 
 def _argument(x: Tiled, function: Any, axis: int | None, keepdims: bool) -> Any:
@@ -156,5 +158,7 @@ def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial
     from redist.pgas.manipulation import concat
 
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
-    first = full(shape, function.identity, dtype=out.dtype, mesh=x.mesh, comm=x.comm)
+    first = full(
+        shape, function.identity, dtype=out.dtype, device=name_of(x), mesh=x.mesh, comm=x.comm
+    )
     return concat([first, out], axis=axis)

@@ -16,11 +16,12 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.buffers import GRAIN, empty
+from redist.pgas.buffers import GRAIN
 from redist.pgas.carrying import Link, selected, staging_room
 from redist.pgas.moving import settle, tile_shape
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, default_dims, make_type
+from redist.runtime.cuda_arrays import is_device, viewed
 from redist.runtime.links import Flat
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
@@ -42,7 +43,7 @@ def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None
         staging_room(x, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
         if x.local is None or own is None or not copies:
             return x.new(t, view)
-        fresh = empty(x.local.shape, x.dtype, t.tile_bytes)
+        fresh = x._memory.empty(x.local.shape, x.dtype, t.tile_bytes)
         fresh[...] = x.local
         return x.new(t, fresh.reshape(own))
     if copy is False:
@@ -52,6 +53,9 @@ def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None
 
 def _viewed(tile: Tile, shape: Shape) -> Tile | None:
     """The tile in another shape; None where that takes a copy."""
+    if is_device(tile):
+        found: Tile | None = viewed(tile, shape)
+        return found
     try:
         return tile.reshape(shape, copy=False)
     except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from redist.errors import MemoryLimitError
-from redist.pgas.buffers import BUFFERS
 from redist.pgas.tiled import Tiled
 from redist.runtime.available import least_available
 from redist.units import format_bytes
@@ -11,9 +10,10 @@ from redist.units import format_bytes
 
 def need(x: Tiled, what: str, n_bytes: int) -> None:
     """**Collective** under a limit. An error on all ranks where one has no room for so many bytes."""
-    if BUFFERS.limit_bytes is None:
+    memory = x._memory
+    if memory.limit_bytes is None:
         return
-    free = least_available(x.comm, BUFFERS.limit_bytes - BUFFERS.live_bytes)
+    free = least_available(x.comm, memory.limit_bytes - memory.live_bytes)
     if n_bytes > free:
         raise MemoryLimitError(
             f"cannot {what} {x.type}: it needs {format_bytes(n_bytes)} on a rank that has "

@@ -12,6 +12,7 @@ from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas.buffers import check_room
 from redist.pgas.carrying import new_tile, pretend_to_fill
+from redist.pgas.devices import in_memory
 from redist.pgas.elementwise import SCALARS
 from redist.pgas.manipulation import take
 from redist.pgas.moving import move, settle
@@ -29,6 +30,7 @@ SMALL_BYTES = 2**20
 INT = np.dtype(np.int64)
 
 
+@in_memory
 def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | None = None) -> Any:
     """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.
 

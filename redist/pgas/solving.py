@@ -10,6 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import large_solve, tall_qr
 from redist.pgas.buffers import BUFFERS, SHARED_FROM
 from redist.pgas.contracting import contract
+from redist.pgas.devices import in_memory
 from redist.pgas.elementwise import apply, astype
 from redist.pgas.manipulation import expand_dims, squeeze
 from redist.pgas.matrices import agreed, check_matrices, whole
@@ -24,6 +25,7 @@ WHOLE_BYTES = 2**26
 """A matrix that is to be solved may be whole on every rank up to this size."""
 
 
+@in_memory
 def solve(x1: Tiled, x2: Tiled, /) -> Any:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
 
@@ -84,6 +86,7 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
     )
 
 
+@in_memory
 def lstsq(a: Tiled, b: Tiled, /) -> Any:
     """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.
 

@@ -20,6 +20,7 @@ from redist.layout.bounds import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
 from redist.pgas.buffers import check_room, empty
 from redist.pgas.carrying import new_tile, pretend_to_fill
+from redist.pgas.devices import in_memory
 from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
@@ -35,11 +36,13 @@ MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most so many times their size."""
 
 
+@in_memory
 def sort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """**Collective** where the dim is cut. The values in order along a dim; NaN is the largest."""
     return _sorted(x, "sort", axis, descending, stable)
 
 
+@in_memory
 def argsort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """**Collective** where the dim is cut. The indices that sort along a dim."""
     return _sorted(x, "argsort", axis, descending, stable)

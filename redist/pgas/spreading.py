@@ -11,6 +11,7 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import indexing
 from redist.pgas.carrying import idle_parts, new_tile, placed
+from redist.pgas.devices import check_alike, hosted
 from redist.pgas.moving import move, settle
 from redist.pgas.picking import on_all
 from redist.pgas.reshaping import reshape
@@ -94,7 +95,7 @@ def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
         raise IndexError(f"there is no dim {axis}: the array has {x.ndim}")
     dim, n = axis % x.ndim, x.shape[axis]
     if isinstance(repeats, Tiled):
-        repeats = on_all(settle(repeats))
+        repeats = on_all(settle(hosted(repeats)))
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu":
         raise TypeError(f"cannot repeat {counts.dtype} times: use integers")
@@ -156,6 +157,7 @@ def _beside(tile: Any, shape: Shape, times: dict[int, int], behind: bool) -> Any
 
 
 def _check(arrays: Sequence[Tiled]) -> None:
+    check_alike("broadcast", *arrays)
     for x in arrays[1:]:
         if x.comm != arrays[0].comm or x.mesh != arrays[0].mesh:
             raise RequestError(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.buffers import BUFFERS, SHARED_FROM
+from redist.pgas.buffers import BUFFERS, SHARED_FROM, Buffers
 from redist.runtime.comm import Comm
 
 Tile = NDArray[Any]
@@ -20,17 +20,19 @@ class Tiled:
     """A global array as its rank sees it.
 
     ``local`` is the tile: writable, no copy, None on ranks outside the mesh. ``type`` may say that a
-    reduction is pending; :attr:`settled` has the values.
+    reduction is pending; :attr:`settled` has the values. Its class says, on all ranks alike, in which
+    memory the tiles lie.
     """
 
     __slots__ = ("__weakref__", "_space", "_type", "comm", "local")
+    _memory: ClassVar[Buffers] = BUFFERS
     _space: Any
     """Set once other ranks can reach the tiles."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.local = type, comm, local
         if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
-            BUFFERS.adopt(local, type.tile_bytes)
+            self._memory.adopt(local, type.tile_bytes)
 
     def new(self: Self, type: ArrayType, local: Tile | None) -> Self:
         """Another array over the same ranks."""

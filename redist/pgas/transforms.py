@@ -109,12 +109,26 @@ def _local(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     if x.local is None:
         return x.new(t, None)
     own = tuple(size if i == dim else m for i, m in enumerate(x.local.shape))
+    if x._memory.on_device:
+        x._memory.check_room(2 * t.tile_bytes)
+        return x.new(t, _on_gpu(getattr(np.fft, name), x.local, dim, n, norm, own, dtype))
     line_bytes = 16 * max(size, x.shape[dim])
     check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
     out = empty(own, dtype, t.tile_bytes)
     if out.size:
         lines(getattr(np.fft, name), x.local, dim, n, norm, out)
     return x.new(t, out)
+
+
+def _on_gpu(
+    function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str, shape: Any,
+    dtype: Any,
+) -> Tile:  # fmt: skip
+    """**Local.** The lines of a tile on a GPU, all at once: CuPy's transform."""
+    if 0 in shape:
+        return np.zeros_like(tile, dtype, shape=shape)
+    out: Tile = function(tile, n=n, axis=dim, norm=norm)
+    return out if out.dtype == dtype else out.astype(dtype)
 
 
 def lines(

@@ -14,6 +14,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.tiles import Ints, bounds, grid
 from redist.pgas.buffers import empty
+from redist.pgas.devices import in_memory
 from redist.pgas.moving import move, settle, tile_shape
 from redist.pgas.pretending import PRETENDING
 from redist.pgas.room import need
@@ -51,22 +52,26 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@in_memory
 def unique_values(x: Tiled, /) -> Any:
     """**Collective.** The different values, ascending; every NaN is one of its own."""
     return _counted(x).values
 
 
+@in_memory
 def unique_counts(x: Tiled, /) -> UniqueCounts:
     """**Collective.** The different values, and how often each occurs."""
     return _counted(x)
 
 
+@in_memory
 def unique_inverse(x: Tiled, /) -> UniqueInverse:
     """**Collective.** The different values, and for each element which of them it is."""
     values, _, inverse, _ = unique_all(x)
     return UniqueInverse(values, inverse)
 
 
+@in_memory
 def unique_all(x: Tiled, /) -> UniqueAll:
     """**Collective.** The different values, where each occurs first, which each element is, and counts."""
     x = _once(x)

@@ -6,7 +6,17 @@ import os
 from pathlib import Path
 
 # An MPI job inside of another, or of a process that has used MPI, must not take itself for a part.
-INNER = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "HYDI_")
+# What a user sets for Open MPI stays: OMPI_MCA_btl and the like.
+INNER = (
+    *("PMI_", "PMIX_", "HYDI_", "PRTE_", "ORTE_"),
+    *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_APP_CTX_", "OMPI_FIRST_RANKS", "OMPI_ARGV"),
+    *("OMPI_NUM_APP_CTX", "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_MCA_ess", "OMPI_MCA_pmix"),
+    *("OMPI_MCA_orte_ess", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_local_daemon_uri"),
+    *("OMPI_MCA_orte_precondition", "OMPI_MCA_orte_num_", "OMPI_MCA_orte_app_num"),
+    *("OMPI_MCA_orte_top_session_dir", "OMPI_MCA_orte_jobfam", "OMPI_MCA_orte_launch"),
+    *("OMPI_MCA_orte_tag_output", "OMPI_MCA_orte_bound_at_launch", "OMPI_MCA_initial_wdir"),
+    *("OMPI_MCA_orte_nodes", "OMPI_MCA_shmem_RUNTIME_QUERY_hint", "OMPI_MCA_mpi_oversubscribe"),
+)
 
 
 def environment_outside() -> dict[str, str]:

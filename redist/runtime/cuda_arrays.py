@@ -65,3 +65,53 @@ def overlap(a: Any, b: Any) -> bool:
     import cupy
 
     return bool(cupy.may_share_memory(a, b))
+
+
+def to_host(array: Any) -> Any:
+    """**Local.** The values as a NumPy array: itself, or a copy in memory once the stream is there."""
+    if not is_device(array):
+        return np.asarray(array)
+    import cupy
+
+    return cupy.asnumpy(as_device(array))
+
+
+def to_device(array: Any) -> Any:
+    """**Local.** The values on the current GPU: itself where it is there already, else a copy."""
+    import cupy
+
+    return as_device(array) if is_device(array) else cupy.asarray(array)
+
+
+def filled_on_device(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+    """**Local.** A new array of one value on the current GPU; nothing is copied there."""
+    import cupy
+
+    return cupy.full(shape, value, dtype)
+
+
+def current_gpu() -> int:
+    """**Local.** The number of the GPU that this rank uses."""
+    import cupy
+
+    return int(cupy.cuda.runtime.getDevice())
+
+
+def gpu_count() -> int:
+    """**Local.** How many GPUs this rank sees."""
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def gpu_of(array: Any) -> int:
+    """**Local.** The number of the GPU that holds an array."""
+    return int(array.device.id)
+
+
+def viewed(array: Any, shape: tuple[int, ...]) -> Any:
+    """**Local.** The same memory in another shape; None where that takes a copy."""
+    if not array.size or array.flags.c_contiguous:
+        return array.reshape(shape)
+    found = array.reshape(shape)
+    return found if device_address(found) == device_address(array) else None

@@ -122,7 +122,7 @@ def _key() -> str:
         versions: list[Any] = [runtime.driverGetVersion(), runtime.runtimeGetVersion()]
     except Exception:
         versions = []
-    tuned = sorted((k, v) for k, v in os.environ.items() if k.startswith(TUNES))
+    tuned = sorted((k, v) for k, v in environment_outside().items() if k.startswith(TUNES))
     parts = [MPI.Get_library_version(), MPI.Get_processor_name(), sys.executable, versions, tuned]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

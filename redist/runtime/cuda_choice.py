@@ -48,10 +48,11 @@ def shared_gpus(gpus: list[str]) -> str:
     """Why ranks with these GPUs cannot use NCCL; empty if they can.
 
     >>> shared_gpus(["a", "b"]), shared_gpus(["a", "b", "a"])
-    ('', '3 ranks have 2 GPUs, it needs one for each')
+    ('', '3 ranks for 2 GPUs, it needs one for each')
     """
     n = len(set(gpus))
-    return f"{len(gpus)} ranks have {n} GPUs, it needs one for each" if n < len(gpus) else ""
+    have = "one GPU" if n == 1 else f"{n} GPUs"
+    return f"{len(gpus)} ranks for {have}, it needs one for each" if n < len(gpus) else ""
 
 
 def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]:
@@ -65,13 +66,19 @@ def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]
     why = next((text for _, text in told if text), "") or shared_gpus([gpu for gpu, _ in told])
     if why:
         return None, why
-    carrier: ByNccl | None = None
-    try:
-        carrier = joined(world, timeout_s)
-    except Exception as error:
-        problem = f"rank {world.rank}: {error}"
-    why = next((text for text in gather(world.comm, problem, timeout_s) if text), "")
-    return (None, why) if why else (carrier, "")
+    found: list[ByNccl] = []
+    steps = (lambda: found.append(joined(world, timeout_s)), lambda: found[0].try_out(timeout_s))
+    for step in steps:  # all ranks have joined before one tries it out
+        try:
+            step()
+        except Exception as error:
+            problem = f"rank {world.rank}: {error}"
+        why = next((text for text in gather(world.comm, problem, timeout_s) if text), "")
+        if why:
+            for carrier in found:
+                carrier.communicator.abort()
+            return None, why
+    return found[0], ""
 
 
 def all_aware(world: World, timeout_s: float | None) -> Answer:

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from redist.plan.topology import Topology
 from redist.runtime.buffers import Key
-from redist.runtime.course import Course
+from redist.runtime.course import Course, Tiles
 from redist.runtime.cuda_arrays import empty_on_device, overlap
 from redist.runtime.cuda_choice import choose
 from redist.runtime.cuda_peers import Peers, can_open
@@ -21,12 +21,14 @@ from redist.runtime.world import World
 from redist.runtime.worlds import world_of
 
 
-def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None) -> Peers:
-    """**Collective, the first time.** What joins the GPUs of a world.
+def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None, meets: bool = True) -> Peers:
+    """**Collective, the first time.** What joins the GPUs of a world; **local** where none meet.
 
     Where the ranks of a node cannot read each other's GPU memory, they are joined as if each were on
     a node of its own. NCCL joins nodes unless only messages of MPI were asked for.
     """
+    if not meets:
+        return Peers(world, timeout_s, alone=True)
     if world.gpus is None:
         problems = can_open(world, timeout_s) if len(world.node) > 1 else []
         bad = np.array([len(problems)], np.int64)
@@ -58,7 +60,8 @@ class CudaCourse(Course):
         self.world, self.route, self.stages = peers.world, host.route, host.stages
         self.buffers, self.watch, self.donates = host.buffers, host.watch, host.donates
         self.room = peers.carrier.room()
-        self.world.reserve(2 * len(self.route.plans), 0, timeout_s)
+        if not all(stage.is_local for stage in host.stages):  # else no other rank may be here
+            self.world.reserve(2 * len(self.route.plans), 0, timeout_s)
         self.on_device = [
             CudaStage(
                 peers,
@@ -122,6 +125,11 @@ class CudaCourse(Course):
         if is_source and not stays and array.flags.c_contiguous:
             self._scratch.append(array)
 
-    def end(self) -> None:
-        """Keep nothing after a call."""
-        self._scratch.clear()
+    def finish(
+        self, word: int, tiles: Tiles, done: int, in_place: bool, timeout_s: float | None
+    ) -> bool:
+        """Run the stages from ``done`` on, and keep nothing of a donated source after that."""
+        try:
+            return super().finish(word, tiles, done, in_place, timeout_s)
+        finally:
+            self._scratch.clear()

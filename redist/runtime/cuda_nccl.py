@@ -41,7 +41,7 @@ def nccl_version() -> tuple[int, ...]:
 
 
 def joined(world: World, timeout_s: float | None) -> ByNccl:
-    """**Collective.** A carrier over a new communicator of all ranks, tried out; or an error.
+    """**Collective.** A carrier over a new communicator of all ranks, still to be tried; or an error.
 
     All ranks must have found NCCL and a GPU of their own before.
     """
@@ -59,7 +59,7 @@ def joined(world: World, timeout_s: float | None) -> ByNccl:
         except Exception as error:
             made.append(error)
 
-    patience_s = JOIN_S if timeout_s is None else min(JOIN_S, timeout_s)
+    patience_s = JOIN_S if timeout_s is None else min(JOIN_S, timeout_s / 2)
     thread = Thread(target=make, daemon=True)  # where a rank fails the others may never return
     thread.start()
     thread.join(patience_s)
@@ -67,9 +67,7 @@ def joined(world: World, timeout_s: float | None) -> ByNccl:
         raise TransferError(f"cannot join ranks by NCCL: not done within {patience_s:g} s")
     if isinstance(made[0], Exception):
         raise TransferError(f"cannot join ranks by NCCL: {made[0]}")
-    carrier = ByNccl(world, made[0], nccl, cupy.cuda.Stream(non_blocking=True))
-    carrier.try_out(patience_s)
-    return carrier
+    return ByNccl(world, made[0], nccl, cupy.cuda.Stream(non_blocking=True))
 
 
 class ByNccl:
@@ -141,7 +139,7 @@ class ByNccl:
 
         self.world.patiently(look, None)
 
-    def try_out(self, timeout_s: float) -> None:
+    def try_out(self, timeout_s: float | None) -> None:
         """**Collective.** Pass a number round a ring of all ranks; an error unless it arrives."""
         import cupy
 
@@ -151,6 +149,6 @@ class ByNccl:
         table = np.array([int(both.data.ptr)], np.uintp)
         before, after = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         self._exchange([Message(after, 0, 0, 8)], [Message(before, 0, 8, 8)], table)
-        self._wait(self.side.record(), timeout_s)
+        self._wait(self.side.record(), JOIN_S if timeout_s is None else timeout_s / 2)
         if int(both[1]) != before + 1:
             raise TransferError("cannot use NCCL: a number did not arrive as it was sent")

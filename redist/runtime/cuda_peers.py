@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from redist.runtime.cuda_carriers import ByMessages, Carrier
 from redist.runtime.cuda_choice import own_gpu
 from redist.runtime.cuda_launch import checked, driver
-from redist.runtime.cuda_sharing import takes_turns
 from redist.runtime.world import World
 
 MOST_OPENED = 1024
@@ -83,11 +82,12 @@ class Peers:
     """What a rank shares with the ranks of its node: two events each, and memory by handle.
 
     ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
-    on the stream of the call, so that no rank waits for a GPU. Ranks that take turns on one do wait:
-    an event would cost them another turn each. Making one is **collective**.
+    on the stream of the call, so that no rank waits for a GPU. Ranks that share one do wait: they
+    take turns on it, and an event would cost each another turn. Making one is **collective**,
+    but for one that stands ``alone``: for transfers in which nothing moves between ranks.
     """
 
-    def __init__(self, world: World, timeout_s: float | None) -> None:
+    def __init__(self, world: World, timeout_s: float | None, alone: bool = False) -> None:
         import cupy
 
         self.world = world
@@ -100,18 +100,19 @@ class Peers:
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._own = [self._event(), self._event()]
         handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
-        gpu = own_gpu() if len(world.node) > 1 and takes_turns(self.device) else world.rank
+        node = (world.rank,) if alone else world.node
+        gpu = own_gpu() if len(node) > 1 else ""
         said: Any = (handles, gpu)
         self._events: dict[int, list[int]] = {}
-        told = world.gather_on_node(said, timeout_s)
-        for rank, (handles, _) in zip(world.node, told, strict=True):
+        told = [said] if alone else world.gather_on_node(said, timeout_s)
+        for rank, (handles, _) in zip(node, told, strict=True):
             if rank != world.rank:
                 self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in handles]
-        gpus = {rank: gpu for rank, (_, gpu) in zip(world.node, told, strict=True)}
+        gpus = {rank: gpu for rank, (_, gpu) in zip(node, told, strict=True)}
         self._wait = {rank for rank, gpu in gpus.items() if list(gpus.values()).count(gpu) > 1}
         mine = {rank for rank, gpu in gpus.items() if gpu == gpus[world.rank]}
         self.crowd: tuple[int, ...] = tuple(sorted(mine & self._wait))
-        """Ranks that take turns on this GPU, if there are several."""
+        """Ranks that share this GPU, if there are several."""
 
     @staticmethod
     def _event() -> Any:
@@ -133,7 +134,7 @@ class Peers:
         return start + place.offset
 
     def say(self, what: int, stream: Any) -> None:
-        """READY or DONE, as far as ``stream`` has come; where ranks take turns, wait for that."""
+        """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
         if self.crowd:
             stream.synchronize()
         else:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from redist.runtime.detection import gpu_name
+from redist.runtime.cuda_carriers import AWARE, PINNED
+from redist.runtime.detection import NO, YES, Fact, gpu_name
 from redist.runtime.patience import gather
 from redist.runtime.world import World
 from redist.runtime.worlds import world_of
 
-IN_PLACE = "shared memory, read in place"
-READ = "shared memory; other arrays by process reads or a pool"
-POOL = "shared memory; other arrays through a pool"
+READ = "shared memory in place, other arrays by process reads or a pool"
+POOL = "shared memory in place, other arrays through a pool"
 MESSAGES = "messages of MPI, packed in rounds"
 IPC = "CUDA IPC, one copy"
 PAIRS_SHOWN = 10
@@ -70,6 +70,25 @@ def pairing(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> P
     why.append((choice.carrier.name, "yes: the best that joins GPUs of different nodes here"))
     ways = _ways(world.groups, near, peers.world.groups, IPC, choice.carrier.name)
     return Pairing(ranks, ways, tuple(why))
+
+
+def likely(facts: Sequence[Fact]) -> list[tuple[str, str, str]]:
+    """What one process alone can say: of ranks of one node, and of different nodes.
+
+    >>> for row in likely([Fact("shared memory", "yes"), Fact("GPUs", "2"), Fact("NCCL", "yes")]):
+    ...     print(row[0], "|", row[2])
+    of one node | NCCL if each has its GPU, else pinned memory and MPI
+    of different nodes | NCCL if each has its GPU, else pinned memory and MPI
+    """
+    found = {fact.name: fact.found for fact in facts}
+    reads = found.get("process reads") == YES
+    near = (READ if reads else POOL) if found.get("shared memory") == YES else MESSAGES
+    on_gpus = far = "-"
+    if found.get("GPUs", NO) not in (NO, "0"):
+        far = AWARE if found.get(AWARE) == YES else PINNED
+        far = f"NCCL if each has its GPU, else {far}" if found.get("NCCL") == YES else far
+        on_gpus = f"{IPC} if ranks can open it" if found.get("CUDA IPC") == YES else far
+    return [("of one node", near, on_gpus), ("of different nodes", MESSAGES, far)]
 
 
 def _own_gpu() -> tuple[str, bool]:

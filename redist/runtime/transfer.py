@@ -335,7 +335,7 @@ class Transfer:
             from redist.runtime.cuda_course import CudaCourse, peers_of
 
             limited = self._asked.options.limit_bytes is not None
-            peers = peers_of(self.comm, self._world, self.timeout_s)
+            peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)
             self._on_device = CudaCourse(
                 self._course, peers, self.topology, limited, self.timeout_s
             )

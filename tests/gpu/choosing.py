@@ -18,6 +18,7 @@ from tests.gpu import doubles, pretend
 from tests.mpi.together import all_well, main
 
 TIMEOUT_S = 30.0
+NAME = "cuda_aware"
 
 
 class Garbled(doubles.Nccl):
@@ -48,7 +49,7 @@ def wrong(world: Any, gpu: str, nccl: Any, aware: Answer, may: bool, want: Any) 
         asked.append(timeout_s)
         return aware
 
-    choice.cuda_aware = ask  # type: ignore[attr-defined]
+    setattr(choice, NAME, ask)
     found = choice.choose(world, TIMEOUT_S, may)
     name, reasons = want
     if found.carrier.name != name:
@@ -69,13 +70,14 @@ def program() -> int:
     last = comm.rank == comm.size - 1
     own, shared = f"gpu {comm.rank}", "gpu 0" if last else f"gpu {comm.rank}"
     yes, no = Answer(True, "it works"), Answer(False, "the probe died of SIGSEGV")
-    few = f"{comm.size} ranks have {comm.size - 1} GPUs"
+    few = f"{comm.size} ranks for {comm.size - 1} GPUs"
 
     def nccl(kind: type[doubles.Nccl] = doubles.Nccl) -> doubles.Nccl:
         return kind(doubles.put_off)
 
     none = SimpleNamespace(available=False)
     ill = f"rank {comm.size - 1}: cannot"
+    some = nccl()  # made by all: it has a communicator
     cases: list[tuple[str, Any, Answer, bool, Any]] = [
         (own, nccl(), no, True, ("NCCL", [])),
         (own, nccl(), yes, True, ("NCCL", [])),
@@ -83,7 +85,7 @@ def program() -> int:
         (own, nccl(), no, False, (PINNED, ["died of SIGSEGV"])),
         (shared, nccl(), yes, True, (AWARE, [few])),
         (shared, nccl(), no, True, (PINNED, [few, "died of SIGSEGV"])),
-        (own, none if last else nccl(), no, True, (PINNED, [ill, "died"])),
+        (own, none if last else some, no, True, (PINNED, [ill, "died"])),
         (own, nccl(Refusing), no, True, (PINNED, ["no way", "died"])),
         (own, nccl(Garbled), no, True, (PINNED, ["did not arrive as it was sent", "died"])),
     ]

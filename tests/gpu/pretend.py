@@ -13,6 +13,7 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -213,12 +214,16 @@ def asfortranarray(array: ndarray) -> ndarray:
 def asnumpy(array: ndarray) -> Any:
     """A copy on the host, after all work on this stream."""
     CURRENT[0].synchronize()
-    return np.array(array.values)
+    return np.array(getattr(array, "values", array))
 
 
 def memcpy_async(to: int, of: int, n_bytes: int, kind: int, stream: int) -> None:
     """A copy of bytes."""
-    STREAMS.get(stream, Stream.null).add(lambda: ctypes.memmove(to, of, n_bytes) and None)
+
+    def copy() -> None:
+        ctypes.memmove(to, of, n_bytes)
+
+    STREAMS.get(stream, Stream.null).add(copy)
 
 
 def run_moves(self: CudaMoves, bases: Any, stream: int = 0) -> None:
@@ -232,7 +237,7 @@ def run_combine(self: CudaCombine, bases: Any, stream: int = 0) -> None:
     there = bases.copy()
     for turn in self.turns:
         combine = Combine(self.op, self.dtype, Moves.of(turn))
-        STREAMS.get(stream, Stream.null).add(lambda combine=combine: combine.run(there))
+        STREAMS.get(stream, Stream.null).add(partial(combine.run, there))
 
 
 class Device:

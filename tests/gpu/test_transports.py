@@ -27,7 +27,7 @@ PRETENDED = ("--pretend", "--transport", "mpi")
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_every_carrier_agrees_with_the_simulator(ranks: int, carrier: str) -> None:
-    seed = str(10 * ranks)
+    seed = str(ranks if carrier == "nccl" else 10 * ranks)
     args = ("--carrier", carrier, "--n", "18", "--seed", seed, *PRETENDED)
     assert f"18 of 18 GPU cases agree ({ranks} ranks)" in must_succeed("carrying", ranks, *args)
 
@@ -143,6 +143,21 @@ def test_the_real_probe_ends_in_time() -> None:
     answer, _ = probe(120.0)
     assert answer.works or answer.why.startswith("the probe ")
     assert "could not try" not in answer.why, answer
+
+
+@needs_gpu
+def test_a_library_that_knows_nothing_of_gpus_only_kills_the_child() -> None:
+    """Without asking the library first, as where it cannot be asked."""
+    code = """
+import sys
+from types import SimpleNamespace
+import redist.runtime.cuda_aware_child as child
+child.ctypes = SimpleNamespace(CDLL=lambda name: object())
+sys.exit(child.main())
+"""
+    answer, is_final = probe(120.0, child(code))
+    assert answer.works or "died of SIG" in answer.why or "failed" in answer.why, answer
+    assert is_final
 
 
 # Room.

@@ -1,0 +1,38 @@
+"""The kernels on a real GPU: every byte, and under NVIDIA's sanitizer where it is installed."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.gpu.jobs import needs_gpu
+from tests.mpi.launch import ROOT
+
+pytestmark = needs_gpu
+
+
+def sanitizer() -> str | None:
+    """Where the tool is."""
+    found = shutil.which("compute-sanitizer")
+    return found or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))), None)
+
+
+def test_random_lists() -> None:
+    command = [sys.executable, "-m", "tests.gpu.kernels", "--n", "200"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "200 of 200" in done.stdout
+
+
+@pytest.mark.skipif(sanitizer() is None, reason="needs compute-sanitizer")
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
+def test_sanitizer_finds_nothing(tool: str) -> None:
+    program = [sys.executable, "-m", "tests.gpu.kernels", "--n", "12", "--most", "10000", "--alone"]
+    command = [sanitizer() or "", "--tool", tool, "--error-exitcode", "3", *program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "12 of 12" in done.stdout

@@ -1,0 +1,21 @@
+"""Ranks that share a GPU, without one: memory is mapped, copies and streams are pretended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mpi.launch import default_mpi, run
+
+pytestmark = [
+    pytest.mark.skipif(default_mpi() is None, reason="needs mpirun"),
+    pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux"),
+]
+
+
+@pytest.mark.parametrize(("ranks", "gpus"), [(2, 1), (4, 1), (4, 2)])
+def test_one_rank_moves_for_all_on_its_gpu(ranks: int, gpus: int) -> None:
+    done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", "24")
+    assert done.status == 0, done.output
+    assert f"24 of 24 GPU cases agree ({ranks} ranks)" in done.output
