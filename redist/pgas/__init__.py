@@ -7,6 +7,8 @@ In an SPMD program::
     a = pgas.zeros((4096, 4096), type="{x}, {}")
     b = pgas.sin(a) + 1
     print(b.type, float(pgas.sum(b)))
+
+Tiles lie in memory, or on the ranks' GPUs: ``pgas.zeros(shape, device="cuda")``, ``a.to_device("cuda")``.
 """
 
 # ruff: noqa: I001  (names stand side by side)

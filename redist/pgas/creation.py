@@ -16,7 +16,7 @@ from redist.layout.tiles import grid
 from redist.pgas.array import Array
 from redist.pgas.buffers import Buffers
 from redist.pgas.device_array import DeviceArray
-from redist.pgas.devices import is_gpu, name_of
+from redist.pgas.devices import is_gpu, kind_of
 from redist.pgas.elementwise import astype
 from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
@@ -371,7 +371,7 @@ def _numbers(obj: Any) -> Any:
 def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None, device: Any) -> Array:
     kind = x.dtype if dtype is None else np.dtype(dtype)
     t = ArrayType(x.mesh, dtype_of(kind), x.shape, x.type.dims)
-    where = name_of(x) if device is None else device
+    where = kind_of(x) if device is None else device
     return make(x.shape, kind, fill, t, comm=x.comm, device=where, anywhere=True)
 
 

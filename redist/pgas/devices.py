@@ -12,10 +12,13 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from redist.errors import RequestError
+from redist.pgas.buffers import BUFFERS
 from redist.pgas.tiled import Tiled
-from redist.runtime.cuda_arrays import current_gpu, gpu_count, is_device, to_host
+from redist.runtime.cuda_arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
 
 F = TypeVar("F", bound=Callable[..., Any])
+SAID = "Arrays on GPUs are copied to memory for it, and its results back."
+"""Ends the docstring of every function that does so."""
 
 
 def is_gpu(device: Any) -> bool:
@@ -59,7 +62,14 @@ def names() -> list[str]:
 
 def name_of(x: Tiled) -> str:
     """**Local.** Where the tile of this rank lies, or would."""
-    return f"cuda:{current_gpu()}" if x._memory.on_device else "cpu"
+    if not x._memory.on_device:
+        return "cpu"
+    return f"cuda:{current_gpu() if x.local is None else gpu_of(x.local)}"
+
+
+def kind_of(x: Tiled) -> str:
+    """**Local.** Where new tiles beside those of an array go: ``cpu``, or ``cuda``, the current GPU."""
+    return "cuda" if x._memory.on_device else "cpu"
 
 
 def check_alike(what: str, *arrays: Any) -> None:
@@ -105,14 +115,13 @@ def in_memory(function: F) -> F:
 
     @wraps(function)
     def anywhere(*args: Any, **options: Any) -> Any:
-        for one in args:
-            if isinstance(one, Tiled) and one._memory.on_device:
+        for one in (*args, *options.values()) if options else args:
+            if isinstance(one, Tiled) and one._memory is not BUFFERS:
                 break
         else:
-            if args and isinstance(args[0], Tiled):
-                check_alike(what, *args, *options.values())
             return function(*args, **options)
         check_alike(what, *args, *options.values())
         return lifted(function(*hosted(args), **{k: hosted(v) for k, v in options.items()}))
 
+    anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"
     return anywhere  # type: ignore[return-value]

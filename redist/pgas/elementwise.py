@@ -39,8 +39,10 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         raise RequestError(f"cannot {function.__name__}: no operand is a global array")
     first = arrays[0]
     t = first.type
-    if len(arrays) > 1 and any(x._memory is not first._memory for x in arrays):
-        check_alike(function.__name__, *arrays)
+    memory = first._memory
+    for x in arrays:
+        if x._memory is not memory:
+            check_alike(function.__name__, *arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
         *ends, t = meet(tuple(x.type for x in arrays))
@@ -68,8 +70,8 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         ]
         function(*nothing)  # an error there is one here too
         return first.new(result, None)
-    if first._memory is not BUFFERS:
-        first._memory.check_room(result.tile_bytes)
+    if memory is not BUFFERS:
+        memory.check_room(result.tile_bytes)
         return first.new(result, device_functions.compute(function, tiles, kinds, dtype))
     return first.new(result, _compute(function, tiles, result))
 

@@ -14,7 +14,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.pgas import large_solve, reductions, tall_qr
 from redist.pgas.buffers import as_tile
-from redist.pgas.devices import check_alike, in_memory, name_of
+from redist.pgas.devices import check_alike, in_memory, kind_of
 from redist.pgas.diagonals import diagonal as _diagonal
 from redist.pgas.elementwise import apply
 from redist.pgas.manipulation import broadcast_to, expand_dims
@@ -223,7 +223,7 @@ def _identity(x: Tiled) -> Any:
 
     t = settle(x).type
     t = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
-    return make(x.shape, x.dtype, fill, t, comm=x.comm, device=name_of(x))
+    return make(x.shape, x.dtype, fill, t, comm=x.comm, device=kind_of(x))
 
 
 def diagonal(x: Tiled, /, *, offset: int = 0) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.buffers import as_tile
 from redist.pgas.dims import Axis, dims_of
 from redist.pgas.moving import settle
 from redist.pgas.tiled import Tile, Tiled
@@ -37,10 +36,12 @@ def reduce(x: Tiled, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Any:
     if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
         raise ValueError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
     t = reduced(x.type, dims, op, keepdims, dtype)
-    x._memory.check_room(t.tile_bytes)
+    memory = x._memory
+    if memory.limit_bytes is not None:
+        memory.check(t.tile_bytes)
     if x.local is None:
         return x.new(t, None)
-    return x.new(t, x._memory.asarray(_tile(x.local, op, dims, keepdims, t)))
+    return x.new(t, memory.asarray(_tile(x.local, op, dims, keepdims, t)))
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
@@ -48,14 +49,14 @@ def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     return 0 not in (n for i, n in enumerate(shape) if i not in dims)
 
 
-def _tile(local: Tile, op: str, dims: tuple[int, ...], keepdims: bool, t: ArrayType) -> Tile:
+def _tile(local: Tile, op: str, dims: tuple[int, ...], keepdims: bool, t: ArrayType) -> Any:
     dtype = t.dtype.to_numpy()
     if op in ("sum", "prod"):
         function = np.sum if op == "sum" else np.prod
-        return as_tile(function(local, axis=dims, dtype=dtype, keepdims=keepdims))
+        return function(local, axis=dims, dtype=dtype, keepdims=keepdims)
     if any(local.shape[i] == 0 for i in dims):
         shape = [n for i, n in enumerate(local.shape) if i not in dims]
         if keepdims:
             shape = [1 if i in dims else n for i, n in enumerate(local.shape)]
         return np.full(shape, identity(op, t.dtype), dtype)
-    return as_tile((np.max if op == "max" else np.min)(local, axis=dims, keepdims=keepdims))
+    return (np.max if op == "max" else np.min)(local, axis=dims, keepdims=keepdims)

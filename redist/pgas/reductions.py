@@ -10,7 +10,7 @@ import numpy as np
 
 from redist.pgas import along, elementwise
 from redist.pgas.buffers import as_tile
-from redist.pgas.devices import name_of
+from redist.pgas.devices import kind_of
 from redist.pgas.dims import Axis, dims_of
 from redist.pgas.moving import settle
 from redist.pgas.reducing import reduce, reduced
@@ -159,6 +159,6 @@ def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial
 
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
     first = full(
-        shape, function.identity, dtype=out.dtype, device=name_of(x), mesh=x.mesh, comm=x.comm
+        shape, function.identity, dtype=out.dtype, device=kind_of(x), mesh=x.mesh, comm=x.comm
     )
     return concat([first, out], axis=axis)

@@ -11,6 +11,7 @@ from redist.errors import RedistError, RequestError
 from redist.runtime.patience import broadcast, gather
 
 T = TypeVar("T")
+Answer = tuple[str | None, str | None]
 
 
 def all_agree(
@@ -20,8 +21,19 @@ def all_agree(
 
     The error is the same on every rank: ``cannot transfer: ranks disagree: ...``.
     """
+    judge(what, heard(comm, say, error, timeout_s), error)
+
+
+def heard(
+    comm: MPI.Comm, say: str | None, error: Exception | None, timeout_s: float | None
+) -> list[Answer]:
+    """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
     failed = None if error is None else f"{error}"
-    answers: list[tuple[str | None, str | None]] = gather(comm, (say, failed), timeout_s)
+    return gather(comm, (say, failed), timeout_s)
+
+
+def judge(what: str, answers: list[Answer], error: Exception | None) -> None:
+    """**Local.** Return if all answers are the same and none is an error, else raise."""
     errors = _by_text((rank, text) for rank, (_, text) in enumerate(answers) if text is not None)
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):

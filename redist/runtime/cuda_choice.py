@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -67,7 +68,10 @@ def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]
     if why:
         return None, why
     found: list[ByNccl] = []
-    steps = (lambda: found.append(joined(world, timeout_s)), lambda: found[0].try_out(timeout_s))
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: found.append(joined(world, timeout_s)),
+        lambda: found[0].try_out(timeout_s),
+    )
     for step in steps:  # all ranks have joined before one tries it out
         try:
             step()

@@ -164,7 +164,7 @@ def _tell(
 class _Needs:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
-    def __init__(self, load: Load, rank: int, node: Sequence[int], packs_all: bool) -> None:
+    def __init__(self, load: Load, rank: int, node: Sequence[int], packs_all: bool = False) -> None:
         self.itemsize = load.itemsize
         self.between = [
             p

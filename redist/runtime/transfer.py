@@ -12,11 +12,10 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.agreement import all_agree, from_first
+from redist.runtime.agreement import all_agree, from_first, heard, judge
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.course import Course
 from redist.runtime.operands import OWN, Array, Locals, Operands, Own
-from redist.runtime.patience import gather
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
 from redist.runtime.report import Report, Watch
@@ -119,7 +118,11 @@ class Transfer:
                 world, route, self._stages, self._buffers, self._watch, options.donate
             )
         self._operands = Operands(route, self._names, asked.is_batch)
-        self._meets = not all(stage.is_local for stage in self._stages)
+        ends = [(p.source.mesh.rank_array(), p.target.mesh.rank_array()) for p in plans]
+        # A rank that has no source cannot know whether it is among GPUs.
+        self._meets = not all(stage.is_local for stage in self._stages) or any(
+            set(target.tolist()) - set(source.tolist()) for source, target in ends
+        )
         self._on_device: CudaCourse | None = None
         self._is_on_device = False
         self._scripts: list[Script] = []
@@ -282,18 +285,15 @@ class Transfer:
 
         True if they only did because some have no array that says whether GPUs are meant.
         """
-        world, text = self._world, self._asked.text
-        places = set(gather(world.comm, (on_device, error is None), self.timeout_s))
-        if places == {(True, True), (None, True)}:
+        text = self._asked.text
+        there, anywhere = f"{text} on GPUs", f"{text} anywhere"
+        say = anywhere if on_device is None else there if on_device else text
+        answers = heard(self._world.comm, say, error, self.timeout_s)
+        if set(answers) == {(there, None), (anywhere, None)}:
             self._is_on_device = True
             return True
-        all_agree(
-            world.comm,
-            "cannot transfer",
-            f"{text} on GPUs" if on_device else text,
-            error,
-            self.timeout_s,
-        )
+        plain = [(text if said == anywhere else said, failed) for said, failed in answers]
+        judge("cannot transfer", plain, error)
         return False
 
     def _move(

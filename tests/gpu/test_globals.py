@@ -11,12 +11,12 @@ pytestmark = needs_mpi
 
 @pytest.mark.parametrize("ranks", [1, 3, 4])
 def test_all_functions_with_numpy_for_cupy(ranks: int) -> None:
-    said = must_succeed("globals", ranks, "--without-gpu", "--n", "2", "--seed", str(ranks))
+    said = must_succeed("globals", ranks, "--without-gpu", "--all-kinds", "--seed", str(ranks))
     assert f"agree on GPUs ({ranks} ranks" in said
 
 
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all_functions_on_gpus(ranks: int) -> None:
-    said = must_succeed("globals", ranks, "--n", "2", "--seed", str(ranks))
+    said = must_succeed("globals", ranks, "--seed", str(ranks))
     assert f"agree on GPUs ({ranks} ranks" in said

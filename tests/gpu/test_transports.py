@@ -12,11 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from redist.errors import PeerError
 from redist.runtime import cuda_aware
 from redist.runtime.cuda_aware import Answer, probe
 from redist.runtime.cuda_carriers import Room
+from redist.runtime.cuda_nccl import ByNccl
+from redist.runtime.kernels import ALL_SAME
 from tests.gpu.carrying import CARRIERS
 from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
 
@@ -59,6 +63,31 @@ def test_nccl_itself_on_one_rank() -> None:
     assert "NCCL agrees (1 rank)" in said or "SKIP" in said
     if "SKIP" in said:
         pytest.skip(said.partition("SKIP ")[2])
+
+
+@pytest.mark.parametrize("fails", ["late", "elsewhere"])
+def test_messages_of_nccl_that_never_arrive_are_an_error(fails: str) -> None:
+    """The GPU would wait for ever: the communicator is given up, and the error says why."""
+    aborted = []
+
+    def patiently(look: Any, timeout_s: float | None) -> None:
+        assert timeout_s is None
+        while look() != ALL_SAME:
+            if fails == "elsewhere":
+                raise PeerError("rank 1 failed: no memory")
+
+    never = SimpleNamespace(done=False)
+    stream = SimpleNamespace(ptr=0, record=lambda: never, wait_event=lambda event: None)
+    carrier = ByNccl(
+        SimpleNamespace(patiently=patiently),  # type: ignore[arg-type]
+        SimpleNamespace(abort=lambda: aborted.append(True)),
+        SimpleNamespace(groupStart=lambda: None, groupEnd=lambda: None),
+        stream,
+    )
+    said = "within 0.05 s" if fails == "late" else "rank 1 failed"
+    with pytest.raises(PeerError, match=said):
+        carrier.carry([], Room(on_device=True), np.zeros(0, np.uintp), stream, None, 0.05)
+    assert aborted == [True]
 
 
 # CUDA-aware MPI: the probe, with children that are scripts.
