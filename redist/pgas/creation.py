@@ -12,8 +12,8 @@ import numpy as np
 from redist.errors import LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import grid
 from redist.pgas.array import Array
+from redist.pgas.boxes import Box, own_box
 from redist.pgas.buffers import check_room
 from redist.pgas.buffers import empty as empty_tile
 from redist.pgas.elementwise import astype
@@ -23,7 +23,6 @@ from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
 
 Type = str | ArrayType
-Box = tuple[tuple[int, int], ...]
 
 PART_BYTES = 2**16
 """Tiles are written in parts of so many bytes."""
@@ -51,10 +50,11 @@ def make(
     own = tile_shape(t, comm.rank)
     check_room(t.tile_bytes)
     tile = None if own is None else empty_tile(own, t.dtype.to_numpy(), t.tile_bytes)
+    made = Array(t, comm, tile)
     if tile is not None and fill is not None and tile.size:
-        for part, box in _parts(tile, box_of(t, comm.rank)):
+        for part, box in _parts(tile, own_box(made)):
             fill(part, box)
-    return Array(t, comm, tile)
+    return made
 
 
 def _parts(tile: Tile, box: Box) -> Iterator[tuple[Tile, Box]]:
@@ -83,13 +83,6 @@ def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     if min(sizes, default=0) < 0:
         raise ShapeError(f"cannot use {sizes} as a shape: a size is negative")
     return sizes
-
-
-def box_of(t: ArrayType, rank: int) -> Box:
-    """Start and end of a rank's indices along every dim."""
-    row = list(t.mesh.ranks).index(rank)
-    lo, hi = grid(t).boxes()
-    return tuple(zip(lo[row].tolist(), hi[row].tolist(), strict=True))
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from redist import Mesh
-from redist.pgas.carrying import box_of
+from redist.pgas.boxes import box_of
 from redist.pgas.types import dtype_of
 from tests.mpi.together import main
 from tests.pgas.drawing import Draw, Values, xp
