@@ -27,7 +27,8 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo
 	@$(BIN)/redist bench -n 8 $(RACE)
 	@echo
-	@echo 'next       "Move arrays" in README.md has a program to start from; $(BIN)/redist --help lists the rest'
+	@echo 'next       "Move arrays" and "Global arrays" in README.md have programs to start from, examples/ has more:'
+	@echo '           $(BIN)/mpirun -n 4 $(BIN)/python examples/heat.py; $(BIN)/redist --help lists the commands'
 
 test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
 

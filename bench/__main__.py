@@ -1,4 +1,4 @@
-"""``python -m bench [quality|planning|hierarchy|xla|jax|examples|all]``: measure, check, print, store, draw.
+"""``python -m bench [quality|planning|hierarchy|xla|jax|examples|overhead|all]``: measure and print.
 
 ``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
 ``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import examples, hierarchy, jax_race, planning, quality, xla
+from bench import examples, hierarchy, jax_race, overhead, planning, quality, xla
 from bench.judge import WrongPlanError
 from bench.report import Report, save_json, save_plot
 
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "xla": xla.run,
     "jax": jax_race.run,
     "examples": examples.run,
+    "overhead": overhead.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

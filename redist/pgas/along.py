@@ -10,17 +10,12 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.tiles import grid
+from redist.pgas.boxes import tile_index
 from redist.pgas.buffers import as_tile
 from redist.pgas.dims import dim_of
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of
-
-
-def tile_index(t: ArrayType, rank: int) -> tuple[int, ...]:
-    """Which tile a rank holds along every dim."""
-    return tuple(grid(t).index[list(t.mesh.ranks).index(rank)].tolist())
 
 
 def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.tiles import grid
 from redist.pgas import indexing
+from redist.pgas.boxes import own_box
 from redist.pgas.buffers import empty
 from redist.pgas.devices import in_memory
 from redist.pgas.elementwise import apply, astype
@@ -142,9 +142,7 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
     """**Local.** Multiply along a dim, in place, by a function of the index."""
     if x.local is None or not x.local.size:
         return
-    lo, hi = grid(x.type).boxes()
-    row = list(x.mesh.ranks).index(x.comm.rank)
-    start, end = int(lo[row, dim]), int(hi[row, dim])
+    start, end = own_box(x)[dim]
     shape = [-1 if i == dim else 1 for i in range(x.ndim)]
     for at in range(start, end, CHUNK):
         stop = min(end, at + CHUNK)

@@ -23,6 +23,7 @@ from redist.pgas import (
     special,
     ufuncs,
 )
+from redist.pgas.boxes import Box, box_of
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import line_mesh, retyped
@@ -58,6 +59,14 @@ class Array(Tiled):
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
         return move(self, retyped(self._type, type), asked=True)
+
+    @property
+    def box(self) -> Box | None:
+        """Start and end of this rank's indices along every dim; None where it has no tile.
+
+        ``(lo, hi), _ = a.box`` says that ``a.local[0]`` is row ``lo`` of the whole.
+        """
+        return box_of(self.type, self.comm.rank)
 
     def settled(self) -> Array:
         """**Collective.** Itself, or its values where a reduction is pending."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,9 +54,9 @@ class Buffers:
             if self.limit_bytes is not None:
                 self.check(counted)
             return np.empty(shape, dtype)
-        counted = -(-counted // GRAIN) * GRAIN
+        counted = in_grains(counted)
         self.check(counted)
-        size = -(-max(1, n_bytes) // GRAIN) * GRAIN
+        size = in_grains(max(1, n_bytes))
         memory = self._take(size)
         owner = _Owner(memory)
         self.live_bytes += counted
@@ -208,6 +207,11 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Til
     return BUFFERS.empty(shape, dtype, worst_bytes)
 
 
+def in_grains(n_bytes: int) -> int:
+    """Bytes as segments have them: up to the next whole grain."""
+    return -(-n_bytes // GRAIN) * GRAIN
+
+
 def check_room(n_bytes: int) -> None:
     """**Local.** An error where the limit has no room for so many bytes more."""
     if BUFFERS.limit_bytes is not None:
@@ -243,10 +247,5 @@ class memory_limit:
     def __enter__(self) -> memory_limit:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         Buffers.limit_bytes = self._before

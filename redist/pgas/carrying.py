@@ -5,28 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
-import numpy as np
-
-from redist.errors import MemoryLimitError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
-from redist.layout.tiles import grid
-from redist.pgas.buffers import GRAIN, SHARED_FROM
+from redist.pgas.buffers import in_grains
 from redist.pgas.lines import calling_line
 from redist.pgas.moving import tile_shape
 from redist.pgas.pretending import PRETENDING, made_up
-from redist.pgas.room import need
+from redist.pgas.room import need, staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Move, Watching
 from redist.pgas.types import Dims, Shape, make_type
 from redist.runtime import selection
-from redist.runtime.available import least_available
 from redist.runtime.links import Edge
 from redist.runtime.selection import exchange, planned_bytes, side
-from redist.units import format_bytes
 
 T = TypeVar("T", bound=Tiled)
 Dim = int | tuple[int, ...] | None
@@ -45,7 +38,7 @@ class Link:
 def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     """**Collective** under a memory limit. A tile of a result; without room, an error on all ranks."""
     if x._memory.limit_bytes is not None:
-        need(x, f"make {t} from", -(-t.tile_bytes // GRAIN) * GRAIN)
+        need(x, f"make {t} from", in_grains(t.tile_bytes))
     shape = tile_shape(t, x.comm.rank)
     return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
 
@@ -77,30 +70,12 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
     return seen.received_bytes
 
 
-def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
-    """**Collective** under a memory limit. What staging may take on every rank, up to ``most_bytes``.
-
-    ``n_bytes`` is what this rank takes before that; an error on all ranks where one has no room for
-    it. Less than :data:`SHARED_FROM` does not count: so much is there always.
-    """
-    memory = x._memory
-    if memory.limit_bytes is None:
-        return most_bytes
-    left = least_available(x.comm, memory.limit_bytes - memory.live_bytes - n_bytes)
-    if left < 0 and x.type.tile_bytes >= SHARED_FROM:
-        raise MemoryLimitError(
-            f"cannot pass elements of {x.type} on: a rank lacks {format_bytes(-left)} below its "
-            "limit; free arrays, cut them into smaller tiles, or raise the limit"
-        )
-    return min(most_bytes, max(left, SHARED_FROM))
-
-
 def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     """**Collective** under a memory limit. The tile with its elements in C order, and the staging left."""
     tile = x.local
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
-    left = staging_room(x, most_bytes, -(-x.type.tile_bytes // GRAIN) * GRAIN)
+    left = staging_room(x, most_bytes, in_grains(x.type.tile_bytes))
     fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
@@ -136,26 +111,6 @@ def selected(x: T, t: ArrayType, links: Sequence[Link]) -> T:
     if t.global_elems:
         carry(x, out, links)
     return out
-
-
-@lru_cache(maxsize=4096)
-def box_of(t: ArrayType, rank: int) -> tuple[tuple[int, int], ...] | None:
-    """Start and end of a rank's indices along every dim; None outside the mesh."""
-    if rank not in t.mesh.ranks:
-        return None
-    row = list(t.mesh.ranks).index(rank)
-    lo, hi = grid(t).boxes()
-    return tuple(zip(lo[row].tolist(), hi[row].tolist(), strict=True))
-
-
-@lru_cache(maxsize=4096)
-def is_first_copy(t: ArrayType, rank: int) -> bool:
-    """Whether a rank is the first of those that hold its tile."""
-    if rank not in t.mesh.ranks:
-        return False
-    shards = grid(t).shards()
-    row = list(t.mesh.ranks).index(rank)
-    return int(np.argmax(shards == shards[row])) == row
 
 
 def placed(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:

@@ -12,8 +12,8 @@ import numpy as np
 from redist.errors import LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import grid
 from redist.pgas.array import Array
+from redist.pgas.boxes import Box, own_box
 from redist.pgas.buffers import Buffers
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.devices import is_gpu, kind_of
@@ -25,7 +25,6 @@ from redist.runtime.comm import Comm, comm_or_world
 from redist.runtime.cuda_arrays import as_device, is_device, to_device, to_host
 
 Type = str | ArrayType
-Box = tuple[tuple[int, int], ...]
 
 PART_BYTES = 2**16
 """Tiles are written in parts of so many bytes."""
@@ -62,15 +61,16 @@ def make(
     own = tile_shape(t, comm.rank)
     memory.check_room(t.tile_bytes)
     tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
+    made = kind(t, comm, tile)
     if tile is not None and fill is not None and tile.size:
         if anywhere and memory.on_device:
-            fill(tile, box_of(t, comm.rank))
+            fill(tile, own_box(made))
         elif memory.on_device:
-            _carry_over(tile, box_of(t, comm.rank), fill, memory)
+            _carry_over(tile, own_box(made), fill, memory)
         else:
-            for part, box in _parts(tile, box_of(t, comm.rank)):
+            for part, box in _parts(tile, own_box(made)):
                 fill(part, box)
-    return kind(t, comm, tile)
+    return made
 
 
 def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: Buffers) -> None:
@@ -108,13 +108,6 @@ def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     if min(sizes, default=0) < 0:
         raise ShapeError(f"cannot use {sizes} as a shape: a size is negative")
     return sizes
-
-
-def box_of(t: ArrayType, rank: int) -> Box:
-    """Start and end of a rank's indices along every dim."""
-    row = list(t.mesh.ranks).index(rank)
-    lo, hi = grid(t).boxes()
-    return tuple(zip(lo[row].tolist(), hi[row].tolist(), strict=True))
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:

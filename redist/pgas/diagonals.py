@@ -9,7 +9,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
-from redist.layout.tiles import grid
+from redist.pgas.boxes import own_box
 from redist.pgas.moving import move, settle
 from redist.pgas.tiled import Tiled
 
@@ -49,14 +49,14 @@ def diagonal(x: Tiled, first: int, second: int, offset: int = 0) -> Any:
     result = ArrayType(t.mesh, t.dtype, shape, dims, op, pending)
     if x.local is None:
         return x.new(result, None)
-    lo, hi = grid(t).boxes()
-    row = list(t.mesh.ranks).index(x.comm.rank)
+    box = own_box(x)
+    (top, below), (left, right) = box[first], box[second]
     low, high = max(0, -offset), max(0, -offset) + n  # rows that the diagonal passes
-    r0 = max(low, int(lo[row, first]), int(lo[row, second]) - offset)
-    r1 = max(r0, min(high, int(hi[row, first]), int(hi[row, second]) - offset))
+    r0 = max(low, top, left - offset)
+    r1 = max(r0, min(high, below, right - offset))
     tile = x.local.transpose([*rest, first, second])
     i = x._memory.asarray(np.arange(r0, r1))
-    part = tile[..., i - int(lo[row, first]), i + offset - int(lo[row, second])]
+    part = tile[..., i - top, i + offset - left]
     if aligned or not pending:
         return x.new(result, x._memory.contiguous(part))
     out = x._memory.empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)

@@ -16,7 +16,7 @@ from redist.pgas.contracting import contract
 from redist.pgas.diagonals import diagonal
 from redist.pgas.manipulation import permute_dims
 from redist.pgas.moving import settle
-from redist.pgas.products import check_arrays
+from redist.pgas.operands import check_arrays
 from redist.pgas.reducing import reduce
 from redist.pgas.tiled import Tiled
 

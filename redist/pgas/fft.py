@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.creation import Box, make
+from redist.pgas.boxes import Box
+from redist.pgas.creation import make
 from redist.pgas.dims import Axis, dims_of
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.transforms import along, check, lengths, several

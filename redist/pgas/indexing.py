@@ -11,12 +11,14 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import masking, picking
-from redist.pgas.buffers import GRAIN
-from redist.pgas.carrying import Link, box_of, carry, new_tile, placed, selected, staging_room
+from redist.pgas.boxes import box_of
+from redist.pgas.buffers import in_grains
+from redist.pgas.carrying import Link, carry, new_tile, placed, selected
 from redist.pgas.devices import check_alike, hosted, lifted
 from redist.pgas.keys import At, Cut, Item, Many, Mask, New, parse, result_shape
 from redist.pgas.moving import settle
 from redist.pgas.pretending import refuse_writing
+from redist.pgas.room import staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, make_type
 from redist.runtime.cuda_arrays import is_device, overlap, to_host
@@ -149,7 +151,7 @@ def as_values(a: Tiled, value: Any) -> Tiled:
         copies = tile is not None and (
             tile.dtype != a.dtype or (a.local is not None and overlap(tile, a.local))
         )
-        staging_room(a, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
+        staging_room(a, 0, in_grains(t.tile_bytes) if copies else 0)
         if tile is not None and copies:
             fresh = a._memory.empty(tile.shape, a.dtype, t.tile_bytes)
             np.copyto(fresh, tile, casting="unsafe")

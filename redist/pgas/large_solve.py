@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import grid
 from redist.pgas import tall_qr
+from redist.pgas.boxes import own_box
 from redist.pgas.buffers import empty
 from redist.pgas.matrices import refuse_together
 from redist.pgas.moving import move, settle
@@ -41,9 +41,7 @@ class _Solving:
         self.work: Tile | None = None
         self.low = self.high = 0
         if a.local is not None and b.local is not None:
-            row = list(a.mesh.ranks).index(a.comm.rank)
-            lo, hi = grid(a.type).boxes()
-            self.low, self.high = int(lo[row, 0]), int(hi[row, 0])
+            self.low, self.high = own_box(a)[0]
             self.work = empty(
                 (a.local.shape[0], self.n + self.sides),
                 a.dtype,

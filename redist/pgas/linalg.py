@@ -23,9 +23,9 @@ from redist.pgas.matrices import check_matrices, per_matrix, real_dtype, whole
 from redist.pgas.moving import move, settle
 from redist.pgas.names import missing
 from redist.pgas.norms import matrix_norm, vector_norm
-from redist.pgas.operands import of_array
+from redist.pgas.operands import check_arrays, of_array
 from redist.pgas.pencils import freed
-from redist.pgas.products import check_arrays, matmul, outer, tensordot, vecdot
+from redist.pgas.products import matmul, outer, tensordot, vecdot
 from redist.pgas.solving import is_large, lstsq, solve
 from redist.pgas.tiled import Tiled
 from redist.pgas.types import dtype_of, folded, meet, with_dtype

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import grid
+from redist.pgas.boxes import own_box
 from redist.pgas.buffers import empty
 from redist.pgas.moving import move
 from redist.pgas.room import need
@@ -74,9 +74,7 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     del first
     if wide.local is not None:
         _in_place(wide.local, 0)
-        row = list(x.mesh.ranks).index(x.comm.rank)
-        lo, hi = grid(wide.type).boxes()
-        i2 = np.arange(int(lo[row, 1]), int(hi[row, 1]))
+        i2 = np.arange(*own_box(wide)[1])
         for k1 in range(rows):
             roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
             wide.local[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))

@@ -11,7 +11,8 @@ import numpy as np
 from redist.errors import DimError
 from redist.layout.array_type import ArrayType
 from redist.pgas import indexing
-from redist.pgas.carrying import Link, box_of, carry, new_tile, placed
+from redist.pgas.boxes import box_of
+from redist.pgas.carrying import Link, carry, new_tile, placed
 from redist.pgas.devices import in_memory
 from redist.pgas.dims import dims_of
 from redist.pgas.joining import concat, stack
@@ -22,7 +23,7 @@ from redist.pgas.picking import in_bounds
 from redist.pgas.reshaping import reshape
 from redist.pgas.spreading import broadcast_arrays, broadcast_to, meshgrid, repeat, tile
 from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import make_type
+from redist.pgas.types import make_type, picked
 from redist.runtime.links import Ranged
 
 __all__ = [
@@ -39,16 +40,7 @@ def permute_dims(x: Tiled, /, axes: Sequence[int]) -> Any:
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
-    t = x.type
-    new = ArrayType(
-        t.mesh,
-        t.dtype,
-        tuple(t.shape[i] for i in order),
-        tuple(t.dims[i] for i in order),
-        t.pending_op,
-        t.pending_axes,
-    )
-    return x.new(new, None if x.local is None else x.local.transpose(order))
+    return x.new(picked(x.type, order), None if x.local is None else x.local.transpose(order))
 
 
 def matrix_transpose(x: Tiled, /) -> Any:
@@ -96,15 +88,7 @@ def squeeze(x: Tiled, /, axis: Axis) -> Any:
     if any(x.type.dims[i] for i in gone):
         items = (At(i, 0) if i in gone else Cut(i, range(n)) for i, n in enumerate(x.shape))
         return indexing.basic(settle(x), tuple(items))
-    t, keep = x.type, [i for i in range(x.ndim) if i not in gone]
-    result = ArrayType(
-        t.mesh,
-        t.dtype,
-        tuple(t.shape[i] for i in keep),
-        tuple(t.dims[i] for i in keep),
-        t.pending_op,
-        t.pending_axes,
-    )
+    result = picked(x.type, tuple(i for i in range(x.ndim) if i not in gone))
     return x.new(result, None if x.local is None else np.squeeze(x.local, gone))
 
 

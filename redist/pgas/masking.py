@@ -11,8 +11,9 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import elementwise, picking
-from redist.pgas.buffers import GRAIN, empty
-from redist.pgas.carrying import Link, box_of, selected
+from redist.pgas.boxes import box_of
+from redist.pgas.buffers import empty, in_grains
+from redist.pgas.carrying import Link, selected
 from redist.pgas.devices import in_memory
 from redist.pgas.keys import Cut, Item, Many, Mask, New
 from redist.pgas.moving import move, settle
@@ -59,7 +60,7 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     """**Collective** under a memory limit. A tile like x's, of t's dtype, with each rank's own count."""
     row_elems = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     row_bytes = row_elems * t.dtype.itemsize
-    worst = -(-max(counts) * row_bytes // GRAIN) * GRAIN
+    worst = in_grains(max(counts) * row_bytes)
     need(x, "take elements of", worst)
     if x.local is None:
         return None

@@ -12,7 +12,7 @@ from redist.pgas import elementwise, reductions
 from redist.pgas.buffers import check_room
 from redist.pgas.dims import dims_of
 from redist.pgas.matrices import check_matrices, real_dtype
-from redist.pgas.products import check_arrays
+from redist.pgas.operands import check_arrays
 from redist.pgas.reducing import reduced
 from redist.pgas.tiled import Tiled
 

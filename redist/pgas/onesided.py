@@ -35,7 +35,6 @@ died on every rank and another array becomes reachable.
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
@@ -136,12 +135,7 @@ class Epoch(Generic[T]):
         _begin(self._array, BEGIN, self._timeout_s).is_open = True
         return self._array
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         space: Space = self._array._space
         if not space.is_open:  # a failure has ended it
             return

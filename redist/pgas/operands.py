@@ -1,4 +1,4 @@
-"""The first operand of a function must be a global array: one error where it is not."""
+"""Operands must be global arrays: one error where they are not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def of_array(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def checked(x: Any, /, *args: Any, **options: Any) -> Any:
-        if isinstance(x, Tiled):
-            return function(x, *args, **options)
-        raise _refusal(function, x)
+        check_arrays(function.__name__, x)
+        return function(x, *args, **options)
 
     return checked
 
@@ -39,16 +38,17 @@ def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def checked(*arrays: Any, **options: Any) -> Any:
-        for x in arrays:
-            if not isinstance(x, Tiled):
-                raise _refusal(function, x)
+        check_arrays(function.__name__, *arrays)
         return function(*arrays, **options)
 
     return checked
 
 
-def _refusal(function: Callable[..., Any], x: Any) -> RequestError:
-    return RequestError(
-        f"cannot {function.__name__} {type(x).__name__}: it is no global array; "
-        "make it one with pgas.asarray"
-    )
+def check_arrays(name: str, *arrays: Any) -> None:
+    """An error where one is no global array."""
+    for x in arrays:
+        if not isinstance(x, Tiled):
+            raise RequestError(
+                f"cannot {name} {type(x).__name__}: it is no global array; "
+                "make it one with pgas.asarray"
+            )

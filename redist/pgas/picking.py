@@ -12,24 +12,22 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
+from redist.pgas.boxes import box_of, is_first_copy
 from redist.pgas.buffers import SHARED_FROM
 from redist.pgas.carrying import (
     Link,
-    box_of,
     idle_parts,
     in_order,
-    is_first_copy,
     new_tile,
     placed,
     pretend_to_fill,
     selected,
-    staging_room,
 )
 from redist.pgas.keys import At, Cut, Item, Many, New, out_of_bounds
 from redist.pgas.moving import move, settle
 from redist.pgas.pretending import PRETENDING
 from redist.pgas.reshaping import reshape
-from redist.pgas.room import need
+from redist.pgas.room import need, staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.trace import Watching
 from redist.pgas.types import Shape, dtype_of, folded, make_type

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.pgas import elementwise
 from redist.pgas.contracting import contract
 from redist.pgas.dims import dim_of
 from redist.pgas.manipulation import expand_dims
 from redist.pgas.moving import move, settle
+from redist.pgas.operands import check_arrays
 from redist.pgas.placing import Labels
 from redist.pgas.pretending import refuse_writing
 from redist.pgas.tiled import Tiled
@@ -115,15 +115,6 @@ def outer(x1: Tiled, x2: Tiled, /) -> Any:
     if (x1.ndim, x2.ndim) != (1, 1):
         raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
     return elementwise.apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
-
-
-def check_arrays(name: str, *operands: Any) -> None:
-    for x in operands:
-        if not isinstance(x, Tiled):
-            raise RequestError(
-                f"cannot {name} {type(x).__name__}: it is no global array; "
-                "make it one with pgas.asarray"
-            )
 
 
 def _stack(n: int) -> tuple[int, ...]:

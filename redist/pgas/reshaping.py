@@ -16,9 +16,10 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.buffers import GRAIN
-from redist.pgas.carrying import Link, selected, staging_room
+from redist.pgas.buffers import in_grains
+from redist.pgas.carrying import Link, selected
 from redist.pgas.moving import settle, tile_shape
+from redist.pgas.room import staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, default_dims, make_type
 from redist.runtime.cuda_arrays import is_device, viewed
@@ -40,7 +41,7 @@ def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
             )
         copies = x.local is not None and (copy or view is None)
-        staging_room(x, 0, -(-t.tile_bytes // GRAIN) * GRAIN if copies else 0)
+        staging_room(x, 0, in_grains(t.tile_bytes) if copies else 0)
         if x.local is None or own is None or not copies:
             return x.new(t, view)
         fresh = x._memory.empty(x.local.shape, x.dtype, t.tile_bytes)

@@ -15,8 +15,8 @@ from redist.pgas.elementwise import apply, astype
 from redist.pgas.manipulation import expand_dims, squeeze
 from redist.pgas.matrices import agreed, check_matrices, whole
 from redist.pgas.moving import move, settle
+from redist.pgas.operands import check_arrays
 from redist.pgas.pencils import freed
-from redist.pgas.products import check_arrays
 from redist.pgas.tiled import Tiled
 from redist.pgas.types import dtype_of
 from redist.runtime.available import all_fit

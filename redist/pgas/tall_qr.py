@@ -8,7 +8,8 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.bounds import lower_bound_bytes
-from redist.layout.tiles import bounds, grid
+from redist.layout.tiles import bounds
+from redist.pgas.boxes import tile_index
 from redist.pgas.buffers import empty
 from redist.pgas.matrices import LARGEST_BYTES
 from redist.pgas.moving import move, settle
@@ -63,7 +64,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
         return x.new(q_type, None), x.new(r_type, None)
     rows = np.concatenate([np.arange(i * some, i * some + h) for i, h in enumerate(held.tolist())])
     q2, r_all = np.linalg.qr(factors[..., rows, :])
-    mine = int(grid(t).index[list(t.mesh.ranks).index(x.comm.rank), -1 - 1])
+    mine = tile_index(t, x.comm.rank)[-2]
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
     shape = (*x.local.shape[:-1], k)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -58,10 +59,11 @@ def draw(lanes: Sequence[Sequence[Bar]]) -> str:
             f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - 20}" height="{BAR}" class="lane"/>'
         )
         body += [_bar(bar, LEFT + (bar.start_s - start) * scale, y, scale, colours) for bar in lane]
-    for k in range(6):
-        x = LEFT + k * (WIDTH - LEFT - 20) / 5
+    for at in ticks(end - start):
+        x = LEFT + at * scale
         body.append(f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{bottom}" class="grid"/>')
-        body.append(_text(x, bottom + 12, _time((end - start) * k / 5), 10, "soft", "middle"))
+        anchor = "end" if x > WIDTH - 60 else "middle"
+        body.append(_text(x, bottom + 12, _time(at), 10, "soft", anchor))
     for place, line in enumerate(lines):
         y = bottom + 34 + 18 * place
         here = [bar for bar in bars if bar.line == line]
@@ -76,6 +78,18 @@ def draw(lanes: Sequence[Sequence[Bar]]) -> str:
         + "\n".join(body)
         + "\n</svg>\n"
     )
+
+
+def ticks(length: float) -> list[float]:
+    """Round numbers from 0 to a length, four to ten of them.
+
+    >>> ticks(0.46)
+    [0.0, 0.1, 0.2, 0.3, 0.4]
+    """
+    power = 10.0 ** math.floor(math.log10(max(length, 1e-9)))
+    step = next(k * power for k in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if length <= 9 * k * power)
+    step = step if length >= 3 * step else step / 2
+    return [round(k * step, 12) for k in range(int(length / step) + 1)]
 
 
 def _bar(bar: Bar, x: float, y: float, scale: float, colours: dict[str, str]) -> str:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from redist.pgas.lines import Line, calling_line
@@ -87,12 +86,7 @@ class Watching:
         self._start = time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         if WATCHERS and kind is None:
             steps, source, target = self._words
             seconds = time.perf_counter() - self._start
@@ -119,12 +113,7 @@ class Trace:
         WATCHERS.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         WATCHERS.remove(self)
 
     def saw(self, move: Move) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas import any_lines
 from redist.pgas.buffers import SHARED_FROM, check_room, empty
 from redist.pgas.moving import move, settle
+from redist.pgas.operands import check_arrays
 from redist.pgas.pencils import freed
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of
@@ -40,8 +40,7 @@ def lengths(
 
 def check(name: str, x: Any, norm: str) -> None:
     """Raise unless there is a global array and a known norm."""
-    if not isinstance(x, Tiled):
-        raise RequestError(f"cannot {name} a {type(x).__name__}; make it global with pgas.asarray")
+    check_arrays(name, x)
     if norm not in NORMS:
         raise ValueError(f"unknown norm {norm!r}; known: {', '.join(NORMS)}")
 

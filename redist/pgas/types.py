@@ -102,6 +102,17 @@ def with_dtype(t: ArrayType, dtype: DType) -> ArrayType:
 
 
 @lru_cache(maxsize=4096)
+def picked(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
+    """The same layout of some dims, in this order; the others, if any, must be of size 1.
+
+    >>> print(picked(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2)), (1, 0)))
+    f32[9, 8{x}] sum{y}
+    """
+    shape, cuts = tuple(t.shape[i] for i in dims), tuple(t.dims[i] for i in dims)
+    return ArrayType(t.mesh, t.dtype, shape, cuts, t.pending_op, t.pending_axes)
+
+
+@lru_cache(maxsize=4096)
 def resolved(t: ArrayType) -> ArrayType:
     """Where a pending array goes when its value is needed: cut along the pending axes if it can be.
 

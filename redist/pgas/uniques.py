@@ -13,6 +13,7 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.tiles import Ints, bounds, grid
+from redist.pgas.boxes import own_box
 from redist.pgas.buffers import empty
 from redist.pgas.devices import in_memory
 from redist.pgas.moving import move, settle, tile_shape
@@ -143,11 +144,9 @@ def _positions(x: Tiled) -> Ints:
     out = np.zeros(_mine(x).shape, np.int64)
     if x.local is None or x.ndim == 0:
         return out
-    lo, _ = grid(x.type).boxes()
-    corner = lo[list(x.mesh.ranks).index(x.comm.rank)]
     at = np.zeros((), np.int64)
-    for i, (n, size) in enumerate(zip(x.local.shape, x.shape, strict=True)):
-        along = np.arange(corner[i], corner[i] + n).reshape(-1, *(1,) * (x.ndim - 1 - i))
+    for i, (ends, size) in enumerate(zip(own_box(x), x.shape, strict=True)):
+        along = np.arange(*ends).reshape(-1, *(1,) * (x.ndim - 1 - i))
         at = at * size + along
     return np.broadcast_to(at, x.local.shape).reshape(-1)
 

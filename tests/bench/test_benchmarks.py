@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import redist
-from bench import growth, hierarchy, planning, quality, xla
+from bench import growth, hierarchy, overhead, planning, quality, xla
 from bench.__main__ import main
 from bench.entries import most_entries
 from bench.judge import WrongPlanError, judged
@@ -141,3 +141,8 @@ def test_command_refuses_nonsense(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(wrong)
     assert stopped.value.code == 2
+
+
+def test_overhead_is_measured_on_results_that_agree() -> None:
+    (table,) = overhead.run(2).tables
+    assert [row[0] for row in table.rows] == list(overhead.OPERATIONS)

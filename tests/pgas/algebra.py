@@ -5,16 +5,15 @@ As in ``mpirun -n 3 python -m tests.pgas.algebra --n 100 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 import math
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.pgas import large_solve, solving
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, Values, wrong, xp
+from tests.pgas.rounds import run_checks
 
 DTYPES = ("f8", "f4", "c16", "c8")
 linalg: Any = xp.linalg
@@ -205,23 +204,7 @@ def refused(draw: Draw) -> str | None:
 
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
-    bad = 0
-    checks = (norms, factors, squares, vectors, large)
-    for number in range(args.n):
-        for check in checks:
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
-    bad += not all_well(comm, "refused", refused(draw))
-    if comm.rank == 0:
-        print(
-            f"{args.n * len(checks) + 1 - bad} agree, {bad} do not ({comm.size} ranks)", flush=True
-        )
-    return 1 if bad else 0
+    return run_checks((norms, factors, squares, vectors, large), (refused,))
 
 
 if __name__ == "__main__":

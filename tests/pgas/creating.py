@@ -5,18 +5,17 @@ As in ``mpirun -n 3 python -m tests.pgas.creating --n 20 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist import ArrayType, Mesh
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, wrong, xp
+from tests.pgas.rounds import run_checks
 
 DTYPES = ("bool", "i1", "i4", "u8", "f4", "f8", "c8", "c16")
 
@@ -166,19 +165,7 @@ CHECKS: tuple[Callable[[Draw], str | None], ...] = (
 
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
-    bad = 0
-    for number in range(args.n):
-        for check in CHECKS:
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
-    if comm.rank == 0:
-        print(f"{args.n * len(CHECKS) - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
-    return 1 if bad else 0
+    return run_checks(CHECKS, n=10)
 
 
 if __name__ == "__main__":

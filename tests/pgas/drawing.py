@@ -10,7 +10,7 @@ from mpi4py import MPI
 from redist import ArrayType, Mesh, pgas
 from redist.layout.axes import whole
 from redist.pgas.array import Array
-from redist.pgas.creation import box_of
+from redist.pgas.boxes import tile_index
 from redist.pgas.types import dtype_of
 from tests.pgas.layouts import layouts, meshes
 
@@ -67,7 +67,7 @@ class Draw:
         if a.local is None:
             return Array(t, a.comm, None)
         only = ArrayType(a.mesh, a.type.dtype, (a.mesh.size(name),), ((whole(a.mesh, name),),))
-        first = box_of(only, a.comm.rank)[0][0] == 0
+        first = tile_index(only, a.comm.rank) == (0,)
         nothing = -np.zeros_like(a.local) if a.dtype.kind in "fc" else np.zeros_like(a.local)
         return Array(t, a.comm, a.local if first else nothing)
 
@@ -80,7 +80,7 @@ def wrong(out: Any, expected: Any, what: str, *, scale: float = 1.0) -> str | No
     out = out.settled()
     if out.local is None:
         return None
-    part = expected[tuple(slice(lo, hi) for lo, hi in box_of(out.type, out.comm.rank))]
+    part = expected[tuple(slice(lo, hi) for lo, hi in out.box)]
     if out.local.shape != part.shape:
         return f"{what}: a tile of {out.local.shape}, not {part.shape}, of {out.type}"
     if expected.dtype.kind in "biu":

@@ -15,7 +15,6 @@ from mpi4py import MPI
 
 from redist import RedistError, pgas
 from redist.pgas.array import ARITHMETIC, COMPARISONS, Array
-from redist.pgas.creation import box_of
 from redist.pgas.functions import FUNCTIONS
 from redist.pgas.info import DTYPES
 from tests.mpi.together import all_well, main
@@ -38,7 +37,7 @@ ELSEWHERE = {
 """Names that another program of this folder checks."""
 PLAIN = {
     "API_VERSIONS", "Array", "__array_namespace_info__", "e", "fft", "inf", "linalg", "nan",
-    "newaxis", "pi", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "type",
+    "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "type",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""
@@ -78,7 +77,7 @@ def differs(got: Any, want: Any, rough: float) -> str | None:
     got = got.settled()
     if got.local is None:
         return None
-    part = want[tuple(slice(lo, hi) for lo, hi in box_of(got.type, got.comm.rank))]
+    part = want[tuple(slice(lo, hi) for lo, hi in got.box)]
     if got.local.shape != part.shape:
         return f"{got.type}: a tile of {got.local.shape}, not {part.shape}"
     exact = want.dtype.kind in "biu"

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
-from redist.pgas.carrying import box_of
+from redist.pgas.boxes import box_of
 from tests.mpi.together import all_well, main
 from tests.pgas.operands import Operands, difference, settings
 

@@ -14,7 +14,8 @@ from redist.layout.dtype import DType
 from redist.layout.tiles import coordinates
 from redist.pgas import buffers
 from redist.pgas.array import Array
-from redist.pgas.carrying import box_of, idle_parts
+from redist.pgas.boxes import box_of
+from redist.pgas.carrying import idle_parts
 from redist.runtime import blocks, flat, links, selection, worlds
 from tests.pgas.layouts import layouts, meshes
 

@@ -5,18 +5,17 @@ As in ``mpirun -n 3 python -m tests.pgas.products --n 100 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist import RedistError, memory_limit
 from redist.pgas import blocks, contracting, placing
 from redist.pgas.buffers import BUFFERS
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, wrong, xp
+from tests.pgas.rounds import run_checks
 
 numpy: Any = np
 DTYPES = ("f8", "f4", "c16", "c8", "i8", "i4", "u1", "bool")
@@ -156,23 +155,7 @@ CHECKS: tuple[Callable[[Draw], str | None], ...] = (matmul, tensordot, vecdot, e
 
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
-    bad = 0
-    for number in range(args.n):
-        for check in CHECKS:
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
-    for check in (errors, memory):
-        bad += not all_well(comm, check.__name__, check(draw))
-    if comm.rank == 0:
-        print(
-            f"{args.n * len(CHECKS) + 2 - bad} agree, {bad} do not ({comm.size} ranks)", flush=True
-        )
-    return 1 if bad else 0
+    return run_checks(CHECKS, (errors, memory))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ As in ``mpirun -n 3 python -m tests.pgas.seeds --n 50``.
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from mpi4py import MPI
 
 from redist import Mesh, RedistError
 from redist.pgas.types import dtype_of
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, xp
 from tests.pgas.layouts import layouts
+from tests.pgas.rounds import run_checks
 
 KNOWN = (0.46881748695593284, 0.42614583623918467)
 """The first numbers of seed 7: a program gives the same numbers in years to come."""
@@ -60,11 +60,10 @@ def integers(draw: Draw) -> str | None:
 
 
 def _differs(a: Any, whole: Any, what: str) -> str | None:
-    from redist.pgas.creation import box_of
 
     if a.local is None:
         return None
-    part = whole[tuple(slice(lo, hi) for lo, hi in box_of(a.type, a.comm.rank))]
+    part = whole[tuple(slice(lo, hi) for lo, hi in a.box)]
     return None if np.array_equal(a.local, part) else f"{what} differs"
 
 
@@ -109,21 +108,7 @@ def refused(draw: Draw) -> str | None:
 
 def program() -> int:
     """0 if all is the same everywhere."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
-    bad = 0
-    for number in range(args.n):
-        for check in (same_everywhere, integers):
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
-    for check in (spread, refused):
-        bad += not all_well(comm, check.__name__, check(draw))
-    if comm.rank == 0:
-        print(f"{2 * args.n + 2 - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
-    return 1 if bad else 0
+    return run_checks((same_everywhere, integers), (spread, refused))
 
 
 if __name__ == "__main__":

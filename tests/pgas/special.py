@@ -5,19 +5,18 @@ As in ``mpirun -n 3 python -m tests.pgas.special --n 20 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 import operator
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist import Mesh
-from redist.pgas.carrying import box_of
+from redist.pgas.boxes import box_of
 from redist.pgas.types import dtype_of
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, Values, xp
 from tests.pgas.layouts import layouts
+from tests.pgas.rounds import run_checks
 from tests.pgas.standard import expected
 
 ODD = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -2.5, 1e-30)
@@ -93,20 +92,8 @@ def division(draw: Draw) -> str | None:
 
 def program() -> int:
     """0 if every case agrees with the standard."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
     np.seterr(all="ignore")
-    bad = 0
-    for number in range(args.n):
-        for check in (functions, division):
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
-    if comm.rank == 0:
-        print(f"{2 * args.n - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
-    return 1 if bad else 0
+    return run_checks((functions, division))
 
 
 if __name__ == "__main__":

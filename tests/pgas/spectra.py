@@ -5,16 +5,15 @@ As in ``mpirun -n 3 python -m tests.pgas.spectra --n 100 --seed 0``.
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist import RedistError
 from redist.pgas import long_lines, transforms
-from tests.mpi.together import all_well, main
+from tests.mpi.together import main
 from tests.pgas.drawing import Draw, wrong, xp
+from tests.pgas.rounds import run_checks
 
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 SEVERAL = ("fftn", "ifftn", "rfftn", "irfftn")
@@ -102,31 +101,21 @@ def long(draw: Draw) -> str | None:
         transforms.WHOLE_BYTES = before
 
 
-def program() -> int:
-    """0 if every case agrees with NumPy."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
-    bad = 0
-    checks = (one, several, pencils, long)
-    for number in range(args.n):
-        for check in checks:
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
+def frequencies(draw: Draw) -> str | None:
+    """Of both kinds."""
     for n in (1, 2, 7, 8):
         what = f"frequencies of {n}"
-        x = xp.fft.fftfreq(n, d=0.3, comm=comm)
-        y = xp.fft.rfftfreq(n, d=0.3, comm=comm)
+        x = xp.fft.fftfreq(n, d=0.3, comm=draw.comm)
+        y = xp.fft.rfftfreq(n, d=0.3, comm=draw.comm)
         found = wrong(x, np.fft.fftfreq(n, 0.3), what) or wrong(y, np.fft.rfftfreq(n, 0.3), what)
-        bad += not all_well(comm, what, found)
-    assert long_lines.factors(36, 3) == (6, 6)
-    if comm.rank == 0:
-        print(
-            f"{args.n * len(checks) + 4 - bad} agree, {bad} do not ({comm.size} ranks)", flush=True
-        )
-    return 1 if bad else 0
+        if found is not None:
+            return found
+    return None if long_lines.factors(36, 3) == (6, 6) else "wrong factors"
+
+
+def program() -> int:
+    """0 if every case agrees with NumPy."""
+    return run_checks((one, several, pencils, long), (frequencies,))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from redist.plan.topology import FLAT
 from redist.runtime import staging as staging_module
 from redist.runtime.board import LEAST_POOL_BYTES
 from redist.runtime.buffers import Buffers
+from redist.runtime.course import Course
 from redist.runtime.phases import Phase, Piece
 from redist.runtime.program import Load
 from redist.runtime.rounds import make_rounds
 from redist.runtime.route import Leg, Route
-from redist.runtime.transfer import Transfer
 from tests.proofs.ranks import random_groups, staged
 from tests.strategies import random_pair
 
@@ -86,15 +86,15 @@ def test_staging_is_divided_as_the_theorem_says(monkeypatch: pytest.MonkeyPatch)
 
 
 def walked(plan: Plan, route: Route, keep: bool) -> Iterator[tuple[Leg, set[int], bool]]:
-    """Stage by stage, the buffers that exist, by the transfer's own bookkeeping; whether all stay."""
+    """Stage by stage, the buffers that exist, by the course's own bookkeeping; whether all stay."""
     buffers = Buffers(route, plan.donate)
     buffers.keep = keep
-    transfer: Any = SimpleNamespace(
-        _route=route,
-        _asked=SimpleNamespace(options=SimpleNamespace(donate=plan.donate)),
-        _buffers=buffers,
-        _world=SimpleNamespace(meet_node=lambda timeout_s: None),
-        timeout_s=None,
+    course: Any = SimpleNamespace(
+        route=route,
+        donates=plan.donate,
+        keeps=buffers.keeps,
+        after_reading=lambda timeout_s: None,
+        free=lambda *tile: None,
     )
     held: dict[tuple[int, int], Any] = {(0, 0): None, (0, route.last(0)): None}
     for number, (leg,) in enumerate(route.stages):
@@ -102,7 +102,7 @@ def walked(plan: Plan, route: Route, keep: bool) -> Iterator[tuple[Leg, set[int]
         held.setdefault((0, leg.target), None)
         yield leg, {buffer for _, buffer in held}, buffers.keeps
         if number + 1 < len(route.stages):
-            Transfer._let_go(transfer, number, held, False)
+            Course._let_go(course, number, held, False, None)
 
 
 def test_buffers_live_as_the_model_says() -> None:
