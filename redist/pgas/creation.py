@@ -22,7 +22,7 @@ from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
-from redist.runtime.cuda_arrays import as_device, is_device, to_device, to_host
+from redist.runtime.cuda_arrays import as_device, fill_with, is_device, to_device, to_host
 
 Type = str | ArrayType
 
@@ -126,7 +126,7 @@ def full(
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
     options = {"device": device, "anywhere": True, **where}
-    return make(shape, value.dtype, lambda tile, box: tile.fill(value[()]), **options)
+    return make(shape, value.dtype, lambda tile, box: fill_with(tile, value), **options)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
@@ -149,7 +149,7 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     value = np.asarray(_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
-    return _like(x, value.dtype, lambda tile, box: tile.fill(value[()]), device)
+    return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
 
 
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:

@@ -84,10 +84,19 @@ def to_device(array: Any) -> Any:
 
 
 def filled_on_device(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """**Local.** A new array of one value on the current GPU; nothing is copied there."""
-    import cupy
+    """**Local.** A new array of one value on the current GPU."""
+    out = empty_on_device(shape, dtype)
+    fill_with(out, value)
+    return out
 
-    return cupy.full(shape, value, dtype)
+
+def fill_with(array: Any, value: Any) -> None:
+    """**Local.** Write one value everywhere, to the bit: CuPy alone makes 0.0 of -0.0."""
+    one = np.asarray(value, array.dtype)
+    if is_device(array) and one == 0 and any(one.tobytes()):
+        array[...] = to_device(one)
+    else:
+        array.fill(one[()])
 
 
 def current_gpu() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda_arrays import current_stream, device_address
+from redist.runtime.cuda_arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda_carriers import Room
 from redist.runtime.cuda_peers import DONE, READY, WORDS, Peers, Place, place_of
 from redist.runtime.cuda_program import CudaRound
@@ -88,7 +88,7 @@ class CudaStage:
                 table[bases.target(item)] = device_address(target)
                 if load.phase.fills:
                     blank = identity(load.phase.op or "", load.dtype)
-                    target.view(load.dtype.to_numpy())[...] = blank
+                    fill_with(target.view(load.dtype.to_numpy()), blank)
             if source is not None:
                 table[bases.source(item)] = device_address(source)
         if self.is_local:
@@ -110,8 +110,9 @@ class CudaStage:
         if self._crowd is not None:
             if self._crowd.loads:
                 self._crowd.run(self._all_tiles(world.seq & 1, sources, targets), stream)
-            self.peers.say(DONE, stream)
-            return True
+                stream.synchronize()
+            world.meet_node(timeout_s)  # another rank has written this one's targets
+            return False
         kinds, far = self._look(world.seq & 1)
         givers = {rank for rank, _ in self._read if rank in world.node}
         self.peers.await_all(READY, givers, stream)

@@ -71,6 +71,7 @@ def wrong(comm: MPI.Comm, problem: Problem, way: str, seed: int, options: dict[s
         both = [(tiles.get(rank), done.get(rank)) for rank in range(comm.size)]
     meet(comm)
     before, after = comm.scatter(both)
+    said = None
     for number in range(CALLS):
         stream = cupy.cuda.Stream(non_blocking=True) if way == "stream" else cupy.cuda.Stream.null
         with stream:
@@ -82,29 +83,40 @@ def wrong(comm: MPI.Comm, problem: Problem, way: str, seed: int, options: dict[s
                 got = redist.redistribute(local, *ends, comm, timeout_s=TIMEOUT_S)
             else:
                 got = transfer(local, out)
+            kept = None
             if local is not None and way != "donate":
                 kept = cupy.asnumpy(local)
                 local[...] = 0  # after the transfer, on the same stream: nobody may read this
-                if bits(kept) != bits(before):
-                    return f"call {number}: the source was modified"
-            if (got is None) != (after is None):
-                return f"call {number}: got {got}, want {after}"
-            if got is None:
-                continue
-            if not isinstance(got, cupy.ndarray) or (out is not None and got is not out):
-                return f"call {number}: the result is not where it should be"
-            have = cupy.asnumpy(got)
-            if have.shape != after.shape or bits(have) != bits(after):
-                bad = np.flatnonzero(
-                    np.any(
-                        np.frombuffer(bits(have), np.uint8).reshape(after.size, -1)
-                        != np.frombuffer(bits(after), np.uint8).reshape(after.size, -1),
-                        axis=1,
-                    )
-                )
-                return f"call {number}: {len(bad)} of {after.size} elements differ, first {bad[0]}"
+            found = changed(before, kept) or differs(got, out, after)
+            said = said or (found and f"call {number}: {found}")
     transfer.close()
-    return None
+    return said
+
+
+def changed(before: Any, kept: Any) -> str | None:
+    """What is wrong with a source after the transfer."""
+    if kept is None or bits(kept) == bits(before):
+        return None
+    return "the source was modified"
+
+
+def differs(got: Any, out: Any, wanted: Any) -> str | None:
+    """What is wrong with a result."""
+    import cupy
+
+    if (got is None) != (wanted is None):
+        return f"got {got}, want {wanted}"
+    if got is None:
+        return None
+    if not isinstance(got, cupy.ndarray) or (out is not None and got is not out):
+        return "the result is not where it should be"
+    have = cupy.asnumpy(got)
+    if have.shape == wanted.shape and bits(have) == bits(wanted):
+        return None
+    rows = [np.frombuffer(bits(x), np.uint8).reshape(wanted.size, -1) for x in (have, wanted)]
+    bad = np.flatnonzero(np.any(rows[0] != rows[1], axis=1))
+    first = f"first {bad[0]}: {have.flat[bad[0]]} for {wanted.flat[bad[0]]}"
+    return f"{len(bad)} of {wanted.size} elements differ, {first}"
 
 
 def program() -> int:

@@ -118,6 +118,7 @@ def made(draw: OnGpu) -> str | None:
     return first(
         near(pgas.zeros((4, 5), **where), np.zeros((4, 5)), "zeros"),
         near(pgas.full((4,), 3, dtype="i4", **where), np.full((4,), 3, "i4"), "full"),
+        near(pgas.signbit(pgas.full((4,), -0.0, **where)), np.full(4, True), "full of -0.0"),
         near(pgas.arange(11, **where), np.arange(11), "arange"),
         near(pgas.linspace(0, 1, 7, **where), np.linspace(0, 1, 7), "linspace"),
         near(pgas.eye(5, 4, k=1, **where), np.eye(5, 4, k=1), "eye"),

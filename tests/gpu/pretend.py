@@ -164,6 +164,10 @@ class ndarray:
         values = self.values[key] if key is not Ellipsis else self.values
         CURRENT[0].add(lambda: np.copyto(values, getattr(value, "values", value), casting="unsafe"))
 
+    def fill(self, value: Any) -> None:
+        """All the same; the sign of a zero is lost, as CuPy loses it."""
+        self[...] = value if value else 0
+
     def __int__(self) -> int:
         return int(asnumpy(self))
 

@@ -13,6 +13,7 @@ import itertools
 import mmap
 import os
 import sys
+import time
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +26,8 @@ from tests.gpu import fuzz, pretend
 from tests.mpi.together import main
 
 FOLDER = "/dev/shm/"
+LATE_S = 2e-3
+"""So long the rank that moves for all lets the others wait: none may go on before."""
 
 
 class SharedMemory:
@@ -93,6 +96,7 @@ def program() -> int:
 
     def counted(self: cuda_sharing.Crowd, *given: Any) -> None:
         led[0] += 1
+        time.sleep(LATE_S)
         run(self, *given)
 
     with (

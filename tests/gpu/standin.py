@@ -88,6 +88,10 @@ class ndarray:
 
         return call
 
+    def fill(self, value: Any) -> None:
+        """All the same; the sign of a zero is lost, as CuPy loses it."""
+        self.values.fill(value if value else 0)
+
     def __int__(self) -> int:
         return int(self.values)
 

@@ -16,6 +16,6 @@ pytestmark = [
 
 @pytest.mark.parametrize(("ranks", "gpus"), [(2, 1), (4, 1), (4, 2)])
 def test_one_rank_moves_for_all_on_its_gpu(ranks: int, gpus: int) -> None:
-    done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", "24")
+    done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", "40")
     assert done.status == 0, done.output
-    assert f"24 of 24 GPU cases agree ({ranks} ranks)" in done.output
+    assert f"40 of 40 GPU cases agree ({ranks} ranks)" in done.output
