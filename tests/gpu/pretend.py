@@ -51,9 +51,11 @@ class Stream:
         CURRENT[0] = self._before.pop()
 
     def add(self, work: Work | Event) -> None:
-        """Put off some work, or everything until an event."""
+        """Put off some work, or everything until an event; or do it, where the GPU is quick."""
         self.queue.append(work)
         self.put += 1
+        if QUICK[0]:
+            self.synchronize()
 
     def go_on(self, until: int) -> None:
         """Do the work up to a place."""
@@ -111,6 +113,7 @@ class Event:
         return self.stream.done >= self.at
 
 
+QUICK = [False]
 STREAMS: dict[int, Stream] = {}
 Stream.null = Stream()
 CURRENT = [Stream.null]
@@ -259,8 +262,9 @@ class Device:
         pass
 
 
-def install(gpu: str, nccl: Any = None) -> None:
-    """Be CuPy in this process, on a GPU of this name."""
+def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
+    """Be CuPy in this process, on a GPU of this name; a quick one puts nothing off."""
+    QUICK[0] = quick
     top, cuda = ModuleType("cupy"), ModuleType("cupy.cuda")
     for name in ("ndarray", "empty", "full", "zeros", "asarray", "asfortranarray", "asnumpy"):
         setattr(top, name, globals()[name])

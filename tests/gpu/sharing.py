@@ -86,7 +86,7 @@ def program() -> int:
     atexit.register(forget)
     pretend.Memory = SharedMemory  # type: ignore[misc, assignment]
     gpu = MPI.COMM_WORLD.rank * args.gpus // MPI.COMM_WORLD.size
-    pretend.install(f"gpu {gpu}")
+    pretend.install(f"gpu {gpu}", quick=MPI.COMM_WORLD.rank % 2 == 1)
     runtime: Any = sys.modules["cupy.cuda"].runtime
     runtime.ipcOpenMemHandle = open_memory
     runtime.ipcCloseMemHandle = lambda address: None
