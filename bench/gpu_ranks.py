@@ -24,10 +24,15 @@ CASES = (
     "slab-pencil",
     "pencil-pencil",
     "thin",
+    "thin-back",
+    "single",
+    "single-back",
     "transposed",
     "gather",
     "sum-cut",
 )
+THIN = {"thin": 4, "thin-back": 4, "single": 1, "single-back": 1}
+"""Cases whose last dim is cut, and to how many elements."""
 _LAZY_PEER_ACCESS = 1
 _ON_DEVICE = 3
 
@@ -35,14 +40,15 @@ _ON_DEVICE = 3
 def f32_case(name: str, total_bytes: int, n_ranks: int) -> Case:
     """A case of f32 whose fuller end takes about so many bytes on all ranks together.
 
-    Besides those of ``redist bench``: ``thin``, with runs of 16 bytes, and ``transposed``, rows to
-    columns with targets in Fortran's order, as a matrix product may want them.
+    Besides those of ``redist bench``: ``thin``, with runs of 16 bytes, ``single``, with runs of one
+    element, both also the other way round (``-back``); and ``transposed``, rows to columns with
+    targets in Fortran's order, as a matrix product may want them.
 
     >>> print(f32_case("columns-rows", 2**32, 4))
     f32[32768, 32768{x}] -> f32[32768{x}, 32768] on x=4
     """
-    if name == "thin":
-        return _thin(total_bytes, n_ranks)
+    if name in THIN:
+        return _thin(name, total_bytes, n_ranks)
     like = {"columns-rows": "rows-columns", "transposed": "rows-columns"}.get(name, name)
     made = make_case(like, 2 * total_bytes, n_ranks)
     ends = [
@@ -53,13 +59,15 @@ def f32_case(name: str, total_bytes: int, n_ranks: int) -> Case:
     return Case(name, *ends)
 
 
-def _thin(total_bytes: int, n_ranks: int) -> Case:
-    """The last of three dims, cut to 4 elements: runs of 16 bytes."""
-    inner = 4 * n_ranks
+def _thin(name: str, total_bytes: int, n_ranks: int) -> Case:
+    """The last of three dims is cut to a few elements: short runs on one side."""
+    inner = THIN[name] * n_ranks
     rows = max(1, total_bytes // 4 // (inner * 2048 * n_ranks)) * n_ranks
     mesh = Mesh(x=n_ranks)
     ends = [f"f32[{rows}{{x}}, 2048, {inner}]", f"f32[{rows}, 2048, {inner}{{x}}]"]
-    return Case("thin", *(ArrayType.parse(text, mesh) for text in ends))
+    if name.endswith("-back"):
+        ends.reverse()
+    return Case(name, *(ArrayType.parse(text, mesh) for text in ends))
 
 
 def traffic_bytes(case: Case) -> int:

@@ -210,6 +210,16 @@ def test_readme_program_runs_on_ranks(tmp_path: Path) -> None:
     assert done.stdout.startswith("11 calls on 3 ranks\nstep ")
 
 
+def test_readme_program_for_gpus_runs_on_ranks(tmp_path: Path) -> None:
+    (text,) = (block for block in blocks("python") if block.startswith("# on_gpu.py"))
+    program = tmp_path / "on_gpu.py"
+    program.write_text(text, encoding="utf-8")
+    command = find_launcher().command(2, [str(program)])
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("right on ")
+
+
 def test_readme_shows_commands_and_links_that_exist() -> None:
     assert shown_commands()
     assert re.search(r"^make demo\b.*\nmake test\b", README, re.MULTILINE)

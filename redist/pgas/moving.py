@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
@@ -57,12 +57,11 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     if PRETENDING:
         plan = planned(source, target, a.comm, limit)
         return a.new(target, pretended(plan, shape, memory))
-    out = None if shape is None else memory.empty(shape, target.dtype.to_numpy(), target.tile_bytes)
-    if WATCHERS:
-        _watched(a, target, limit, out)
-    else:
-        redistribute(a.local, source, target, a.comm, limit, out=out)
-    return a.new(target, out)
+    out = None
+    if shape is not None and not (memory.on_device and memory.limit_bytes is not None):
+        out = memory.empty(shape, target.dtype.to_numpy(), target.tile_bytes)
+    run = _watched if WATCHERS else redistribute
+    return a.new(target, run(a.local, source, target, a.comm, limit, out=out))
 
 
 def settle(a: T) -> T:
@@ -104,11 +103,19 @@ def _limit(a: Tiled, target: ArrayType) -> int | None:
     return rounded
 
 
-def _watched(a: Tiled, target: ArrayType, limit: int | None, out: Tile | None) -> None:
+def _watched(
+    local: Tile | None,
+    source: ArrayType,
+    target: ArrayType,
+    comm: Comm,
+    limit: int | None,
+    out: Tile | None,
+) -> Any:
     started = time.perf_counter()
-    redistribute(a.local, a.type, target, a.comm, limit, out=out)
+    result = redistribute(local, source, target, comm, limit, out=out)
     seconds = time.perf_counter() - started
-    transfer = prepared(a.comm, a.type, target, limit)
+    transfer = prepared(comm, source, target, limit)
     seen = Move.of(transfer.plan, calling_line(), transfer.received_bytes, started, seconds)
     for watcher in WATCHERS:
         watcher.saw(seen)
+    return result

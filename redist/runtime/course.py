@@ -83,7 +83,8 @@ class Course:
         for item, buffer in free:
             array = tiles.pop((item, buffer))
             if array is not None:
-                self.free(array, tiles.get((item, route.last(item))), buffer == 0)
+                rest = [tile for tile in tiles.values() if tile is not None]
+                self.free(array, rest, buffer == 0)
         return False
 
     # What depends on where arrays lie
@@ -107,8 +108,7 @@ class Course:
         """Wait until the neighbours have read."""
         self.world.meet_node(timeout_s)
 
-    def free(self, array: Any, target: Any, is_source: bool) -> None:
-        """Give up a tile; a donated source gives its pages back."""
-        stays = target is not None and np.may_share_memory(array, target)
-        if is_source and not stays:
+    def free(self, array: Any, rest: Sequence[Any], is_source: bool) -> None:
+        """Give up a tile; a donated source gives its pages back, unless one of ``rest`` is in them."""
+        if is_source and not any(np.may_share_memory(array, other) for other in rest):
             release_pages(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ def is_device(array: Any) -> bool:
     """
     if array is None or isinstance(array, (np.ndarray, np.generic)):
         return False
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        return True  # asking for the interface takes longer
     if hasattr(array, "__cuda_array_interface__"):
         return True
     where = getattr(array, "__dlpack_device__", None)
@@ -80,7 +84,12 @@ def to_device(array: Any) -> Any:
     """**Local.** The values on the current GPU: itself where it is there already, else a copy."""
     import cupy
 
-    return as_device(array) if is_device(array) else cupy.asarray(array)
+    if is_device(array):
+        return as_device(array)
+    values = np.asarray(array)
+    if values.ndim == 0:  # CuPy would make 0.0 of -0.0
+        return cupy.asarray(values.reshape(1)).reshape(())
+    return cupy.asarray(values)
 
 
 def filled_on_device(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:

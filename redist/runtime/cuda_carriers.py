@@ -1,13 +1,15 @@
 """How packed bytes of GPU arrays reach ranks of other nodes.
 
 A carrier takes a stage through its rounds: pack, exchange, fetch from the own node meanwhile, take
-apart. :mod:`redist.runtime.cuda_choice` says which one a world uses.
+apart. With two halves of staging the GPU packs the next round, and takes the last one apart, while
+messages are under way. :mod:`redist.runtime.cuda_choice` says which one a world uses.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from mpi4py import MPI
@@ -16,6 +18,7 @@ from redist.runtime.cuda_program import CudaRound
 from redist.runtime.datatypes import post
 from redist.runtime.moves import Addresses
 from redist.runtime.patience import abandon
+from redist.runtime.program import Load, Message
 from redist.runtime.world import TAG_DATA, World
 
 PINNED = "pinned memory and MPI"
@@ -33,7 +36,7 @@ class Room:
         self.on_device = on_device
         self.send_bytes = self.receive_bytes = 0
         self.memory: list[Any] = []
-        self._used: Any = None
+        self._used: dict[int, Any] = {}
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
         """**Local.** A stage needs so much."""
@@ -60,15 +63,16 @@ class Room:
 
         return cupy.cuda.alloc(n_bytes) if self.on_device else cupy.cuda.PinnedMemory(n_bytes)
 
-    def mark(self, stream: Any) -> None:
-        """What ``stream`` has got to do so far reads this room."""
-        self._used = stream.record()
+    def mark(self, stream: Any, half: int = 0) -> None:
+        """What ``stream`` has got to do so far reads this half of the room."""
+        self._used[half] = stream.record()
 
-    def settle(self) -> None:
-        """Wait until what was marked has been read."""
-        if self._used is not None:
-            self._used.synchronize()
-            self._used = None
+    def settle(self, half: int | None = None) -> None:
+        """Wait until what was marked has been read: of one half, or of all."""
+        for one in [*self._used] if half is None else [half]:
+            event = self._used.pop(one, None)
+            if event is not None:
+                event.synchronize()
 
 
 class Carrier(Protocol):
@@ -81,19 +85,35 @@ class Carrier(Protocol):
     def room(self) -> Room:
         """**Local.** Staging of the kind that it needs, still empty."""
 
+    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+        """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
+
+        Rounds of such a stage come with something ``gathered``, not with messages.
+        """
+
     def carry(
         self,
-        rounds: Iterable[CudaRound],
+        rounds: Sequence[CudaRound],
         room: Room,
-        table: Addresses,
+        tables: Sequence[Addresses],
         stream: Any,
         held: Any,
         timeout_s: float | None,
     ) -> None:
-        """**Collective.** Start all rounds on ``stream``; ``table`` has every buffer's address.
+        """**Collective.** Start all rounds on ``stream``; ``tables`` have every buffer's address.
 
-        ``held`` is kept alive for good where a failure leaves messages under way.
+        There is a table for each half of the staging: rounds use them in turn, and one is packed, and
+        another taken apart, while messages of a third are under way. ``held`` is kept alive for good
+        where a failure leaves messages behind.
         """
+
+
+def pack(k: int, rounds: Sequence[CudaRound], tables: Sequence[Addresses], stream: Any) -> Any:
+    """**Local.** Start to pack round ``k``, if there is one; an event for when it is packed."""
+    if k >= len(rounds):
+        return None
+    rounds[k].pack.run(tables[k % len(tables)], stream.ptr)
+    return stream.record()
 
 
 class ByMessages:
@@ -111,46 +131,63 @@ class ByMessages:
         """**Local.** Pinned, or from the pool."""
         return Room(self.on_device)
 
+    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+        """**Local.** Never: what one rank sends to many is packed for each."""
+        return ()
+
     def carry(
         self,
-        rounds: Iterable[CudaRound],
+        rounds: Sequence[CudaRound],
         room: Room,
-        table: Addresses,
+        tables: Sequence[Addresses],
         stream: Any,
         held: Any,
         timeout_s: float | None,
     ) -> None:
         """**Collective.** The host waits for what is packed and for its messages, for no more."""
-        for round_ in rounds:
-            room.settle()  # the round before, or the call before, has taken its messages apart
-            requests = self._receives(round_, table)
-            round_.pack.run(table, stream.ptr)
-            if round_.sends:
-                stream.synchronize()
-            sends = self._sends(round_, table)
-            if not round_.combines:
-                round_.fetch(table, stream)  # while messages are under way
-            self._finish(requests, sends, (held, room.memory), timeout_s)
-            if round_.combines:
+        room.settle()  # the stage before, or the call before, has taken its messages apart
+        n = len(tables)
+        packed = pack(0, rounds, tables, stream)
+        for k, round_ in enumerate(rounds):
+            table = tables[k % n]
+            room.settle(k % n)  # the last round that was received here is taken apart
+            with self._under_way((held, room.memory), timeout_s) as (receives, sends):
+                self._post(MPI.Comm.Irecv, round_.receives, table, receives)
+                if round_.sends:
+                    packed.synchronize()
+                self._post(MPI.Comm.Isend, round_.sends, table, sends)
+                if n > 1:
+                    packed = pack(k + 1, rounds, tables, stream)  # while messages are under way
                 round_.fetch(table, stream)
+            if n == 1:
+                packed = pack(k + 1, rounds, tables, stream)
             round_.take_apart(table, stream)
-            room.mark(stream)
+            room.mark(stream, k % n)
 
-    def _receives(self, round_: CudaRound, table: Addresses) -> list[Any]:
-        comm = self.world.comm
-        return [post(comm.Irecv, message, table, TAG_DATA) for message in round_.receives]
-
-    def _sends(self, round_: CudaRound, table: Addresses) -> list[Any]:
-        comm = self.world.comm
-        return [post(comm.Isend, message, table, TAG_DATA) for message in round_.sends]
-
-    def _finish(
-        self, receives: list[Any], sends: list[Any], held: Any, timeout_s: float | None
+    def _post(
+        self,
+        start: Callable[..., MPI.Request],
+        messages: Iterable[Message],
+        table: Addresses,
+        requests: list[Any],
     ) -> None:
-        requests = receives + sends
+        for message in messages:
+            requests.append(post(partial(start, self.world.comm), message, table, TAG_DATA))
+
+    @contextlib.contextmanager
+    def _under_way(
+        self, held: Any, timeout_s: float | None
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Lists for requests, which are complete at the end; what ends it early leaves them be."""
+        receives: list[Any] = []
+        sends: list[Any] = []
+        requests: list[Any] = []
         try:
+            yield receives, sends
+            requests = receives + sends
             self.world.wait(requests, timeout_s)
         except BaseException:
+            requests = requests or receives + sends
             with contextlib.suppress(MPI.Exception):
                 abandon(requests[: len(receives)], requests, held)
             raise

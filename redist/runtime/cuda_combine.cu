@@ -2,7 +2,8 @@
  *
  * ITEM is the element's type, OP the operation (a name of the enum below), KIND_OF_ITEM how values are
  * computed with: 0 as they are, 1 as whole numbers that wrap, 2 as truth values, 3 as half and 4 as
- * bfloat floats kept in 16 bits, 5 as complex numbers.
+ * bfloat floats kept in 16 bits, 5 as complex numbers, 6 as bytes whose results stand in TABLE, 8 to a
+ * word.
  */
 template <class T> __device__ __forceinline__ T plus(T a, T b) { return a + b; }
 template <class T> __device__ __forceinline__ T minus(T a, T b) { return a - b; }
@@ -102,6 +103,10 @@ template <int OP, int KIND, class T> __device__ __forceinline__ T combined(T a, 
             return keeps<OP>(x, y) ? a : b;
         else
             return Real<KIND>::to(OP == SUM ? plus(x, y) : times(x, y));
+    } else if constexpr (KIND == 6) {
+#if KIND_OF_ITEM == 6
+        return ((const unsigned char *)TABLE)[(unsigned)a << 8 | b];
+#endif
     } else if constexpr (KIND == 2) {
         return OP == SUM || OP == MAX ? (a || b) : (a && b);
     } else if constexpr (OP == MAX || OP == MIN) {

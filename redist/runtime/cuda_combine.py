@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -12,11 +11,12 @@ import numpy as np
 
 from redist.errors import RedistError
 from redist.layout.dtype import DType
+from redist.runtime.cuda_chains import Chain, chained, turns_of
 from redist.runtime.cuda_launch import Launch
-from redist.runtime.cuda_rows import WORD, tables_of
+from redist.runtime.cuda_rows import WORD, Tables, tables_of
 from redist.runtime.cuda_tiles import Tuning
 from redist.runtime.moves import Addresses, Move
-from redist.runtime.reduce import check_reduces
+from redist.runtime.reduce import check_reduces, combine
 
 _OPS = ("sum", "prod", "max", "min")
 _ITEMS = {
@@ -38,16 +38,26 @@ _ITEMS = {
 }
 
 
+_TABULATED = 6
+"""The kind of elements of one byte: a table has the result for every two of them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CudaCombine:
     """``dst = dst op src`` over moves, in order where they meet: one launch, or one for each turn.
 
+    ``chains`` come first, in a launch of their own.
+
     >>> from redist.runtime.strided import Strided
-    >>> moves = [Move(0, 0, k, 0, Strided(32, ())) for k in (1, 2)]
+    >>> moves = [Move(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
     >>> len(CudaCombine.of(moves, "sum", DType.named("f32")).turns)
-    2
+    3
+    >>> made = CudaCombine.of(moves[1:], "sum", DType.named("f32"), copies=moves[:1])
+    >>> len(made.chains), len(made.turns)
+    (1, 0)
     """
 
+    chains: tuple[Chain, ...]
     turns: tuple[tuple[Move, ...], ...]
     op: str
     dtype: DType
@@ -56,12 +66,20 @@ class CudaCombine:
 
     @staticmethod
     def of(
-        moves: Iterable[Move], op: str, dtype: DType, tuning: Tuning | None = None
+        moves: Iterable[Move],
+        op: str,
+        dtype: DType,
+        tuning: Tuning | None = None,
+        copies: Iterable[Move] = (),
     ) -> CudaCombine:
-        """Prepare; moves into the same place become launches one after another."""
+        """Prepare; moves into the same place become launches one after another.
+
+        Those of ``copies`` that begin a chain are made here, and must not be made elsewhere.
+        """
         prelude_of(op, dtype)
-        kept = [move for move in moves if move.form.n_bytes]
-        return CudaCombine(turns_of(kept), op, dtype, tuning or Tuning(waves=(1, 1)))
+        chains, rest = chained(copies, [move for move in moves if move.form.n_bytes])
+        turns = turns_of(list(rest))
+        return CudaCombine(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the reductions on a stream; ``bases`` has the address of every buffer."""
@@ -69,13 +87,17 @@ class CudaCombine:
         key = phases.tobytes()
         if key not in self._launches:
             prelude = prelude_of(self.op, self.dtype)
-            least = least_word(self.op, self.dtype)
             self._launches[key] = [
-                Launch(tables_of(turn, phases.tolist(), self.tuning, least), self.tuning, prelude)
-                for turn in self.turns
+                Launch(tables, self.tuning, prelude) for tables in self.tables(phases.tolist())
             ]
         for launch in self._launches[key]:
             launch(bases, stream)
+
+    def tables(self, phases: Sequence[int]) -> list[Tables]:
+        """What the kernel reads, launch by launch."""
+        least = least_word(self.op, self.dtype)
+        lists: list[Sequence[Move | Chain]] = [self.chains, *self.turns]
+        return [tables_of(one, phases, self.tuning, least) for one in lists if one]
 
 
 def least_word(op: str, dtype: DType) -> int:
@@ -87,9 +109,13 @@ def can_combine(op: str, dtype: DType) -> bool:
     """Whether a GPU can reduce such elements.
 
     >>> can_combine("sum", DType.named("f32")), can_combine("sum", DType.named("f8e5m2"))
-    (True, False)
+    (True, True)
     """
-    return op in _OPS and dtype.name in _ITEMS
+    return op in _OPS and (dtype.name in _ITEMS or _is_tabulated(dtype))
+
+
+def _is_tabulated(dtype: DType) -> bool:
+    return dtype.itemsize == 1 and dtype.extended_name is not None
 
 
 @lru_cache(maxsize=1)
@@ -97,66 +123,31 @@ def _source() -> str:
     return Path(__file__).with_name("cuda_combine.cu").read_text(encoding="utf-8")
 
 
+def _table(op: str, dtype: DType) -> str:
+    """The result for every two bytes, as computed on the host: 8 to a word."""
+    values = np.arange(2**8, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        results = combine(op, dtype, np.repeat(values, 2**8), np.tile(values, 2**8))
+    words = ",".join(map(hex, results.view(np.uint64).tolist()))
+    return f"__device__ const unsigned long long TABLE[] = {{{words}}};"
+
+
+@lru_cache(maxsize=64)
 def prelude_of(op: str, dtype: DType) -> str:
     """What stands before the copies' source to make reductions of them.
 
     >>> prelude_of("max", DType.named("bf16")).splitlines()[:3]
     ['#define OP MAX', '#define ITEM unsigned short', '#define KIND_OF_ITEM 4']
     """
-    if dtype.name not in _ITEMS or op not in _OPS:
-        raise RedistError(f"cannot take the {op} of {dtype} on the GPU; known: {', '.join(_ITEMS)}")
+    if not can_combine(op, dtype):
+        known = ", ".join(_ITEMS)
+        raise RedistError(f"cannot take the {op} of {dtype} on the GPU; known: {known}, f8...")
     check_reduces(op, dtype)
     name = dtype.name
     if op == "sum" and name[0] == "c":
         name = "f32" if name == "c64" else "f64"
-    item, kind = _ITEMS[name]
-    lines = (f"#define OP {op.upper()}", f"#define ITEM {item}", f"#define KIND_OF_ITEM {kind}")
+    item, kind = _ITEMS.get(name, ("unsigned char", _TABULATED))
+    lines = [f"#define OP {op.upper()}", f"#define ITEM {item}", f"#define KIND_OF_ITEM {kind}"]
+    if kind == _TABULATED:
+        lines.append(_table(op, dtype))
     return "\n".join((*lines, _source()))
-
-
-def turns_of(moves: list[Move]) -> tuple[tuple[Move, ...], ...]:
-    """Moves in as few turns as keep the order of those that may write to the same bytes."""
-    turn = [0] * len(moves)
-    for cluster in _clusters(moves):
-        for n, k in enumerate(cluster):
-            before = [turn[j] + 1 for j in cluster[:n] if _meet(moves[j], moves[k])]
-            turn[k] = max(before, default=0)
-    last = max(turn, default=-1)
-    return tuple(
-        tuple(move for move, at in zip(moves, turn, strict=True) if at == number)
-        for number in range(last + 1)
-    )
-
-
-def _span(move: Move) -> tuple[int, int]:
-    low = high = move.dst_offset
-    for count, stride, _ in move.form.dims:
-        low += min(0, stride * (count - 1))
-        high += max(0, stride * (count - 1))
-    return low, high + move.form.block
-
-
-def _clusters(moves: list[Move]) -> Iterable[list[int]]:
-    """Numbers of moves whose spans of destination bytes hang together."""
-    spans = sorted((move.dst, *_span(move), k) for k, move in enumerate(moves))
-    cluster: list[int] = []
-    buffer, end = -1, 0
-    for dst, low, high, k in spans:
-        if dst != buffer or low >= end:
-            yield sorted(cluster)
-            cluster, buffer, end = [], dst, high
-        cluster.append(k)
-        end = max(end, high)
-    yield sorted(cluster)
-
-
-def _meet(a: Move, b: Move) -> bool:
-    """Whether two moves into a buffer may write to the same byte."""
-    (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
-    if a_high <= b_low or b_high <= a_low:
-        return False
-    step = math.gcd(*(dim[1] for dim in (*a.form.dims, *b.form.dims)))
-    if step == 0:
-        return True
-    rest = (b.dst_offset - a.dst_offset) % step
-    return rest < a.form.block or step - rest < b.form.block

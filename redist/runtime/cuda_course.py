@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,10 @@ from mpi4py import MPI
 
 from redist.plan.topology import Topology
 from redist.runtime.buffers import Key
-from redist.runtime.course import Course, Tiles
+from redist.runtime.course import Course
 from redist.runtime.cuda_arrays import empty_on_device, overlap
 from redist.runtime.cuda_choice import choose
+from redist.runtime.cuda_donation import give_up
 from redist.runtime.cuda_peers import Peers, can_open
 from redist.runtime.cuda_stage import CudaStage
 from redist.runtime.program import Load
@@ -74,7 +76,6 @@ class CudaCourse(Course):
             )
             for k, stage in enumerate(host.stages)
         ]
-        self._scratch: list[Any] = []
 
     def _loads(self, topology: Topology, stage: int, rank: int) -> list[Load]:
         """What a stage asks of another rank."""
@@ -93,20 +94,11 @@ class CudaCourse(Course):
         return False
 
     def made(self, key: Key) -> Any:
-        """A tile between two steps, or a target: in the memory of a donated source if it fits."""
+        """A tile between two steps, or a target."""
         shape = self.route.shape_of(*key)
         if shape is None:
             return None
-        dtype = self.route.plans[key[0]].source.dtype.to_numpy()
-        n_bytes = dtype.itemsize
-        for n in shape:
-            n_bytes *= n
-        is_target = key[1] == self.route.last(key[0])
-        for k, array in enumerate(self._scratch):
-            if not is_target and array.nbytes >= n_bytes:
-                memory = self._scratch.pop(k)
-                return memory.reshape(-1).view("u1")[:n_bytes].view(dtype).reshape(shape)
-        return empty_on_device(shape, dtype)
+        return empty_on_device(shape, self.route.plans[key[0]].source.dtype.to_numpy())
 
     def run_stage(
         self, number: int, word: int, ins: list[Any], outs: list[Any], timeout_s: float | None
@@ -119,17 +111,7 @@ class CudaCourse(Course):
         self.world.meet_node(timeout_s)
         self.on_device[0].settle()
 
-    def free(self, array: Any, target: Any, is_source: bool) -> None:
-        """Give up a tile: the pool has it again; a donated source serves for tiles on the way."""
-        stays = target is not None and overlap(array, target)
-        if is_source and not stays and array.flags.c_contiguous:
-            self._scratch.append(array)
-
-    def finish(
-        self, word: int, tiles: Tiles, done: int, in_place: bool, timeout_s: float | None
-    ) -> bool:
-        """Run the stages from ``done`` on, and keep nothing of a donated source after that."""
-        try:
-            return super().finish(word, tiles, done, in_place, timeout_s)
-        finally:
-            self._scratch.clear()
+    def free(self, array: Any, rest: Sequence[Any], is_source: bool) -> None:
+        """Give up a tile: the pool has it again; a donated source is empty then, where it can be."""
+        if is_source and not any(overlap(array, other) for other in rest):
+            give_up(array)

@@ -45,6 +45,13 @@ struct Loose {
     }
 };
 
+template <class W> __device__ __forceinline__ void put_loose(char *p, W x)
+{
+    if constexpr (FOLDS)
+        take<W, SECOND>(x, p);
+    put<W>(p, x);
+}
+
 /* The ends of runs, byte by byte. */
 __device__ __noinline__ void copy_ends(Loose part, i64 run)
 {
@@ -56,7 +63,7 @@ __device__ __noinline__ void copy_ends(Loose part, i64 run)
 #pragma unroll
     for (int k = 0; k < 16; k++)
         if (part.at + k >= 0 && part.at + k < run)
-            put<u8>((char *)(part.to + k), x[k]);
+            put_loose<u8>((char *)(part.to + k), x[k]);
 }
 
 __device__ KIND_INLINE u32 copy_loose(u32 t, u32 end, Row row, const Shape *shape,
@@ -100,7 +107,8 @@ __device__ KIND_INLINE u32 copy_loose(u32 t, u32 end, Row row, const Shape *shap
 #pragma unroll
             for (int u = 0; u < 1 << bits; u++)
                 if (target[u])
-                    put<uint4>((char *)target[u], skew[u] ? shifted(a[u], b[u], skew[u]) : a[u]);
+                    put_loose<uint4>((char *)target[u],
+                                     skew[u] ? shifted(a[u], b[u], skew[u]) : a[u]);
 #pragma unroll 1
             for (int u = 0; ends; u++, ends >>= 1)
                 if (ends & 1) {

@@ -1,5 +1,18 @@
 /* The kernel: every block takes its tiles of every row. Comes after cuda_tiles.cu and cuda_loose.cu. */
 
+__device__ __forceinline__ i64 source_of(const Member *m, const u64 *bases)
+{
+    return (i64)bases[m->src] + m->src_offset;
+}
+
+/* Where the sources of a row's members begin; nobody reads the table meanwhile. */
+__device__ __forceinline__ void tabulate(i64 *table, const Member *m, u32 n, const u64 *bases)
+{
+    __syncthreads();
+    EACH_THREAD if (tid < n) table[tid] = source_of(m + tid, bases);
+    __syncthreads();
+}
+
 /* This block's tiles of one row, from t on; the first tile that is not of this row. */
 template <int LOG, bool TILED, bool GROUPED>
 __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
@@ -11,21 +24,19 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
     typedef typename WordOf<LOG>::type W;
     Lane<W, bits, GROUPED> lane[PER_THREAD];
     W *slots = (W *)memory;
+    const Member *own = members + row.member;
+    const u32 n_sources = FOLDS ? own->n_sources : 1;
+    const bool fresh = !FOLDS || own->fresh;
     const char *s = 0;
     char *d = 0;
     if (GROUPED) {
         __syncthreads();
         EACH_THREAD if (tid < row.n_members)
-        {
-            const Member *m = members + row.member + tid;
-            dst_table[tid] = (i64)bases[m->dst] + m->dst_offset;
-            src_table[tid] = (i64)bases[m->src] + m->src_offset;
-        }
-        __syncthreads();
+            dst_table[tid] = (i64)bases[own[tid].dst] + own[tid].dst_offset;
+        tabulate(src_table, own, row.n_members, bases);
     } else {
-        const Member *m = members + row.member;
-        d = (char *)((i64)bases[m->dst] + m->dst_offset);
-        s = (const char *)((i64)bases[m->src] + m->src_offset);
+        d = (char *)((i64)bases[own->dst] + own->dst_offset);
+        s = (const char *)source_of(own, bases);
     }
     EACH_THREAD
     {
@@ -34,20 +45,38 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
     }
     for (; t < end; t += gridDim.x) {
         Tile tile = tile_at(t - row.first, shape);
-        EACH_THREAD lane[ME].load(s, src_table, shape, tile);
+        EACH_THREAD lane[ME].template load_source<REPLACED>(s, src_table, shape, tile);
+        for (u32 k = 1; k < n_sources; k++) {
+            const Member *next = own + k * row.n_members;
+            if (GROUPED)
+                tabulate(src_table, next, row.n_members, bases);
+            const char *of = GROUPED ? 0 : (const char *)source_of(next, bases);
+            EACH_THREAD lane[ME].template load_source<FIRST>(of, src_table, shape, tile);
+        }
+        if (GROUPED && n_sources > 1)
+            tabulate(src_table, own, row.n_members, bases);
         if (TILED) {
             __syncthreads();
             EACH_THREAD lane[ME].share(slots, shape);
             __syncthreads();
         }
-        EACH_THREAD lane[ME].template store<TILED>(d, dst_table, shape, tile, slots);
+        if constexpr (FOLDS) {
+            EACH_THREAD
+            {
+                if (TILED)
+                    lane[ME].take_shared(slots, shape);
+                if (!fresh)
+                    lane[ME].load_target(d, dst_table, shape, tile);
+            }
+        }
+        EACH_THREAD lane[ME].template store<TILED && !FOLDS>(d, dst_table, shape, tile, slots);
     }
     return t;
 }
 
 #define KIND(code, log, tiled, grouped)                                                           \
     case code:                                                                                    \
-        if constexpr ((KINDS >> code) & 1)                                                                  \
+        if constexpr ((KINDS >> code) & 1)                                                        \
             t = copy_row<log, tiled, grouped>(t, end, row, shape, members, bases, memory,         \
                                               dst_table, src_table);                              \
         break;

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Thread
 from typing import Any
 
 import numpy as np
 
 from redist.errors import PeerError, TransferError
-from redist.runtime.cuda_carriers import Room
+from redist.runtime.cuda_carriers import Room, pack
+from redist.runtime.cuda_gather import agree, claim_of
 from redist.runtime.cuda_program import CudaRound
 from redist.runtime.kernels import ALL_SAME, NOT_YET
 from redist.runtime.moves import Addresses
-from redist.runtime.patience import broadcast
-from redist.runtime.program import Message
+from redist.runtime.patience import broadcast, gather
+from redist.runtime.program import Load, Message
 from redist.runtime.world import World
 
 UINT8 = 1
@@ -23,6 +24,8 @@ UINT8 = 1
 LOOK_S = 2e-5
 JOIN_S = 120.0
 """Longer than this nobody waits for a communicator of NCCL."""
+MOST_GROUPS = 8
+"""Each communicator takes memory of the GPU: beyond so many, all-gathers go as messages."""
 
 
 def nccl_version() -> tuple[int, ...]:
@@ -49,13 +52,25 @@ def joined(world: World, timeout_s: float | None) -> ByNccl:
     from cupy.cuda import nccl
 
     number = broadcast(world.comm, nccl.get_unique_id() if world.rank == 0 else None, timeout_s)
+    communicator = communicator_of(world.size, number, world.rank, timeout_s)
+    return ByNccl(world, communicator, nccl, cupy.cuda.Stream(non_blocking=True))
+
+
+def communicator_of(size: int, number: Any, place: int, timeout_s: float | None) -> Any:
+    """**Collective over its ranks.** A communicator of NCCL, or an error.
+
+    ``number`` is the unique one that all of them were told, ``place`` that of this rank.
+    """
+    import cupy
+    from cupy.cuda import nccl
+
     made: list[Any] = []
     device = cupy.cuda.Device().id
 
     def make() -> None:
         try:
             with cupy.cuda.Device(device):
-                made.append(nccl.NcclCommunicator(world.size, number, world.rank))
+                made.append(nccl.NcclCommunicator(size, number, place))
         except Exception as error:
             made.append(error)
 
@@ -67,29 +82,71 @@ def joined(world: World, timeout_s: float | None) -> ByNccl:
         raise TransferError(f"cannot join ranks by NCCL: not done within {patience_s:g} s")
     if isinstance(made[0], Exception):
         raise TransferError(f"cannot join ranks by NCCL: {made[0]}")
-    return ByNccl(world, made[0], nccl, cupy.cuda.Stream(non_blocking=True))
+    return made[0]
 
 
 class ByNccl:
-    """Grouped sends and receives of NCCL, out of memory of the GPU, on a stream of its own.
+    """Grouped sends and receives of NCCL, and its all-gather, out of memory of the GPU, on a stream.
 
-    ``api`` has groupStart and groupEnd, ``communicator`` send, recv and abort, as in cupy.cuda.nccl.
+    ``api`` has groupStart and groupEnd, ``communicator`` send, recv, allGather and abort, as in
+    cupy.cuda.nccl. Partial values are combined here, not by NCCL: all transports give the same bits.
     """
 
     name = "NCCL"
 
     def __init__(self, world: World, communicator: Any, api: Any, side: Any) -> None:
         self.world, self.communicator, self.api, self.side = world, communicator, api, side
+        self.groups: dict[tuple[int, ...], Any] = {tuple(range(world.size)): communicator}
+        """Communicators of groups of ranks; None where these could not be joined."""
 
     def room(self) -> Room:
         """**Local.** From the pool."""
         return Room(on_device=True)
 
+    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+        """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
+
+        The first time for a group, its ranks get a communicator of their own.
+        """
+        world = self.world
+        claim = claim_of(loads, world.rank, world.node)
+        is_new = claim is not None and claim.ranks not in self.groups
+        if is_new and len(self.groups) >= MOST_GROUPS:
+            claim, is_new = None, False
+        agreed = agree(world, claim, is_new, timeout_s)
+        if agreed.is_any_new:
+            self._join(agreed.ranks if is_new else (), timeout_s)
+        return agreed.ranks if self.groups.get(agreed.ranks) is not None else ()
+
+    def _join(self, ranks: tuple[int, ...], timeout_s: float | None) -> None:
+        """**Collective.** Join this rank and others of a new group, if it has one."""
+        rank, comm = self.world.rank, self.world.comm
+        number: Any = None
+        made: Any = None
+        problem = ""
+        try:
+            number = self.api.get_unique_id() if ranks and rank == ranks[0] else None
+        except Exception as error:
+            problem = str(error)
+        numbers = gather(comm, number, timeout_s)
+        if ranks and numbers[ranks[0]] is not None:
+            try:
+                number, place = numbers[ranks[0]], ranks.index(rank)
+                made = communicator_of(len(ranks), number, place, timeout_s)
+            except TransferError as error:
+                problem = str(error)
+        problems = gather(comm, problem, timeout_s)
+        if ranks:
+            if made is not None and any(problems[one] for one in ranks):
+                made.abort()
+                made = None
+            self.groups[ranks] = made
+
     def carry(
         self,
-        rounds: Iterable[CudaRound],
+        rounds: Sequence[CudaRound],
         room: Room,
-        table: Addresses,
+        tables: Sequence[Addresses],
         stream: Any,
         held: Any,
         timeout_s: float | None,
@@ -98,19 +155,38 @@ class ByNccl:
 
         It does so to hear of ranks that fail: their messages would keep this GPU waiting for ever.
         """
+        n = len(tables)
         try:
-            for round_ in rounds:
-                round_.pack.run(table, stream.ptr)
-                self.side.wait_event(stream.record())
-                self._exchange(round_.sends, round_.receives, table)
-                round_.fetch(table, stream)  # while messages are under way
-                stream.wait_event(self.side.record())
+            packed = pack(0, rounds, tables, stream)
+            for k, round_ in enumerate(rounds):
+                table = tables[k % n]
+                self.side.wait_event(packed)
+                self._pass(round_, table)
+                arrived = self.side.record()
+                if n > 1:
+                    packed = pack(k + 1, rounds, tables, stream)  # while messages are under way
+                round_.fetch(table, stream)
+                stream.wait_event(arrived)
                 round_.take_apart(table, stream)
+                if n == 1:
+                    packed = pack(k + 1, rounds, tables, stream)
             room.mark(stream)
             self._wait(stream.record(), timeout_s)
         except BaseException:
-            self.communicator.abort()
+            for communicator in self.groups.values():
+                if communicator is not None:
+                    communicator.abort()
             raise
+
+    def _pass(self, round_: CudaRound, table: Addresses) -> None:
+        """Put the messages of a round onto the side stream, or its all-gather, in place."""
+        if round_.gathered is None:
+            self._exchange(round_.sends, round_.receives, table)
+            return
+        ranks, n_bytes = round_.gathered.ranks, round_.gathered.n_bytes
+        start = int(table[round_.gathered.base])
+        own = start + ranks.index(self.world.rank) * n_bytes
+        self.groups[ranks].allGather(own, start, n_bytes, UINT8, self.side.ptr)
 
     def _exchange(
         self, sends: Iterable[Message], receives: Iterable[Message], table: Addresses

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+from redist.layout.dtype import DType
 from redist.runtime.cuda_combine import CudaCombine
 from redist.runtime.cuda_moves import CudaMoves
 from redist.runtime.kernels import MAX_DIMS
@@ -13,7 +15,7 @@ from redist.runtime.moves import Addresses, Move, Moves
 from redist.runtime.program import Message, Round
 from redist.runtime.strided import Strided
 
-_HEAD = 6
+_LISTS = (attrgetter("pack"), attrgetter("copies"), attrgetter("unpack"))
 
 
 def moves_of(table: Moves) -> Iterator[Move]:
@@ -29,9 +31,22 @@ def moves_of(table: Moves) -> Iterator[Move]:
         yield Move(dst, dst_offset, src, src_offset, form)
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Equal messages of every rank of a group to all others of it, side by side in one buffer."""
+
+    ranks: tuple[int, ...]
+    base: int
+    n_bytes: int
+    """Of one rank."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CudaRound:
-    """What a rank does in one round: pack and send, fetch from its node, unpack, combine."""
+    """What a rank does in one round: pack and send, fetch from its node, unpack, combine.
+
+    Where there is something to be ``gathered``, that takes the place of messages.
+    """
 
     pack: CudaMoves
     sends: tuple[Message, ...]
@@ -39,18 +54,32 @@ class CudaRound:
     copies: CudaMoves
     unpack: CudaMoves
     combines: tuple[CudaCombine, ...]
+    gathered: Gathered | None = None
 
     @staticmethod
-    def of(round_: Round) -> CudaRound:
-        """The same round on a GPU."""
-        assert not len(round_.stage) and not round_.reads, "tiles of a GPU are read in place"
+    def of(*rounds: Round) -> CudaRound:
+        """The same round on a GPU; several, of ranks that one moves for, become one.
+
+        Copies that later values are combined with are made by the reductions where they can be.
+        """
+        assert not any(len(r.stage) or r.reads for r in rounds), "tiles of a GPU are read in place"
+        pack, copies, unpack = (
+            [move for r in rounds for move in moves_of(table(r))] for table in _LISTS
+        )
+        alike: dict[tuple[str, DType], list[Move]] = {}
+        for one in (one for r in rounds for one in r.combines):
+            alike.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
+        combines = tuple(
+            CudaCombine.of(moves, *what, copies=[*copies, *unpack]) for what, moves in alike.items()
+        )
+        taken = {chain.move for combine in combines for chain in combine.chains}
         return CudaRound(
-            CudaMoves.of(moves_of(round_.pack)),
-            round_.sends,
-            round_.receives,
-            CudaMoves.of(moves_of(round_.copies)),
-            CudaMoves.of(moves_of(round_.unpack)),
-            tuple(CudaCombine.of(moves_of(c.moves), c.op, c.dtype) for c in round_.combines),
+            CudaMoves.of(pack),
+            tuple(message for r in rounds for message in r.sends),
+            tuple(message for r in rounds for message in r.receives),
+            CudaMoves.of(move for move in copies if move not in taken),
+            CudaMoves.of(move for move in unpack if move not in taken),
+            combines,
         )
 
     def fetch(self, table: Addresses, stream: Any) -> None:

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
+from redist.runtime.cuda_chains import Chain
 from redist.runtime.cuda_tiles import LOOSE, SHAPE, Axis, Shape, Tuning, shape_of
 from redist.runtime.moves import Move
 
 MAX_DIMS = 6
 MAX_GROUP = 64
 MAX_HINTS = 2**16
+MAX_LOOSE = 2**35
+"""Bytes of a loose run: the kernel counts its words of 16 bytes in 32 bits."""
 KIND_AT = 24
 """In a row the kind of its tiles stands above the number of their shape."""
 WORD = 16
@@ -29,14 +32,15 @@ _MEMBER = np.dtype(
         ("src_offset", "i8"),
         ("dst", "u4"),
         ("src", "u4"),
-        ("unused", "u4", (2,)),
+        ("n_sources", "u4"),
+        ("fresh", "u4"),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A copy in words of ``1 << log`` bytes."""
+    """A copy in words of ``1 << log`` bytes; ``more`` has the further sources of a chain."""
 
     dst: int
     dst_offset: int
@@ -45,11 +49,17 @@ class Piece:
     block: int
     dims: tuple[Axis, ...]
     log: int
+    more: tuple[tuple[int, int], ...] = ()
 
     @property
-    def ends(self) -> tuple[int, int, int, int]:
+    def sources(self) -> tuple[tuple[int, int], ...]:
+        """Buffers and offsets that are read."""
+        return (self.src, self.src_offset), *self.more
+
+    @property
+    def ends(self) -> tuple[int, ...]:
         """Buffers and offsets: where it lies."""
-        return self.dst, self.dst_offset, self.src, self.src_offset
+        return self.dst, self.dst_offset, *itertools.chain(*self.sources)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,15 +76,14 @@ class Tables:
 
 
 def tables_of(
-    moves: Iterable[Move], phases: Sequence[int], tuning: Tuning, least: int = 1
+    moves: Iterable[Move | Chain], phases: Sequence[int], tuning: Tuning, least: int = 1
 ) -> Tables:
     """Tables for buffers that lie ``phases`` bytes past multiples of 16.
 
     Elements of ``least`` bytes stay whole.
     """
-    pieces = [
-        piece for move in moves if move.form.n_bytes for piece in _cut(move, phases, least, tuning)
-    ]
+    chains = [move if isinstance(move, Chain) else Chain(move, ()) for move in moves]
+    pieces = [piece for chain in chains for piece in _cut(chain, phases, least, tuning)]
     shapes: list[Any] = []
     numbers: dict[int, int] = {}
     rows: list[Any] = []
@@ -87,11 +96,19 @@ def tables_of(
         if number == len(shapes):
             shapes.append(shape)
         rows.append((first, number | shape.kind << KIND_AT, len(members), len(group)))
-        members += [(m.dst_offset, m.src_offset, m.dst, m.src, (0, 0)) for m in group]
+        n = len(piece.sources)
+        members += [
+            (m.dst_offset, m.sources[k][1], m.dst, m.sources[k][0], n, n > 1)
+            for k in range(n)
+            for m in group
+        ]
         first += shape.n_tiles
         kinds |= 1 << shape.kind
     if first >= 2**31 or len(shapes) >= 1 << KIND_AT:
-        raise OverflowError(f"cannot copy {first} tiles of {len(shapes)} shapes at once")
+        raise TransferError(
+            f"cannot copy {first} tiles of {len(shapes)} shapes in one launch: a GPU counts to "
+            f"{2**31} and {1 << KIND_AT}; move fewer elements at once"
+        )
     rows.append((first, 0, 0, 0))
     table = np.array(rows, _ROW)
     shift = max(0, (first // MAX_HINTS).bit_length())
@@ -115,8 +132,11 @@ def _power(*numbers: int) -> int:
     return bits & -bits
 
 
-def _cut(move: Move, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
+def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
     """A move as pieces of at most MAX_DIMS dims, each in the widest words that fit."""
+    move = chain.move
+    if not move.form.n_bytes:
+        return
     dims = [Axis(*dim) for dim in move.form.dims if dim[0] != 1]
     outer, inner = dims[:-MAX_DIMS], tuple(dims[-MAX_DIMS:])
     for place in itertools.product(*(range(axis.count) for axis in outer)):
@@ -130,23 +150,27 @@ def _cut(move: Move, phases: Sequence[int], least: int, tuning: Tuning) -> Itera
             move.form.block,
             inner,
             0,
+            tuple((src, offset + of) for src, offset in chain.more),
         )
         yield from _aligned(whole, phases, least, tuning)
 
 
 def _aligned(piece: Piece, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
     """A piece in wide words, with a head and a tail of narrow ones where they pay."""
-    to, of = piece.dst_offset + phases[piece.dst], piece.src_offset + phases[piece.src]
+    to = piece.dst_offset + phases[piece.dst]
+    of = [offset + phases[src] for src, offset in piece.sources]
     strides = [stride for axis in piece.dims for stride in (axis.dst, axis.src)]
-    plain = _power(piece.block, to, of, *strides)
-    wide = _power(to - of, *strides)
+    plain = _power(piece.block, to, *of, *strides)
+    wide = _power(*(to - at for at in of), *strides)
     head = -to % wide
     if plain < least:
         raise TransferError(
             f"cannot combine elements of {least} bytes on the GPU: they lie at multiples of {plain}"
         )
-    if plain == 1 and wide < WORD and piece.block >= tuning.loose_from and least == 1:
-        yield replace(piece, log=LOOSE)
+    is_long = piece.block >= tuning.loose_from
+    if plain == 1 and wide < WORD and is_long and least == 1 and not piece.more:
+        for at in range(0, piece.block, MAX_LOOSE):
+            yield _part(piece, at, min(MAX_LOOSE, piece.block - at), LOOSE)
         return
     if wide <= plain or piece.block < max(64, 4 * wide) or head % least:
         yield replace(piece, log=plain.bit_length() - 1)
@@ -155,15 +179,21 @@ def _aligned(piece: Piece, phases: Sequence[int], least: int, tuning: Tuning) ->
     at = 0
     for n_bytes in (head, body, piece.block - head - body):
         if n_bytes:
-            log = _power(n_bytes, to + at, of + at, *strides).bit_length() - 1
-            yield replace(
-                piece,
-                dst_offset=piece.dst_offset + at,
-                src_offset=piece.src_offset + at,
-                block=n_bytes,
-                log=log,
-            )
+            word = _power(n_bytes, to + at, *(x + at for x in of), *strides)
+            yield _part(piece, at, n_bytes, word.bit_length() - 1)
         at += n_bytes
+
+
+def _part(piece: Piece, at: int, n_bytes: int, log: int) -> Piece:
+    """A piece of bytes of every run of a piece."""
+    return replace(
+        piece,
+        dst_offset=piece.dst_offset + at,
+        src_offset=piece.src_offset + at,
+        block=n_bytes,
+        log=log,
+        more=tuple((src, offset + at) for src, offset in piece.more),
+    )
 
 
 def _grouped(
@@ -173,7 +203,7 @@ def _grouped(
     alike: dict[Any, list[Piece]] = {}
     for k, piece in enumerate(pieces):
         short = piece.dims and piece.block < tuning.shared_below and piece.log != LOOSE
-        key = (piece.block, piece.dims, piece.log) if short else k
+        key = (piece.block, piece.dims, piece.log, len(piece.more)) if short else k
         alike.setdefault(key, []).append(piece)
     for same in alike.values():
         if len(same) > 1:
@@ -216,7 +246,7 @@ def _joined(
     one, two = together[0].ends, together[1].ends
     step = [b - a for a, b in zip(one, two, strict=True)]
     if all(p.ends == tuple(a + i * s for a, s in zip(one, step, strict=True))
-           for i, p in enumerate(together)) and step[0] == step[2] == 0:  # fmt: skip
+           for i, p in enumerate(together)) and not any(step[::2]):  # fmt: skip
         yield (*dims, Axis(n, step[1], step[3])), together[:1]
         return
     near = max(1, together[1].ends[side + 1] - together[0].ends[side + 1])

@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 
 from redist.runtime.cuda_arrays import device_address
-from redist.runtime.cuda_combine import CudaCombine
-from redist.runtime.cuda_moves import CudaMoves
-from redist.runtime.cuda_program import CudaRound, moves_of
-from redist.runtime.moves import Move
+from redist.runtime.cuda_program import CudaRound
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.rounds import whole
 
@@ -89,7 +86,7 @@ class Crowd:
         if key not in self._programs:
             if len(self._programs) >= REMEMBERED:
                 self._programs.clear()
-            self._programs[key] = _joined([self._round(rank, found) for rank in self.loads])
+            self._programs[key] = CudaRound.of(*(self._round(rank, found) for rank in self.loads))
         self._programs[key].fetch(found.table, stream)
         self._programs[key].take_apart(found.table, stream)
 
@@ -110,24 +107,6 @@ class Crowd:
             far_strides={(r, i): s for r in self.node for i, s in enumerate(found.of(0, r)) if s},
         )
         return compiler.round(whole(len(loads))[0])
-
-
-def _joined(rounds: Sequence[Round]) -> CudaRound:
-    """The copies of all rounds as one list, and their reductions by what they do."""
-    none = CudaMoves.of([])
-    copies = [move for round_ in rounds for move in moves_of(round_.copies)]
-    combines: dict[Any, list[Move]] = {}
-    for round_ in rounds:
-        for one in round_.combines:
-            combines.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
-    return CudaRound(
-        none,
-        (),
-        (),
-        CudaMoves.of(copies),
-        none,
-        tuple(CudaCombine.of(moves, op, dtype) for (op, dtype), moves in combines.items()),
-    )
 
 
 def describe(rows: Any, arrays: Sequence[Any], words: int, place_of: Callable[[int], Any]) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 
 from redist.runtime.cuda_arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda_carriers import Room
+from redist.runtime.cuda_gather import packed_once, room_for
 from redist.runtime.cuda_peers import DONE, READY, WORDS, Peers, Place, place_of
 from redist.runtime.cuda_program import CudaRound
 from redist.runtime.cuda_sharing import Crowd, Described, describe
-from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load
+from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
 from redist.runtime.rounds import Rounds, whole
 from redist.runtime.stage import Kinds, Layouts
@@ -53,7 +54,15 @@ class CudaStage:
                 self.world, loads, staging_bytes, is_limited, timeout_s, packs_all=True
             )
         self.room = room
-        room.reserve(self.staging.send_bytes, self.staging.receive_bytes)
+        self._gathers: tuple[int, ...] = ()
+        """Ranks among which messages are one all-gather."""
+        self._half = self.staging.send_bytes, self.staging.receive_bytes
+        """Bytes to send from and to receive into, of one half of the staging."""
+        if not self.is_local and not self.world.one_node:
+            self._gathers = peers.carrier.all_gather(loads, timeout_s)
+            if self._gathers:
+                self._half = room_for(self._gathers, self.staging)
+        room.reserve(*(self.staging.halves * n_bytes for n_bytes in self._half))
         me = self.world.rank
         self._read = {
             (piece.sender, item): len(piece.shape)
@@ -189,8 +198,15 @@ class CudaStage:
             round_.take_apart(table, stream)
             return
         rounds = self._program(self.staging.rounds, kinds, far, strides)
-        with self.room.lent() as (table[self.bases.send], table[self.bases.receive]):
-            self.peers.carrier.carry(rounds, self.room, table, stream, held, timeout_s)
+        with self.room.lent() as starts:
+            tables = []
+            for half in range(self.staging.halves):
+                places = zip(starts, self._half, strict=True)
+                table[self.bases.send], table[self.bases.receive] = (
+                    start + half * n_bytes for start, n_bytes in places
+                )
+                tables.append(table.copy())
+            self.peers.carrier.carry(rounds, self.room, tables, stream, held, timeout_s)
 
     def _program(
         self, rounds: Rounds, kinds: Kinds, far: FarStrides, strides: Layouts
@@ -212,6 +228,11 @@ class CudaStage:
                 packs_all=True,
                 far_strides=far,
             )
-            found = tuple(CudaRound.of(compiler.round(turns)) for turns in rounds)
+            found = tuple(self._on_gpu(compiler.round(turns)) for turns in rounds)
             self._programs[key] = found
         return found
+
+    def _on_gpu(self, round_: Round) -> CudaRound:
+        if not self._gathers:
+            return CudaRound.of(round_)
+        return packed_once(round_, self._gathers, self.world.rank, self.bases.receive)

@@ -7,8 +7,9 @@
  * the source, stored in the order of the destination, swizzled so that neither meets a bank twice.
  *
  * KINDS says which kinds of tiles are compiled in: bit 3 * log2(word) + (0 direct, 1 through shared
- * memory, 2 the same for a group of rows that interleave); bit 15 long runs that lie anywhere. FOLD(W, old, new), where it is defined,
- * combines what is there with what comes.
+ * memory, 2 the same for a group of rows that interleave); bit 15 long runs that lie anywhere.
+ * FOLD(W, old, new), where it is defined, combines words: what is there with what comes, or, for a
+ * member that is fresh, its sources in their order, and what is there is not read.
  */
 #ifndef HOST_SHIM
 #define THREAD_BITS 8
@@ -65,9 +66,10 @@ struct Row {
 };
 #define KIND_AT 24
 
+/* A row has n_members of these for its first sources, then as many for every further one. */
 struct Member {
     i64 dst_offset, src_offset;
-    u32 dst, src, unused[2];
+    u32 dst, src, n_sources, fresh;
 };
 
 struct Bases {
@@ -93,10 +95,22 @@ template <class W> __device__ __forceinline__ W get(const char *p)
 
 template <class W> __device__ __forceinline__ void put(char *p, W x)
 {
-#ifdef FOLD
-    x = FOLD(W, *(W *)p, x);
-#endif
     *(W *)p = x;
+}
+
+/* What becomes of a word with one that comes: replaced, or combined with it on either side. */
+enum { REPLACED, FIRST, SECOND };
+#ifndef FOLD
+#define FOLD(W, old, come) come
+#define FOLDS false
+#else
+#define FOLDS true
+#endif
+
+template <class W, int ROLE> __device__ __forceinline__ void take(W &x, const char *p)
+{
+    W come = get<W>(p);
+    x = ROLE == REPLACED ? come : ROLE == FIRST ? FOLD(W, x, come) : FOLD(W, come, x);
 }
 
 __device__ __forceinline__ bool fits(u32 limit, u32 guard, u32 place)
@@ -192,41 +206,58 @@ template <class W, int N, bool GROUPED> struct Lane {
         return table[tracked(shape, tile, place)];
     }
 
+    /* The words of one side, in its own order; `turn` is its bit of group_turns. */
+    template <int ROLE>
     __device__ __forceinline__ void load(const char *s, const i64 *table, const Shape *shape,
-                                         const Tile &tile)
+                                         const Tile &tile, const Side &side, const Bit *bits,
+                                         i64 first, u32 turn)
     {
-        Steps<N> step(shape->src);
-        i64 at = (i64)s + tile.src + src.at;
+        Steps<N> step(bits);
+        i64 at = (i64)s + first + side.at;
         if (tile.whole && !GROUPED) {
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
-                value[u] = get<W>((const char *)(at + sum(step.offset, u)));
+                take<W, ROLE>(value[u], (const char *)(at + sum(step.offset, u)));
             return;
         }
-        if (tile.whole && !(shape->group_turns & 1)) {
-            at += member(table, shape, tile, src.place);
+        if (tile.whole && !(shape->group_turns & turn)) {
+            at += member(table, shape, tile, side.place);
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
-                value[u] = get<W>((const char *)(at + sum(step.offset, u)));
+                take<W, ROLE>(value[u], (const char *)(at + sum(step.offset, u)));
             return;
         }
         if (tile.whole) {
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
-                value[u] = get<W>((const char *)(member(table, shape, tile,
-                                                        src.place + sum(step.place, u))
-                                                 + at + sum(step.offset, u)));
+                take<W, ROLE>(value[u], (const char *)(member(table, shape, tile,
+                                                              side.place + sum(step.place, u))
+                                                       + at + sum(step.offset, u)));
             return;
         }
         u32 guard = shape->guard;
 #pragma unroll
         for (int u = 0; u < 1 << N; u++) {
-            u32 place = src.place + sum(step.place, u);
+            u32 place = side.place + sum(step.place, u);
             if (fits(tile.limit, guard, place)) {
                 i64 of = GROUPED ? member(table, shape, tile, place) : 0;
-                value[u] = get<W>((const char *)(of + at + sum(step.offset, u)));
+                take<W, ROLE>(value[u], (const char *)(of + at + sum(step.offset, u)));
             }
         }
+    }
+
+    template <int ROLE>
+    __device__ __forceinline__ void load_source(const char *s, const i64 *table,
+                                                const Shape *shape, const Tile &tile)
+    {
+        load<ROLE>(s, table, shape, tile, src, shape->src, tile.src, 1);
+    }
+
+    /* What is there comes before what was loaded. */
+    __device__ __forceinline__ void load_target(const char *d, const i64 *table,
+                                                const Shape *shape, const Tile &tile)
+    {
+        load<SECOND>(d, table, shape, tile, dst, shape->dst, tile.dst, 2);
     }
 
     __device__ __forceinline__ void share(W *slots, const Shape *shape)
@@ -235,6 +266,14 @@ template <class W, int N, bool GROUPED> struct Lane {
 #pragma unroll
         for (int u = 0; u < 1 << N; u++)
             slots[src.slot ^ mix(step.slot, u)] = value[u];
+    }
+
+    __device__ __forceinline__ void take_shared(const W *slots, const Shape *shape)
+    {
+        Steps<N> step(shape->dst);
+#pragma unroll
+        for (int u = 0; u < 1 << N; u++)
+            value[u] = slots[dst.slot ^ mix(step.slot, u)];
     }
 
     template <bool TILED>
@@ -254,7 +293,8 @@ template <class W, int N, bool GROUPED> struct Lane {
             at += member(table, shape, tile, dst.place);
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
-                put<W>((char *)(at + sum(step.offset, u)), slots[dst.slot ^ mix(step.slot, u)]);
+                put<W>((char *)(at + sum(step.offset, u)),
+                       TILED ? slots[dst.slot ^ mix(step.slot, u)] : value[u]);
             return;
         }
         if (tile.whole) {
@@ -262,7 +302,7 @@ template <class W, int N, bool GROUPED> struct Lane {
             for (int u = 0; u < 1 << N; u++)
                 put<W>((char *)(member(table, shape, tile, dst.place + sum(step.place, u)) + at
                                 + sum(step.offset, u)),
-                       slots[dst.slot ^ mix(step.slot, u)]);
+                       TILED ? slots[dst.slot ^ mix(step.slot, u)] : value[u]);
             return;
         }
         u32 guard = shape->guard;

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from redist.errors import TransferError
 
 THREAD_BITS = 8
 MAX_TILE_DIMS = 10
@@ -246,7 +249,12 @@ def _digits(
     record: Any, order: list[int], axes: list[Axis], extents: list[int], fields: list[int]
 ) -> int:
     """How the number of a tile is read, the fastest dim first; the number of tiles."""
-    total = 1
+    total = math.prod(-(-axes[k].count >> extents[k]) for k in order)
+    if total >= 2**31:
+        raise TransferError(
+            f"cannot copy {total} tiles in one launch: a GPU counts to {2**31}; "
+            "move fewer elements at once"
+        )
     used = 0
     for k in order:
         axis, extent = axes[k], extents[k]
@@ -264,8 +272,5 @@ def _digits(
         dim["src_step"] = 0 if axis.in_group else axis.src << extent
         dim["tracked"] = axis.tracked
         used += 1
-        total *= n
-    if total >= 2**31:
-        raise OverflowError(f"cannot copy {total} tiles at once")
     record["n_dims"] = used
     return total

@@ -16,6 +16,7 @@ from redist.layout.dtype import DType
 from redist.plan.plan import Plan
 from redist.runtime.cuda_arrays import MOST_DIMS, as_device, is_device, overlap
 from redist.runtime.cuda_combine import can_combine
+from redist.runtime.cuda_donation import why_kept
 from redist.runtime.route import Route
 
 Array = NDArray[Any]
@@ -63,6 +64,8 @@ class Operands:
             source = as_tile(given[item], route.shape_of(item, 0), plan.source, what)
             if plan.donate and source is not None and not getattr(source.flags, "writeable", True):
                 raise RequestError(f"the {what} is read-only and cannot be donated")
+            if plan.donate and source is not None and on_device:
+                check_donated(plan, source, what)
             shape, target = route.shape_of(item, route.last(item)), results[item]
             if target is None and shape is not None and plan.donate and not plan.steps:
                 target = source if on_device else np.asarray(given[item])  # it stays where it is
@@ -70,7 +73,9 @@ class Operands:
                 target = np.empty(shape, _result_dtype(given[item], plan.target.dtype))
             elif target is not None:
                 as_tile(target, shape, plan.target, f"out{where[item]}")
-                target = as_device(target) if on_device else target
+                if on_device:
+                    check_early(route, plan, f"out{where[item]}")
+                    target = as_device(target)
                 if not getattr(target.flags, "writeable", True):
                     raise RequestError(f"out{where[item]} is read-only")
             sources.append(source)
@@ -83,6 +88,11 @@ class Operands:
         """Arrays in order as a call gives them."""
         return dict(zip(self.names, arrays, strict=True)) if self.is_batch else arrays[0]
 
+    def returned(self, arrays: Sequence[Any], out: Any) -> Any:
+        """The same after a call: what was given for a result is the result, whoever's array it is."""
+        given = self._listed(out, "out")
+        return self.named([a if g is None else g for a, g in zip(arrays, given, strict=True)])
+
     def _listed(self, arrays: Any, what: str) -> list[Any]:
         if not self.is_batch:
             return [arrays]
@@ -94,7 +104,7 @@ class Operands:
 
 
 def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
-    """The array, with NumPy's dtype for t's elements; an error if it is not a tile of type t.
+    """The array, in memory with NumPy's dtype for t's elements; an error if it is no tile of type t.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[4{x}]", Mesh(x=2))
@@ -117,7 +127,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
         raise RequestError(
             f"{array.dtype}{list(array.shape)} is no {what}: {t} puts {dtype}{list(shape)} here"
         )
-    return array if array.dtype == dtype else array.view(dtype)
+    return array if on_device or array.dtype == dtype else array.view(dtype)
 
 
 def check_on_device(plans: Sequence[Plan]) -> None:
@@ -128,6 +138,36 @@ def check_on_device(plans: Sequence[Plan]) -> None:
             raise RequestError(f"cannot take the {t.pending_op} of {t.dtype} on a GPU")
         if len(t.shape) > MOST_DIMS:
             raise RequestError(f"cannot move {len(t.shape)} dims between GPUs: need {MOST_DIMS}")
+
+
+def check_donated(plan: Plan, source: Any, what: str) -> None:
+    """An error where a donated source of a GPU cannot be given up, and the limit has no room for it.
+
+    Then it stays to the end, as if it were kept: ``plan.peak_bytes_if_kept`` is the bound. Nothing is
+    given up where a plan has no step: the result is the source.
+    """
+    limit, bound = plan.limit_bytes, plan.peak_bytes_if_kept
+    if limit is None or bound <= limit or not plan.steps:
+        return
+    problem = why_kept(source)
+    if problem:
+        raise RequestError(
+            f"cannot donate the {what}: {problem}, so that it stays on the GPU, where the transfer then "
+            f"takes {bound} bytes and the limit is {limit}; give a CuPy array that owns its memory, or "
+            "a limit with room for it"
+        )
+
+
+def check_early(route: Route, plan: Plan, what: str) -> None:
+    """An error where a limit has no room for a target of a GPU that is there from the start.
+
+    In memory its pages are given back until they are needed.
+    """
+    if plan.limit_bytes is not None and route.is_tight:
+        raise RequestError(
+            f"cannot keep to the limit of {plan.limit_bytes} bytes with {what} on a GPU: it is there "
+            "before the plan has room for it; leave it away and take the result"
+        )
 
 
 def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:

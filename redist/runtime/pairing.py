@@ -67,7 +67,9 @@ def pairing(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> P
     why.append(("CUDA IPC", _said(peers.problems, world)))
     choice = choose(peers.world, timeout_s)
     why += [_split(text) for text in choice.refused]
-    why.append((choice.carrier.name, "yes: the best that joins GPUs of different nodes here"))
+    best = "yes: the best that joins GPUs of different nodes here"
+    more = "; all-gathers of 3 ranks and more by its own call, others as grouped messages"
+    why.append((choice.carrier.name, best + (more if choice.carrier.name == "NCCL" else "")))
     ways = _ways(world.groups, near, peers.world.groups, IPC, choice.carrier.name)
     return Pairing(ranks, ways, tuple(why))
 

@@ -55,9 +55,12 @@ def redistribute(
 
     The result is this rank's tile of the target: ``out`` where given, else a new array; ranks
     outside the source's mesh pass None, those outside the target's get None. ``local`` is not
-    modified unless it is donated: then its contents are undefined afterwards. ``limit_bytes`` bounds
-    what any rank holds at any time, source and target included. Dicts of named arrays and types move
-    as one operation. Plans and preparations are remembered: a repeated request only moves data.
+    modified unless it is donated: then its contents are undefined afterwards, and a CuPy array that
+    owns its memory is empty where the plan frees it; do not use it, nor what shares its memory.
+    ``limit_bytes`` bounds what any rank holds at any time, source and target included; on a GPU an
+    error says where it has no room for a donated array that cannot be emptied (a view, or one of
+    another library). Dicts of named arrays and types move as one operation. Plans and preparations
+    are remembered: a repeated request only moves data.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     world = world_of(comm, timeout_s=timeout_s)

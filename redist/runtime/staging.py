@@ -21,6 +21,12 @@ LEAST_BOOK_BYTES = 2**16
 """Under a limit no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
 """Open MPI refuses messages of 2**31 bytes and more."""
+ROUND_BYTES = 2**25
+"""Data of GPUs passes in rounds of no more than this: larger buffers of pinned memory are slower."""
+LEAST_HALF_BYTES = 2**18
+"""Staging of GPUs is not halved into less than this: a round would cost more than it hides."""
+GRAIN_BYTES = 512
+"""Halves begin at multiples of this, as memory of the GPU does."""
 MOST_SOFT_PARTS = 64
 """Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
@@ -31,6 +37,8 @@ class Staging:
 
     ``offsets`` has for each (rank, item) of the node where the boxes that this rank reads lie in a
     slot of the other's pool; ``exports`` whether that rank gives its neighbours anything at all.
+    With two ``halves`` there are two buffers of ``send_bytes``, and two of ``receive_bytes``: while
+    the messages of one round are under way, others are packed and taken apart.
     """
 
     rounds: Rounds
@@ -39,6 +47,7 @@ class Staging:
     receive_bytes: int = 0
     offsets: dict[tuple[int, int], dict[Box, int]] = field(default_factory=dict)
     exports: dict[tuple[int, int], bool] = field(default_factory=dict)
+    halves: int = 1
 
     @staticmethod
     def none(n_items: int) -> Staging:
@@ -58,13 +67,17 @@ class Staging:
 
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
+        Then staging is halved where it is large enough, and there are twice as many tables.
         """
         book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
-        spare = max(book, min(BOOK_BYTES, staging_bytes // 8))
+        books = 2 * BOOK_BYTES if packs_all else BOOK_BYTES
+        spare = max(book, min(books, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.groups.count(group) > 1 for group in world.groups)
         share = budget if world.one_node or not shared else budget // 2
-        slot = min(share // 2, MAX_MESSAGE_BYTES)
+        slot, halves = min(share // 2, MAX_MESSAGE_BYTES), 1
+        if packs_all and share // 4 >= LEAST_HALF_BYTES:
+            slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, ROUND_BYTES), 2
         exports = [
             Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
             for load in loads
@@ -86,8 +99,10 @@ class Staging:
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
         sent = max(packed, hard) if packs_all else packed
+        if len(rounds) == 1 or hard > slot:
+            halves = 1
         offsets, gives = _tell(world, loads, exports, mine.offsets, timeout_s)
-        return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives)
+        return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives, halves)
 
 
 @dataclass(frozen=True, slots=True)

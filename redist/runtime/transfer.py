@@ -56,6 +56,10 @@ class Transfer:
     error is of its rank alone. ``timeout_s`` bounds every wait for another rank (None: for ever).
     ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
     (messages only); ``node_size`` pretends that nodes have so many ranks.
+
+    A source that is donated must not be used again, nor its memory. On a GPU a CuPy array that owns
+    its memory is an empty array after the call where the plan frees it; other arrays (views, those of
+    other libraries) keep theirs, as if not donated: an error where ``limit_bytes`` has no room for it.
     """
 
     def __init__(
@@ -151,7 +155,7 @@ class Transfer:
 
     @property
     def peak_bytes(self) -> int:
-        """The certified bound on what a rank allocates, source and target included."""
+        """The certified bound on what a rank allocates, ends included; on a GPU, donations given up."""
         return self._route.peak_bytes()
 
     @property
@@ -278,7 +282,7 @@ class Transfer:
                 return self.run(local, out)  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
         self._watch.calls += 1
-        return self._operands.named(results)
+        return self._operands.returned(results, out)
 
     def _explain(self, error: RedistError | None, on_device: bool | None) -> bool:
         """Raise the error that made ranks disagree, on all of them.

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from redist.errors import TransferError
 from redist.runtime.cuda_moves import CudaMoves
 from redist.runtime.cuda_nccl import joined, nccl_version
-from redist.runtime.cuda_program import CudaRound
+from redist.runtime.cuda_program import CudaRound, Gathered
 from redist.runtime.moves import Move
 from redist.runtime.program import Message
 from redist.runtime.strided import Strided
@@ -22,10 +22,31 @@ from tests.mpi.together import main
 
 TARGET, SOURCE, SEND, RECEIVE = range(4)
 ROWS, COLUMNS, ROUNDS = 1024, 384, 8
+PART_BYTES = ROWS // ROUNDS * COLUMNS // 2
+"""Of a round."""
+
+
+def one_round(k: int, gathers: bool) -> CudaRound:
+    """Every other column of some rows, in several messages or in one all-gather."""
+    rows = ROWS // ROUNDS
+    at = k * rows * COLUMNS
+    form = Strided(1, ((rows, COLUMNS // 2, COLUMNS), (COLUMNS // 2, 1, 2)))
+    back = Strided(1, ((rows, COLUMNS, COLUMNS // 2), (COLUMNS // 2, 2, 1)))
+    ends = list(itertools.pairwise([0, 1, 33, PART_BYTES // 2 + 5, PART_BYTES]))
+    buffer = RECEIVE if gathers else SEND
+    return CudaRound(
+        CudaMoves.of([Move(buffer, 0, SOURCE, at, form)]),
+        () if gathers else tuple(Message(0, SEND, a, b - a) for a, b in ends),
+        () if gathers else tuple(Message(0, RECEIVE, a, b - a) for a, b in ends),
+        CudaMoves.of([]),
+        CudaMoves.of([Move(TARGET, at, RECEIVE, 0, back)]),
+        (),
+        Gathered((0,), RECEIVE, PART_BYTES) if gathers else None,
+    )
 
 
 def program() -> int:
-    """0 if every other column arrived, packed in rounds of many messages."""
+    """0 if every other column arrived, packed in rounds through one buffer and through two."""
     import cupy
 
     try:
@@ -35,37 +56,23 @@ def program() -> int:
         return 0
     carrier = joined(world_of(MPI.COMM_SELF), 60.0)
     carrier.try_out(60.0)
-    rows = ROWS // ROUNDS
-    part = rows * COLUMNS // 2  # bytes of a round
-    rounds = []
-    for k in range(ROUNDS):
-        at = k * rows * COLUMNS
-        form = Strided(1, ((rows, COLUMNS // 2, COLUMNS), (COLUMNS // 2, 1, 2)))
-        back = Strided(1, ((rows, COLUMNS, COLUMNS // 2), (COLUMNS // 2, 2, 1)))
-        cuts = [0, 1, 33, part // 2 + 5, part]
-        ends = list(itertools.pairwise(cuts))
-        rounds.append(
-            CudaRound(
-                CudaMoves.of([Move(SEND, 0, SOURCE, at, form)]),
-                tuple(Message(0, SEND, a, b - a) for a, b in ends),
-                tuple(Message(0, RECEIVE, a, b - a) for a, b in ends),
-                CudaMoves.of([]),
-                CudaMoves.of([Move(TARGET, at, RECEIVE, 0, back)]),
-                (),
-            )
-        )
     values = np.random.default_rng(3).integers(0, 256, (ROWS, COLUMNS), np.uint8)
-    for _ in range(3):
+    for halves, gathers in itertools.product((1, 2), (False, True)):
+        rounds = [one_round(k, gathers) for k in range(ROUNDS)]
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             source, target = cupy.asarray(values), cupy.zeros((ROWS, COLUMNS), np.uint8)
             room = carrier.room()
-            room.reserve(part, part)
+            room.reserve(halves * PART_BYTES, halves * PART_BYTES)
             before = cupy.get_default_memory_pool().used_bytes()
             with room.lent() as (send, receive):
                 taken = cupy.get_default_memory_pool().used_bytes() - before
-                table = np.array([target.data.ptr, source.data.ptr, send, receive], np.uintp)
-                carrier.carry(rounds, room, table, stream, None, 60.0)
+                ends = int(target.data.ptr), int(source.data.ptr)
+                tables = [
+                    np.array([*ends, send + k * PART_BYTES, receive + k * PART_BYTES], np.uintp)
+                    for k in range(halves)
+                ]
+                carrier.carry(rounds, room, tables, stream, None, 60.0)
             source[...] = 0
             got = cupy.asnumpy(target)
         assert np.array_equal(got[:, ::2], values[:, ::2]) and not got[:, 1::2].any()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from random import Random
 from typing import Any
 
@@ -17,9 +18,11 @@ from redist.layout.dtype import DType
 from redist.runtime.cuda_combine import CudaCombine
 from redist.runtime.cuda_moves import CudaMoves
 from redist.runtime.cuda_tiles import Tuning
-from tests.gpu.lists import Case, combined, random_case, same_values
+from tests.gpu.lists import Case, random_case, random_reduction, same_values
 
-REDUCTIONS = (("sum", "f32"), ("prod", "c64"), ("max", "i8"), ("min", "f64"))
+REDUCTIONS = [("sum", "f32"), ("prod", "c64"), ("max", "i8"), ("min", "f64"), ("sum", "f16")]
+if find_spec("ml_dtypes"):
+    REDUCTIONS += [("sum", "bf16"), ("sum", "f8e4m3fn"), ("max", "f8e5m2fnuz")]
 GUARD = 0xA5
 GUARD_BYTES = 64
 
@@ -67,10 +70,12 @@ def reduced(seed: int, most: int, op: str, name: str) -> str | None:
     import cupy
 
     dtype = DType.named(name)
-    case = random_case(Random(seed), most // 4, dtype.itemsize)
+    one = random_reduction(Random(seed), most // 4, dtype)
+    combine = CudaCombine.of(one.case.moves, op, dtype, copies=one.copies)
+    case = one.after_copies({chain.move for chain in combine.chains})
     arrays, bases = placed(case)
-    CudaCombine.of(case.moves, op, dtype).run(bases, cupy.cuda.get_current_stream().ptr)
-    return differs(case, arrays, combined(case, op, dtype), dtype)
+    combine.run(bases, cupy.cuda.get_current_stream().ptr)
+    return differs(case, arrays, one.wanted(op, dtype), dtype)
 
 
 def main() -> int:

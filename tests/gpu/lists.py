@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -46,6 +47,110 @@ def random_case(rng: Random, most: int = 20000, least: int = 1) -> Case:
     return Case(
         moves, buffers, [rng.choice([0, 0, 0, 8, 4, 2, 1, 12, 5]) // least * least for _ in sizes]
     )
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Copies, and what is combined with them in order: ``case`` has the latter."""
+
+    case: Case
+    copies: list[Move]
+
+    def after_copies(self, taken: Collection[Move] = ()) -> Case:
+        """The buffers after the copies, but for those taken."""
+        return replace(
+            self.case,
+            buffers=replace(
+                self.case, moves=[move for move in self.copies if move not in taken]
+            ).wanted(),
+        )
+
+    def wanted(self, op: str, dtype: DType) -> list[Bytes]:
+        """The buffers after all, by NumPy."""
+        return combined(self.after_copies(), op, dtype)
+
+
+def random_reduction(rng: Random, most: int, dtype: DType) -> Reduction:
+    """Copies of a random case and, for most of their places, up to 4 more partial values.
+
+    Most of those lie as the first one does, some do not, some are only a part.
+    """
+    first = random_case(rng, most, dtype.itemsize)
+    buffers, phases = list(first.buffers), list(first.phases)
+    random = np.random.default_rng(rng.randrange(2**32))
+    moves: list[Move] = []
+
+    def another(size: int) -> int:
+        buffers.append(random.integers(0, 256, size, np.uint8))
+        phases.append(rng.choice([0, 0, 0, 0, 8, 4, 1]) // dtype.itemsize * dtype.itemsize)
+        return len(buffers) - 1
+
+    unlike = rng.choice([0, 0, 0.05, 0.3])
+    for _ in range(rng.choice([1, 2, 4])):
+        there: dict[int, int] = {}
+        for move in first.moves:
+            form = move.form
+            if rng.random() < unlike:
+                counts = [n for n, _, _ in form.dims]
+                of = c_strides(counts, form.block)
+                dims = [(n, to, at) for (n, to, _), at in zip(form.dims, of, strict=True)]
+                form = Strided(form.block, tuple(dims))
+                move = replace(move, src=another(form.n_bytes), src_offset=0, form=form)
+            else:
+                if move.src not in there:
+                    there[move.src] = another(buffers[move.src].size)
+                move = replace(move, src=there[move.src])
+            if form.n_bytes and form.dims and rng.random() < unlike:
+                (n, to, at), *rest = form.dims
+                part = (max(1, n // 2), to, at)
+                move = replace(move, form=Strided(form.block, (part, *rest)))
+            moves.append(move)
+    if dtype.name == "bool":
+        buffers = [buffer & np.uint8(1) for buffer in buffers]
+    return Reduction(Case(moves, buffers, phases), first.moves)
+
+
+CHUNK = 4096
+SPREAD = 3 * 2**30 + 16
+"""Where emulate.cpp spreads buffers, chunks of this many bytes begin so many bytes apart."""
+
+
+def spread(number: int) -> int:
+    """An offset or a stride in buffers that are spread."""
+    return number // CHUNK * SPREAD + number % CHUNK
+
+
+def spread_move(move: Move) -> Move:
+    """The same move between buffers that are spread; what is within a chunk stays there."""
+    dims = [
+        (n, *(step if abs(step) < CHUNK else spread(step) for step in steps))
+        for n, *steps in move.form.dims
+    ]
+    form = Strided(move.form.block, tuple((n, to, of) for n, to, of in dims))
+    return Move(move.dst, spread(move.dst_offset), move.src, spread(move.src_offset), form)
+
+
+def far_case(rng: Random) -> Case:
+    """Moves of boxes of some chunks of a buffer to chunks of another, in any order."""
+    insides = (
+        (1000, ()),
+        (512, ((4, 600, 512),)),
+        (4, ((9, 4, 100), (25, 36, 4))),
+        (8, ((100, 16, 8),)),
+        (1, ((60, 60, 1), (60, 1, 60))),
+    )
+    moves = []
+    for k in range(3):
+        block, dims = rng.choice(insides)
+        item = min(block, 4)
+        n, of = rng.choice([(4, CHUNK), (3, 2 * CHUNK), (4, -CHUNK), (2, 3 * CHUNK)])
+        first = (n - 1) * CHUNK if of < 0 else 0
+        start = [rng.choice([0, item, 4 * item]) for _ in range(2)]
+        form = Strided(block, ((n, CHUNK, of), *dims))
+        moves.append(Move(2 * k, CHUNK + start[0], 2 * k + 1, first + start[1], form))
+    random = np.random.default_rng(rng.randrange(2**32))
+    buffers = [random.integers(0, 256, 5 * CHUNK, np.uint8) for _ in range(6)]
+    return Case(moves, buffers, [0] * 6)
 
 
 def _shape(rng: Random, most: int) -> list[int]:
@@ -123,16 +228,18 @@ def _interleaving(rng: Random, moves: list[Move], sizes: list[int], most: int, l
             moves.append(Move(*here, *there, Strided(form.block, form.swapped().dims)))
 
 
-def as_file(cases: list[Case], tables: list[Any], blocks: list[int]) -> bytes:
-    """What emulate.cpp reads."""
+def as_file(cases: list[Case], launches: list[list[Any]], blocks: list[int]) -> bytes:
+    """What emulate.cpp reads: buffers, and one launch after another."""
     out = [np.int64(len(cases)).tobytes()]
-    for case, table, grid in zip(cases, tables, blocks, strict=True):
+    for case, tables, grid in zip(cases, launches, blocks, strict=True):
         out.append(np.int64(len(case.buffers)).tobytes())
         for buffer, phase in zip(case.buffers, case.phases, strict=True):
             out += [np.array([buffer.size, phase], np.int64).tobytes(), buffer.tobytes()]
-        out.append(np.array([grid, table.hint_shift, table.n_tiles], np.int64).tobytes())
-        for array in (table.rows, table.shapes, table.members, table.hints):
-            out += [np.int64(array.nbytes).tobytes(), array.tobytes()]
+        out.append(np.int64(len(tables)).tobytes())
+        for table in tables:
+            out.append(np.array([grid, table.hint_shift, table.n_tiles], np.int64).tobytes())
+            for array in (table.rows, table.shapes, table.members, table.hints):
+                out += [np.int64(array.nbytes).tobytes(), array.tobytes()]
     return b"".join(out)
 
 

@@ -120,6 +120,22 @@ CURRENT = [Stream.null]
 FREE: dict[tuple[int, int], list[Any]] = {}
 
 
+LIVE = [0]
+"""Bytes that the pool has lent."""
+GREEDY = [False]
+"""Whether memory that another stream has got back is written to at once."""
+HOOKS: list[Any] = []
+
+
+def lend(n_bytes: int) -> int:
+    """Count what the pool lends: in whole grains."""
+    grains = -(-n_bytes // 512) * 512
+    LIVE[0] += grains
+    for hook in HOOKS:
+        hook.malloc_postprocess()
+    return grains
+
+
 class Memory:
     """Bytes of a pool that lends them again on the same stream, at once."""
 
@@ -128,13 +144,21 @@ class Memory:
         again = FREE.get(self.key)
         self.bytes = again.pop() if again else np.full(self.key[1], 0xA5, np.uint8)
         self.ptr = int(self.bytes.ctypes.data)
+        self.lent = lend(n_bytes)
 
     def __del__(self) -> None:
+        LIVE[0] -= self.lent
+        if GREEDY[0] and self.key[0] != CURRENT[0].ptr:
+            self.bytes[:] = 0x5A
         FREE.setdefault(self.key, []).append(self.bytes)
 
 
-class PinnedMemory(Memory):
-    """Memory of the host: of no stream."""
+class PinnedMemory:
+    """Memory of the host: of no stream, and not used again."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.bytes = np.full(max(1, n_bytes), 0xA5, np.uint8)
+        self.ptr = int(self.bytes.ctypes.data)
 
     def __del__(self) -> None:
         KEPT.append(self.bytes)
@@ -143,11 +167,30 @@ class PinnedMemory(Memory):
 KEPT: list[Any] = []
 
 
-class ndarray:
-    """An array in such memory."""
+class MemoryHook:
+    """Is told of what the pool lends, while inside."""
 
-    def __init__(self, values: Any, memory: Memory) -> None:
-        self.values, self.memory = values, memory
+    def __enter__(self) -> MemoryHook:
+        HOOKS.append(self)
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        HOOKS.remove(self)
+
+
+class Pointer:
+    """A place in memory, which it holds."""
+
+    def __init__(self, mem: Any, ptr: int) -> None:
+        self.mem, self.ptr = mem, ptr
+
+
+class ndarray:
+    """An array in such memory; the memory is lent as long as an array holds its pointer."""
+
+    def __init__(self, values: Any, data: Pointer, base: ndarray | None = None) -> None:
+        self.values, self.data, self.base = values, data, base
+        self._shape = values.shape
         self.__cuda_array_interface__: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -155,13 +198,23 @@ class ndarray:
             return getattr(self.values, name)
         raise AttributeError(name)
 
-    @property
-    def data(self) -> Any:
-        """Its address."""
-        return SimpleNamespace(ptr=int(self.values.ctypes.data))
+    def _set_shape_and_strides(self, shape: Any, strides: Any, c: bool, f: bool) -> None:
+        """What CuPy's does before :meth:`_init`; nobody looks at the array in between."""
+        assert len(shape) == len(strides)
+        self._shape = tuple(shape)
+
+    def _init(self, shape: Any, dtype: Any) -> None:
+        """New memory; the shape is appended to the one that is there, as CuPy does it."""
+        new = empty((*self._shape, *shape), dtype)
+        self.values, self.data, self._shape = new.values, new.data, new.shape
+
+    def _viewed(self, values: Any) -> ndarray:
+        address = int(values.ctypes.data)
+        data = self.data if address == self.data.ptr else Pointer(self.data.mem, address)
+        return ndarray(values, data, self if self.base is None else self.base)
 
     def __getitem__(self, key: Any) -> ndarray:
-        return ndarray(self.values[key], self.memory)
+        return self._viewed(self.values[key, ...] if isinstance(key, int) else self.values[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         values = self.values[key] if key is not Ellipsis else self.values
@@ -176,11 +229,11 @@ class ndarray:
 
     def reshape(self, *shape: Any) -> ndarray:
         """The same memory in another shape."""
-        return ndarray(self.values.reshape(*shape), self.memory)
+        return self._viewed(self.values.reshape(*shape))
 
     def view(self, dtype: Any) -> ndarray:
         """The same memory as other elements."""
-        return ndarray(self.values.view(dtype), self.memory)
+        return self._viewed(self.values.view(dtype))
 
 
 def empty(shape: Any, dtype: Any, order: str = "C") -> ndarray:
@@ -189,7 +242,8 @@ def empty(shape: Any, dtype: Any, order: str = "C") -> ndarray:
     n = int(np.prod(shape, dtype=np.int64))
     memory = Memory(n * dtype.itemsize)
     flat = memory.bytes[: n * dtype.itemsize].view(dtype)
-    return ndarray(flat.reshape(shape, order=order), memory)  # type: ignore[call-overload]
+    values = flat.reshape(shape, order=order)  # type: ignore[call-overload]
+    return ndarray(values, Pointer(memory, memory.ptr))
 
 
 def full(shape: Any, value: Any, dtype: Any) -> ndarray:
@@ -205,7 +259,9 @@ def zeros(shape: Any, dtype: Any) -> ndarray:
 
 
 def asarray(values: Any) -> ndarray:
-    """A copy on the pretended GPU."""
+    """A copy on the pretended GPU; of an array of another library, its memory."""
+    if not isinstance(values, ndarray) and hasattr(values, "__cuda_array_interface__"):
+        return ndarray(values.array.values, Pointer(None, values.array.data.ptr))
     out = empty(values.shape, values.dtype)
     out[...] = np.array(values)
     return out
@@ -242,7 +298,10 @@ def run_moves(self: CudaMoves, bases: Any, stream: int = 0) -> None:
 def run_combine(self: CudaCombine, bases: Any, stream: int = 0) -> None:
     """Reductions on the host, put off."""
     there = bases.copy()
-    for turn in self.turns:
+    chains = [chain.moves() for chain in self.chains]
+    first = Moves.of(move for move, *_ in chains)
+    STREAMS.get(stream, Stream.null).add(partial(first.run, there))
+    for turn in ([move for _, *rest in chains for move in rest], *self.turns):
         combine = Combine(self.op, self.dtype, Moves.of(turn))
         STREAMS.get(stream, Stream.null).add(partial(combine.run, there))
 
@@ -279,15 +338,22 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         "Device": Device,
         "PinnedMemory": PinnedMemory,
         "alloc": Memory,
+        "PooledMemory": Memory,
+        "memory_hook": SimpleNamespace(MemoryHook=MemoryHook),
         "get_current_stream": lambda: CURRENT[0],
         "runtime": runtime,
         "nccl": nccl or SimpleNamespace(available=False),
     }
     for name, thing in things.items():
         setattr(cuda, name, thing)
-    more = {"may_share_memory": lambda a, b: np.may_share_memory(a.values, b.values), "cuda": cuda}
+    more = {
+        "may_share_memory": lambda a, b: np.may_share_memory(a.values, b.values),
+        "get_default_memory_pool": lambda: SimpleNamespace(used_bytes=lambda: LIVE[0]),
+        "cuda": cuda,
+    }
     for name, thing in more.items():
         setattr(top, name, thing)
     sys.modules["cupy"], sys.modules["cupy.cuda"] = top, cuda
+    sys.modules["cupy.cuda.memory_hook"] = things["memory_hook"]
     CudaMoves.run = run_moves  # type: ignore[method-assign]
     CudaCombine.run = run_combine  # type: ignore[method-assign]

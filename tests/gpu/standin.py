@@ -161,7 +161,10 @@ def install() -> None:
         tiles = [one for one in (local, out) if one is not None and not isinstance(one, dict)]
         assert len({isinstance(one, ndarray) for one in tiles}) < 2, "mixed tiles"
         call: Any = of_host.redistribute
-        return call(host(local), *args, out=host(out), **options)
+        done = call(host(local), *args, out=host(out), **options)
+        if out is not None or not isinstance(local, ndarray):
+            return out if out is not None else done
+        return None if done is None else ndarray(done)
 
     for module in (moving, batches):
         vars(module)["redistribute"] = redistribute

@@ -73,8 +73,11 @@ def program() -> int:
     parser.add_argument("--pretend", action="store_true")
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int)
+    parser.add_argument("--round-bytes", type=int)
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
+    if args.round_bytes is not None:
+        carrying.in_small_rounds(args.round_bytes)
     if args.carrier is not None:
         carrying.install(args.carrier, args.pretend)
     elif args.pretend:

@@ -12,11 +12,24 @@ import numpy as np
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda_combine import least_word, prelude_of
+from redist.runtime import cuda_rows
+from redist.runtime.cuda_combine import CudaCombine, prelude_of
 from redist.runtime.cuda_launch import source
 from redist.runtime.cuda_rows import Tables, tables_of
 from redist.runtime.cuda_tiles import Tuning
-from tests.gpu.lists import Case, as_file, combined, random_case, same_values
+from redist.runtime.moves import Move
+from redist.runtime.strided import Strided
+from tests.gpu.lists import (
+    SPREAD,
+    Case,
+    Reduction,
+    as_file,
+    far_case,
+    random_case,
+    random_reduction,
+    same_values,
+    spread_move,
+)
 
 HERE = Path(__file__).parent
 TUNINGS = (
@@ -33,7 +46,7 @@ def build(folder: Path, prelude: str = "") -> Path:
         pytest.skip("needs a C++ compiler")
     out, kernels = folder / "emulate", folder / "kernels.h"
     kernels.write_text(prelude + source(), encoding="utf-8")
-    command = [compiler, "-std=c++17", "-O1", "-g", "-w", "-fsanitize=address,undefined"]
+    command = [compiler, "-std=c++17", "-O0", "-g", "-w", "-fsanitize=address,undefined"]
     command += ["-ffp-contract=off", "-fno-sanitize-recover=all", f'-DKERNEL="{kernels}"']
     subprocess.run([*command, "-o", str(out), str(HERE / "emulate.cpp")], check=True)
     return out
@@ -44,18 +57,26 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("emulated"))
 
 
-def ran(program: Path, cases: list[Case], tables: list[Tables], folder: Path, rng: Random) -> Any:
+def ran(
+    program: Path,
+    cases: list[Case],
+    tables: list[list[Tables]],
+    folder: Path,
+    rng: Random,
+    *spread: int,
+) -> Any:
     """All buffers after all cases, one after another, run in one process."""
     blocks = [rng.choice([1, 3, 1000]) for _ in cases]
     (folder / "in").write_bytes(as_file(cases, tables, blocks))
-    done = subprocess.run([str(program), folder / "in", folder / "out"], capture_output=True)
+    command = [str(program), str(folder / "in"), str(folder / "out"), *map(str, spread)]
+    done = subprocess.run(command, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return np.fromfile(folder / "out", np.uint8)
 
 
 def emulate(program: Path, cases: list[Case], tuning: Tuning, folder: Path, rng: Random) -> None:
     """Run all cases in one process and compare every byte of every buffer."""
-    tables = [tables_of(case.moves, case.phases, tuning) for case in cases]
+    tables = [[tables_of(case.moves, case.phases, tuning)] for case in cases]
     got = ran(program, cases, tables, folder, rng)
     at = 0
     for k, case in enumerate(cases):
@@ -72,27 +93,76 @@ def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
 
 
-@pytest.mark.parametrize(
-    ("op", "name"),
-    [
-        ("sum", "bf16"),
-        ("prod", "c64"),
-        ("max", "f16"),
-        ("min", "i8"),
-        ("prod", "u16"),
-        ("sum", "c128"),
-    ],
+def test_runs_longer_than_a_loose_one_may_be(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_rows, "MAX_LOOSE", 1000)
+    runs = [Strided(n, ()) for n in (999, 1000, 1001, 2500, 4000)]
+    moves = [Move(2 * k, 0, 2 * k + 1, 3, form) for k, form in enumerate(runs)]
+    random = np.random.default_rng(1)
+    buffers = [random.integers(0, 256, run.block + 3, np.uint8) for run in runs for _ in range(2)]
+    tuning = Tuning(loose_from=40)
+    case = Case(moves, buffers, [0] * len(buffers))
+    assert len(tables_of(moves, case.phases, tuning).rows) == 1 + 1 + 2 + 3 + 4 + 1
+    emulate(program, [case], tuning, tmp_path, Random(1))
+
+
+def test_far_apart(program: Path, tmp_path: Path) -> None:
+    rng = Random(7)
+    cases = [far_case(rng) for _ in range(60)]
+    tuning = Tuning(loose_from=40)
+    tables = [[tables_of(map(spread_move, case.moves), case.phases, tuning)] for case in cases]
+    got = ran(program, cases, tables, tmp_path, rng, SPREAD)
+    wanted = np.concatenate([buffer for case in cases for buffer in case.wanted()])
+    assert np.array_equal(got, wanted)
+
+
+def agree(
+    program: Path, reductions: list[Reduction], op: str, dtype: DType, folder: Path, rng: Random
+) -> int:
+    """Compare every byte of every buffer after reductions; how many partial values were chained."""
+    tuning = rng.choice([None, Tuning(shared_below=1024)])
+    made = [CudaCombine.of(one.case.moves, op, dtype, tuning, one.copies) for one in reductions]
+    cases = [
+        one.after_copies({chain.move for chain in combine.chains})
+        for one, combine in zip(reductions, made, strict=True)
+    ]
+    tables = [
+        combine.tables(one.case.phases) for one, combine in zip(reductions, made, strict=True)
+    ]
+    got = ran(program, cases, tables, folder, rng)
+    at = 0
+    for k, one in enumerate(reductions):
+        for number, want in enumerate(one.wanted(op, dtype)):
+            same = same_values(got[at : at + want.size], want, dtype)
+            assert same, (k, number, one.copies[:3], one.case.moves[:3])
+            at += want.size
+    assert at == got.size
+    return sum(len(chain.more) for combine in made for chain in combine.chains)
+
+
+REDUCTIONS = (
+    ("sum", "bf16"),
+    ("prod", "c64"),
+    ("max", "f16"),
+    ("min", "i8"),
+    ("prod", "u16"),
+    ("sum", "c128"),
+    ("max", "bool"),
+    ("min", "f64"),
+    ("sum", "f8e4m3fn"),
+    ("prod", "f8e5m2fnuz"),
 )
+
+
+@pytest.mark.parametrize(("op", "name"), REDUCTIONS)
 def test_random_reductions(op: str, name: str, tmp_path: Path) -> None:
     dtype = DType.named(name)
+    if dtype.extended_name:
+        pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
     rng = Random(op + name)
     program = build(tmp_path, prelude_of(op, dtype))
-    cases = [random_case(rng, 5000, dtype.itemsize) for _ in range(40)]
-    least = least_word(op, dtype)
-    tables = [tables_of(case.moves, case.phases, Tuning(), least) for case in cases]
-    got = ran(program, cases, tables, tmp_path, rng)
-    at = 0
-    for case in cases:
-        for want in combined(case, op, dtype):
-            assert same_values(got[at : at + want.size], want, dtype)
-            at += want.size
+    several = [random_reduction(rng, 3000, dtype) for _ in range(40)]
+    assert agree(program, several, op, dtype, tmp_path, rng) > 100
+    alone = [Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(20)]
+    assert agree(program, alone, op, dtype, tmp_path, rng) == 0

@@ -28,6 +28,15 @@ def test_random_lists() -> None:
     assert "200 of 200" in done.stdout
 
 
+def test_far_offsets() -> None:
+    command = [sys.executable, "-m", "tests.gpu.far"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if done.stdout.startswith("SKIPPED: "):
+        pytest.skip(done.stdout.removeprefix("SKIPPED: ").strip())
+    assert done.stdout.count(": right") == 17, done.stdout
+
+
 @pytest.mark.skipif(sanitizer() is None, reason="needs compute-sanitizer")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
 def test_sanitizer_finds_nothing(tool: str) -> None:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.gpu.jobs import needs_gpu
-from tests.mpi.launch import run
+from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
 
-pytestmark = needs_gpu
+linux = pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
+pytestmark = needs_mpi
 
 
+@needs_gpu
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_no_rank_takes_more_than_its_plan_says(ranks: int) -> None:
-    done = run("tests.gpu.memory", ranks)
-    assert done.status == 0, done.output
-    assert re.search(r"^(\d+) of \1 ways keep the bound$", done.output, re.MULTILINE)
+    said = must_succeed("memory", ranks)
+    assert re.search(r"^(\d+) of \1 ways keep the bound$", said, re.MULTILINE)
+
+
+@needs_gpu
+def test_donated_sources_are_given_up_in_time() -> None:
+    assert "donated sources go in time (4 ranks)" in must_succeed("donating", 4)
+
+
+@linux
+def test_the_same_on_a_pretended_gpu() -> None:
+    said = must_succeed("memory", 4, "--pretend", "--only", "donated")
+    assert re.search(r"^(1\d) of \1 ways keep the bound$", said, re.MULTILINE)
+    assert "donated sources go in time (4 ranks)" in must_succeed("donating", 4, "--pretend")

@@ -32,14 +32,16 @@ PRETENDED = ("--pretend", "--transport", "mpi")
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_every_carrier_agrees_with_the_simulator(ranks: int, carrier: str) -> None:
     seed = str(ranks if carrier == "nccl" else 10 * ranks)
-    args = ("--carrier", carrier, "--n", "18", "--seed", seed, *PRETENDED)
+    rounds = ("--round-bytes", "4096") if ranks > 2 else ()  # through two halves of staging
+    args = ("--carrier", carrier, "--n", "18", "--seed", seed, *PRETENDED, *rounds)
     assert f"18 of 18 GPU cases agree ({ranks} ranks)" in must_succeed("carrying", ranks, *args)
 
 
 @needs_mpi
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_every_carrier_keeps_two_streams_apart(carrier: str) -> None:
-    said = must_succeed("streams", 3, "--carrier", carrier, *PRETENDED)
+    args = ("--carrier", carrier, "--round-bytes", "4096", *PRETENDED)
+    said = must_succeed("streams", 3, *args)
     assert "two streams at once agree (3 ranks)" in said
 
 
@@ -79,14 +81,14 @@ def test_messages_of_nccl_that_never_arrive_are_an_error(fails: str) -> None:
     never = SimpleNamespace(done=False)
     stream = SimpleNamespace(ptr=0, record=lambda: never, wait_event=lambda event: None)
     carrier = ByNccl(
-        SimpleNamespace(patiently=patiently),  # type: ignore[arg-type]
+        SimpleNamespace(patiently=patiently, size=1),  # type: ignore[arg-type]
         SimpleNamespace(abort=lambda: aborted.append(True)),
         SimpleNamespace(groupStart=lambda: None, groupEnd=lambda: None),
         stream,
     )
     said = "within 0.05 s" if fails == "late" else "rank 1 failed"
     with pytest.raises(PeerError, match=said):
-        carrier.carry([], Room(on_device=True), np.zeros(0, np.uintp), stream, None, 0.05)
+        carrier.carry([], Room(on_device=True), [np.zeros(0, np.uintp)], stream, None, 0.05)
     assert aborted == [True]
 
 
