@@ -35,9 +35,9 @@ def give_up(array: Any) -> None:
 
 def _not_its_own(array: Any) -> str:
     """Why an array may not be emptied, or need not be: nothing would come of it."""
-    import cupy
+    from cupy.cuda.memory import PooledMemory
 
-    if not isinstance(array.data.mem, cupy.cuda.PooledMemory):
+    if not isinstance(array.data.mem, PooledMemory):
         return "its memory is not of CuPy's pool"
     if array.base is not None:
         return "it is a view"

@@ -98,6 +98,8 @@ class Peers:
         self.device = int(cupy.cuda.Device().id)
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self.n_closed = 0
+        """How often memory of neighbours was closed: addresses found before may be stale."""
         self._own = [self._event(), self._event()]
         handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
         node = (world.rank,) if alone else world.node
@@ -126,12 +128,16 @@ class Peers:
         number, start = self._opened.get(key, (None, 0))
         if number != place.number:
             if number is not None:
-                self._runtime.ipcCloseMemHandle(start)
+                self._close(start)
             elif len(self._opened) >= MOST_OPENED:
-                self._runtime.ipcCloseMemHandle(self._opened.pop(next(iter(self._opened)))[1])
+                self._close(self._opened.pop(next(iter(self._opened)))[1])
             start = int(self._runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
             self._opened[key] = place.number, start
         return start + place.offset
+
+    def _close(self, address: int) -> None:
+        self.n_closed += 1
+        self._runtime.ipcCloseMemHandle(address)
 
     def say(self, what: int, stream: Any) -> None:
         """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
@@ -150,7 +156,7 @@ class Peers:
         """Close what was opened."""
         for _, address in self._opened.values():
             with contextlib.suppress(Exception):
-                self._runtime.ipcCloseMemHandle(address)
+                self._close(address)
         self._opened.clear()
 
 

@@ -338,7 +338,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         "Device": Device,
         "PinnedMemory": PinnedMemory,
         "alloc": Memory,
-        "PooledMemory": Memory,
+        "memory": SimpleNamespace(PooledMemory=Memory),
         "memory_hook": SimpleNamespace(MemoryHook=MemoryHook),
         "get_current_stream": lambda: CURRENT[0],
         "runtime": runtime,
@@ -354,6 +354,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
     for name, thing in more.items():
         setattr(top, name, thing)
     sys.modules["cupy"], sys.modules["cupy.cuda"] = top, cuda
-    sys.modules["cupy.cuda.memory_hook"] = things["memory_hook"]
+    for name in ("memory", "memory_hook"):
+        sys.modules[f"cupy.cuda.{name}"] = things[name]
     CudaMoves.run = run_moves  # type: ignore[method-assign]
     CudaCombine.run = run_combine  # type: ignore[method-assign]
