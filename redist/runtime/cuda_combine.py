@@ -12,7 +12,7 @@ import numpy as np
 from redist.errors import RedistError
 from redist.layout.dtype import DType
 from redist.runtime.cuda_chains import Chain, chained, turns_of
-from redist.runtime.cuda_launch import Launch
+from redist.runtime.cuda_launch import Key, Launch, remembered
 from redist.runtime.cuda_rows import WORD, Tables, tables_of
 from redist.runtime.cuda_tiles import Tuning
 from redist.runtime.moves import Addresses, Move
@@ -62,7 +62,7 @@ class CudaCombine:
     op: str
     dtype: DType
     tuning: Tuning
-    _launches: dict[bytes, list[Launch]] = field(default_factory=dict)
+    _launches: dict[Key, list[Launch]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -83,14 +83,13 @@ class CudaCombine:
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the reductions on a stream; ``bases`` has the address of every buffer."""
-        phases = bases & np.uintp(WORD - 1)
-        key = phases.tobytes()
-        if key not in self._launches:
+
+        def make() -> list[Launch]:
+            phases = (bases & np.uintp(WORD - 1)).tolist()
             prelude = prelude_of(self.op, self.dtype)
-            self._launches[key] = [
-                Launch(tables, self.tuning, prelude) for tables in self.tables(phases.tolist())
-            ]
-        for launch in self._launches[key]:
+            return [Launch(tables, self.tuning, prelude) for tables in self.tables(phases)]
+
+        for launch in remembered(self._launches, bases, stream, make):
             launch(bases, stream)
 
     def tables(self, phases: Sequence[int]) -> list[Tables]:

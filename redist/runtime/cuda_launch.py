@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.runtime.cuda_rows import Tables
+from redist.runtime.cuda_rows import WORD, Tables
 from redist.runtime.cuda_tiles import THREAD_BITS, Tuning
 from redist.runtime.moves import Addresses, address_of
 
 INLINE_BASES = 64
 """Base addresses that are passed by value, as in cuda_moves.cu."""
+
+MOST_KEPT = 4
+"""Launches of one list, for different streams and alignments."""
+
+T = TypeVar("T")
+Key = tuple[int, bytes]
+"""A stream, and how buffers lie."""
 
 ALL_KINDS = 0xFFFF
 ALL_DIRECT = 0x9249
@@ -84,22 +92,27 @@ def _compiled(options: tuple[str, ...], prelude: str, device: int) -> Kernel:
 
 
 class Launch:
-    """Tables on the device and everything about a launch but the base addresses."""
+    """Tables on the device and everything about a launch but the base addresses.
+
+    It is for the stream on which it was made: the pool lends its memory again in that stream's order.
+    """
 
     def __init__(self, tables: Tables, tuning: Tuning, prelude: str = "") -> None:
         import cupy
 
         self._kernel = kernel_for(tables.kinds, tuning, prelude)
-        arrays = (tables.rows, tables.shapes, tables.members, tables.hints)
-        self._device = [cupy.asarray(as_bytes(array)) for array in arrays]
+        parts = [tables.rows, tables.shapes, tables.members, tables.hints]
+        whole, starts = joined(parts)
+        self._device = cupy.asarray(whole)
         cupy.cuda.get_current_stream().synchronize()
         self._grid = tables.n_tiles
         waves = tuning.waves[bool(tables.kinds & ~ALL_DIRECT)]
         if waves:
             self._grid = min(tables.n_tiles, self._kernel.n_resident * waves)
-        self._pointers = [ctypes.c_uint64(int(array.data.ptr)) for array in self._device]
+        at = int(self._device.data.ptr)
+        self._pointers = [ctypes.c_uint64(at + start) for start in starts]
         self._numbers = [ctypes.c_uint32(tables.hint_shift), ctypes.c_uint32(tables.n_tiles)]
-        self._many: tuple[bytes, Any] | None = None
+        self._many: tuple[tuple[int, bytes], Any] | None = None
 
     def __call__(self, bases: Addresses, stream: int) -> None:
         """Start the kernel; it reads the bases before this returns, or a copy of them."""
@@ -108,7 +121,7 @@ class Launch:
         if len(bases) <= INLINE_BASES:
             few[: len(bases)] = bases
         else:
-            many.value = self._uploaded(bases)
+            many.value = self._uploaded(bases, stream)
         last = ctypes.c_void_p(address_of(few))
         plain = [ctypes.addressof(x) for x in (*self._pointers, *self._numbers, many)]
         params = (ctypes.c_void_p * 8)(*plain, last)
@@ -121,11 +134,11 @@ class Launch:
         )
         checked(status, "start a copy")
 
-    def _uploaded(self, bases: Addresses) -> int:
+    def _uploaded(self, bases: Addresses, stream: int) -> int:
         """The address of a table of bases on the device; the last one is kept."""
         import cupy
 
-        key = bases.tobytes()
+        key = stream, bases.tobytes()
         if self._many is None or self._many[0] != key:
             table = cupy.asarray(bases.astype(np.uint64))
             cupy.cuda.get_current_stream().synchronize()
@@ -133,6 +146,31 @@ class Launch:
         return int(self._many[1].data.ptr)
 
 
-def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The memory of an array."""
-    return np.frombuffer(array.tobytes() or b"\0", np.uint8)
+def remembered(launches: dict[Key, T], bases: Addresses, stream: int, make: Callable[[], T]) -> T:
+    """What was made for a stream and for buffers that lie like these in words of 16 bytes.
+
+    Few are kept: their tables take memory of the GPU.
+    """
+    key = stream, (bases & np.uintp(WORD - 1)).tobytes()
+    if key not in launches:
+        if len(launches) >= MOST_KEPT:
+            launches.clear()
+        launches[key] = make()
+    return launches[key]
+
+
+def joined(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
+    """Arrays as one, and where each begins: at multiples of 16 bytes.
+
+    >>> whole, starts = joined([np.zeros(3, np.int64), np.ones(2, np.uint8)])
+    >>> whole.size, starts
+    (48, [0, 32])
+    """
+    starts, parts, at = [], [], 0
+    for array in arrays:
+        part = array.tobytes()
+        part += bytes(-len(part) % 16)
+        starts.append(at)
+        parts.append(part)
+        at += len(part)
+    return np.frombuffer(b"".join(parts) or bytes(16), np.uint8), starts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.runtime.cuda_launch import Launch
+from redist.runtime.cuda_launch import Key, Launch, remembered
 from redist.runtime.cuda_rows import WORD, tables_of
 from redist.runtime.cuda_tiles import Tuning
 from redist.runtime.moves import Addresses, Move
@@ -32,7 +32,7 @@ class CudaMoves:
     moves: tuple[Move, ...]
     n_bytes: int
     tuning: Tuning
-    _launches: dict[bytes, Launch] = field(default_factory=dict)
+    _launches: dict[Key, Launch] = field(default_factory=dict)
 
     @staticmethod
     def of(moves: Iterable[Move], tuning: Tuning | None = None) -> CudaMoves:
@@ -51,16 +51,16 @@ class CudaMoves:
         if len(self.moves) == 1 and not self.moves[0].form.dims:
             self._copy_run(bases, stream)
         else:
-            self.prepared(bases)(bases, stream)
+            self.prepared(bases, stream)(bases, stream)
 
-    def prepared(self, bases: Addresses) -> Launch:
+    def prepared(self, bases: Addresses, stream: int = 0) -> Launch:
         """The launch for buffers that lie like these in words of 16 bytes; made once."""
-        phases = bases & np.uintp(WORD - 1)
-        key = phases.tobytes()
-        if key not in self._launches:
-            tables = tables_of(self.moves, phases.tolist(), self.tuning)
-            self._launches[key] = Launch(tables, self.tuning)
-        return self._launches[key]
+
+        def make() -> Launch:
+            phases = (bases & np.uintp(WORD - 1)).tolist()
+            return Launch(tables_of(self.moves, phases, self.tuning), self.tuning)
+
+        return remembered(self._launches, bases, stream, make)
 
     def _copy_run(self, bases: Addresses, stream: int) -> None:
         from cupy.cuda import runtime

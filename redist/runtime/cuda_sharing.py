@@ -18,7 +18,8 @@ from redist.runtime.cuda_program import CudaRound
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.rounds import whole
 
-REMEMBERED = 16
+REMEMBERED = 4
+"""Programs that are kept: their tables take memory of the GPU."""
 
 Strides = tuple[int, ...]
 

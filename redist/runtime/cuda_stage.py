@@ -26,9 +26,33 @@ from redist.runtime.stage import Kinds, Layouts
 from redist.runtime.staging import Staging
 from redist.runtime.world import DISAGREE, Disagreement
 
-REMEMBERED = 16
+MOST_ROUNDS = 64
+"""Of all programs that are kept: tables of a round take some 3 KiB of the GPU."""
 
 FarStrides = dict[tuple[int, int], tuple[int, ...]]
+
+
+class Late(Sequence[Any]):
+    """Things made one after another when they are asked for: only the last two are kept.
+
+    >>> late = Late(str, (1, 2, 3))
+    >>> late[0], late[1], len(late), list(late)
+    ('1', '2', 3, ['1', '2', '3'])
+    """
+
+    def __init__(self, make: Callable[[Any], Any], of: Sequence[Any]) -> None:
+        self._make, self._of = make, of
+        self._made: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __getitem__(self, k: Any) -> Any:
+        if k not in self._made:
+            made = self._make(self._of[k])
+            self._made = {j: thing for j, thing in self._made.items() if j == k - 1}
+            self._made[k] = made
+        return self._made[k]
 
 
 class CudaStage:
@@ -77,7 +101,7 @@ class CudaStage:
             self._crowd = Crowd(self.world.node, {r: crowd_loads(r) for r in peers.crowd if first})
         self._found: tuple[Any, Described] | None = None
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
-        self._programs: dict[Any, tuple[CudaRound, ...]] = {}
+        self._programs: dict[Any, Sequence[CudaRound]] = {}
 
     def run(
         self, word: int, sources: Sequence[Any], targets: Sequence[Any], timeout_s: float | None
@@ -216,12 +240,10 @@ class CudaStage:
 
     def _program(
         self, rounds: Rounds, kinds: Kinds, far: FarStrides, strides: Layouts
-    ) -> tuple[CudaRound, ...]:
+    ) -> Sequence[CudaRound]:
         key = rounds is self.whole, tuple(kinds.values()), tuple(far.items()), strides
         found = self._programs.get(key)
         if found is None:
-            if len(self._programs) >= REMEMBERED:
-                self._programs.clear()
             compiler = Compiler(
                 self.world.rank,
                 self.loads,
@@ -234,8 +256,11 @@ class CudaStage:
                 packs_all=True,
                 far_strides=far,
             )
-            found = tuple(self._on_gpu(compiler.round(turns)) for turns in rounds)
-            self._programs[key] = found
+            found = Late(lambda turns: self._on_gpu(compiler.round(turns)), rounds)
+            if len(rounds) <= MOST_ROUNDS:
+                if sum(map(len, self._programs.values())) + len(rounds) > MOST_ROUNDS:
+                    self._programs.clear()
+                self._programs[key] = found = tuple(found)
         return found
 
     def _on_gpu(self, round_: Round) -> CudaRound:
