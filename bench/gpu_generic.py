@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from redist.runtime.cuda_moves import CudaMoves
+from redist.runtime.cuda.moves import CudaMoves
 from redist.runtime.moves import Addresses, Move
 
 _WORDS = (4, 2, 1)

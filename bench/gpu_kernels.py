@@ -13,7 +13,7 @@ from bench.gpu_cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu_generic import GenericMoves
 from bench.gpu_peers import CANNOT, PEERS, missing
 from bench.gpu_timing import copy_rate, times_of
-from redist.runtime.cuda_moves import CudaMoves
+from redist.runtime.cuda.moves import CudaMoves
 
 OURS, CUPY = "redist", "CuPy"
 POISON = 0x77

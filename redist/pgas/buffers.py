@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import MemoryLimitError, RequestError
-from redist.runtime.cuda_arrays import empty_on_device, to_device, to_host
+from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.segments import Bytes, can_share, shared_bytes
 from redist.units import format_bytes, parse_bytes
 

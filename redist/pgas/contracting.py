@@ -23,7 +23,7 @@ from redist.pgas.placing import Labels, Placed, Product, place
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, dtype_of, resolved
 from redist.runtime.available import all_fit, least_available
-from redist.runtime.cuda_arrays import is_device
+from redist.runtime.cuda.arrays import is_device
 
 
 def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:

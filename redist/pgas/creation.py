@@ -22,7 +22,7 @@ from redist.pgas.moving import tile_shape
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import dtype_of, line_mesh, parse_dims
 from redist.runtime.comm import Comm, comm_or_world
-from redist.runtime.cuda_arrays import as_device, fill_with, is_device, to_device, to_host
+from redist.runtime.cuda.arrays import as_device, fill_with, is_device, to_device, to_host
 
 Type = str | ArrayType
 

@@ -14,7 +14,7 @@ import numpy as np
 from redist.pgas.buffers import DEVICE
 from redist.pgas.special import floor_divide
 from redist.pgas.tiled import Tile
-from redist.runtime.cuda_arrays import filled_on_device, is_device
+from redist.runtime.cuda.arrays import filled_on_device, is_device
 
 COMPLEX = {
     "absolute", "add", "conj", "conjugate", "cos", "divide", "equal", "exp", "imag", "isfinite",

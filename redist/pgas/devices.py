@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from redist.errors import RequestError
 from redist.pgas.buffers import BUFFERS
 from redist.pgas.tiled import Tiled
-from redist.runtime.cuda_arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
+from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
 
 F = TypeVar("F", bound=Callable[..., Any])
 SAID = "Arrays on GPUs are copied to memory for it, and its results back."

@@ -21,7 +21,7 @@ from redist.pgas.pretending import refuse_writing
 from redist.pgas.room import staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, make_type
-from redist.runtime.cuda_arrays import is_device, overlap, to_host
+from redist.runtime.cuda.arrays import is_device, overlap, to_host
 from redist.runtime.links import Constant, Ranged, span, within
 
 

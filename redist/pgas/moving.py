@@ -19,7 +19,7 @@ from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime.available import all_fit, least_available
 from redist.runtime.comm import Comm
-from redist.runtime.cuda_combine import can_combine
+from redist.runtime.cuda.combine import can_combine
 from redist.runtime.phases import tile_shapes
 from redist.runtime.redistribute import prepared, redistribute
 from redist.runtime.worlds import default_topology, world_of

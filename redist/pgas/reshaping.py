@@ -22,7 +22,7 @@ from redist.pgas.moving import settle, tile_shape
 from redist.pgas.room import staging_room
 from redist.pgas.tiled import Tile, Tiled
 from redist.pgas.types import Shape, default_dims, make_type
-from redist.runtime.cuda_arrays import is_device, viewed
+from redist.runtime.cuda.arrays import is_device, viewed
 from redist.runtime.links import Flat
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]

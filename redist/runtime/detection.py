@@ -168,21 +168,21 @@ def _pin() -> str:
 def _export() -> str:
     import cupy
 
-    from redist.runtime.cuda_peers import place_of
+    from redist.runtime.cuda.peers import place_of
 
     place_of(int(cupy.zeros(8, np.uint8).data.ptr))
     return "a handle was made; ranks try out among themselves whether it opens"
 
 
 def _nccl() -> str:
-    from redist.runtime.cuda_nccl import nccl_version
+    from redist.runtime.cuda.nccl import nccl_version
 
     version = ".".join(map(str, nccl_version()))
     return f"{version}; it needs a GPU for every rank"
 
 
 def _aware() -> Fact:
-    from redist.runtime.cuda_aware import cuda_aware
+    from redist.runtime.cuda.aware import cuda_aware
 
     answer = cuda_aware()
     return Fact("CUDA-aware MPI", YES if answer.works else NO, answer.why)

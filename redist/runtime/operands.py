@@ -14,9 +14,9 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.plan.plan import Plan
-from redist.runtime.cuda_arrays import MOST_DIMS, as_device, is_device, overlap
-from redist.runtime.cuda_combine import can_combine
-from redist.runtime.cuda_donation import why_kept
+from redist.runtime.cuda.arrays import MOST_DIMS, as_device, is_device, overlap
+from redist.runtime.cuda.combine import can_combine
+from redist.runtime.cuda.donation import why_kept
 from redist.runtime.route import Route
 
 Array = NDArray[Any]

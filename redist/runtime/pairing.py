@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from redist.runtime.cuda_carriers import AWARE, PINNED
+from redist.runtime.cuda.carriers import AWARE, PINNED
 from redist.runtime.detection import NO, YES, Fact, gpu_name
 from redist.runtime.patience import gather
 from redist.runtime.world import World
@@ -60,8 +60,8 @@ def pairing(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> P
     why = [("process reads", "yes" if near == READ else "no: the system does not let ranks")]
     if not all(has for _, _, has in told):
         return Pairing(ranks, _ways(world.groups, near, (), "", ""), tuple(why))
-    from redist.runtime.cuda_choice import choose
-    from redist.runtime.cuda_course import peers_of
+    from redist.runtime.cuda.choice import choose
+    from redist.runtime.cuda.course import peers_of
 
     peers = peers_of(comm, world, timeout_s)
     why.append(("CUDA IPC", _said(peers.problems, world)))

@@ -28,7 +28,7 @@ from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
 
 if TYPE_CHECKING:
-    from redist.runtime.cuda_course import CudaCourse
+    from redist.runtime.cuda.course import CudaCourse
 
 DEVICE_BIT = 2**40
 """In the word of a request, where its arrays lie on GPUs."""
@@ -336,7 +336,7 @@ class Transfer:
     def _course_on_device(self) -> CudaCourse:
         """**Collective, the first time.** The same course for arrays of GPUs."""
         if self._on_device is None:
-            from redist.runtime.cuda_course import CudaCourse, peers_of
+            from redist.runtime.cuda.course import CudaCourse, peers_of
 
             limited = self._asked.options.limit_bytes is not None
             peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)

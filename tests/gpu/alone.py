@@ -11,9 +11,9 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.errors import TransferError
-from redist.runtime.cuda_moves import CudaMoves
-from redist.runtime.cuda_nccl import joined, nccl_version
-from redist.runtime.cuda_program import CudaRound, Gathered
+from redist.runtime.cuda.moves import CudaMoves
+from redist.runtime.cuda.nccl import joined, nccl_version
+from redist.runtime.cuda.program import CudaRound, Gathered
 from redist.runtime.moves import Move
 from redist.runtime.program import Message
 from redist.runtime.strided import Strided

@@ -13,10 +13,11 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.runtime import cuda_course, staging
-from redist.runtime.cuda_carriers import ByMessages, Carrier
-from redist.runtime.cuda_choice import Choice
-from redist.runtime.cuda_nccl import ByNccl, joined
+from redist.runtime import staging
+from redist.runtime.cuda import course as cuda_course
+from redist.runtime.cuda.carriers import ByMessages, Carrier
+from redist.runtime.cuda.choice import Choice
+from redist.runtime.cuda.nccl import ByNccl, joined
 from redist.runtime.world import World
 from tests.gpu import doubles, fuzz, pretend
 from tests.mpi.together import main

@@ -10,9 +10,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-import redist.runtime.cuda_choice as choice
-from redist.runtime.cuda_aware import Answer
-from redist.runtime.cuda_carriers import AWARE, PINNED
+import redist.runtime.cuda.choice as choice
+from redist.runtime.cuda.aware import Answer
+from redist.runtime.cuda.carriers import AWARE, PINNED
 from redist.runtime.worlds import world_of
 from tests.gpu import doubles, pretend
 from tests.mpi.together import all_well, main

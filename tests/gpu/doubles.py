@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from redist.runtime.cuda_nccl import UINT8
+from redist.runtime.cuda.nccl import UINT8
 
 Call = tuple[bool, int, int, int, int]
 MESSAGES, GATHER, JOIN = 7, 8, 100

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda_combine import CudaCombine
-from redist.runtime.cuda_moves import CudaMoves
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda.combine import CudaCombine
+from redist.runtime.cuda.moves import CudaMoves
+from redist.runtime.cuda.tiles import Tuning
 from redist.runtime.moves import Move
 from redist.runtime.strided import Strided
 

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist.errors import RequestError
-from redist.runtime.cuda_arrays import as_device, device_address, is_device, to_host
+from redist.runtime.cuda.arrays import as_device, device_address, is_device, to_host
 from tests.mpi.together import all_well, main
 
 SHAPE = (64, 96)

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 import redist
 from bench.problems import Problem
-from redist.runtime.cuda_combine import can_combine
+from redist.runtime.cuda.combine import can_combine
 from redist.runtime.simulator import simulate
 from tests.mpi.cases import problems_for, random_values
 from tests.mpi.together import all_well, main, meet

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import redist
 from bench.problems import Problem
-from redist.runtime import cuda_gather
+from redist.runtime.cuda import gather as cuda_gather
 from tests.gpu import carrying, doubles, fuzz
 from tests.mpi.together import all_well, main
 

@@ -13,7 +13,7 @@ from redist.errors import MemoryLimitError, RequestError
 from redist.pgas.buffers import BUFFERS, DEVICE
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.random import generator
-from redist.runtime.cuda_arrays import is_device, to_host
+from redist.runtime.cuda.arrays import is_device, to_host
 from tests.pgas.drawing import Draw, Values, xp
 
 Check = Callable[["OnGpu"], str | None]

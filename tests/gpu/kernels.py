@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda_combine import CudaCombine
-from redist.runtime.cuda_moves import CudaMoves
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda.combine import CudaCombine
+from redist.runtime.cuda.moves import CudaMoves
+from redist.runtime.cuda.tiles import Tuning
 from tests.gpu.lists import Case, random_case, random_reduction, same_values
 
 REDUCTIONS = [("sum", "f32"), ("prod", "c64"), ("max", "i8"), ("min", "f64"), ("sum", "f16")]

@@ -7,7 +7,9 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from redist.runtime import cuda_course, cuda_peers, cuda_stage
+from redist.runtime.cuda import course as cuda_course
+from redist.runtime.cuda import peers as cuda_peers
+from redist.runtime.cuda import stage as cuda_stage
 from tests.gpu import carrying, doubles, pretend
 from tests.gpu.sharing import SharedMemory, forget, open_memory, place_of
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda_combine import CudaCombine
-from redist.runtime.cuda_moves import CudaMoves
+from redist.runtime.cuda.combine import CudaCombine
+from redist.runtime.cuda.moves import CudaMoves
 from redist.runtime.moves import Moves
 from redist.runtime.program import Combine
 

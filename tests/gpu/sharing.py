@@ -20,8 +20,11 @@ from unittest.mock import patch
 import numpy as np
 from mpi4py import MPI
 
-from redist.runtime import cuda_course, cuda_peers, cuda_sharing, cuda_stage
-from redist.runtime.cuda_peers import Place
+from redist.runtime.cuda import course as cuda_course
+from redist.runtime.cuda import peers as cuda_peers
+from redist.runtime.cuda import sharing as cuda_sharing
+from redist.runtime.cuda import stage as cuda_stage
+from redist.runtime.cuda.peers import Place
 from tests.gpu import fuzz, pretend
 from tests.mpi.together import main
 

@@ -1,4 +1,4 @@
-/* Enough of CUDA to run cuda_moves.cu as plain C++: a block's threads take turns between barriers. */
+/* Enough of CUDA to run moves.cu as plain C++: a block's threads take turns between barriers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,11 +9,11 @@ import pytest
 
 from redist.errors import TransferError
 from redist.layout.dtype import DType
-from redist.runtime.cuda_chains import Chain, chained, turns_of
-from redist.runtime.cuda_combine import CudaCombine, can_combine
-from redist.runtime.cuda_program import CudaRound
-from redist.runtime.cuda_rows import tables_of
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda.chains import Chain, chained, turns_of
+from redist.runtime.cuda.combine import CudaCombine, can_combine
+from redist.runtime.cuda.program import CudaRound
+from redist.runtime.cuda.rows import tables_of
+from redist.runtime.cuda.tiles import Tuning
 from redist.runtime.moves import Move, Moves, addresses
 from redist.runtime.program import Combine, Round
 from redist.runtime.strided import Strided

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime import cuda_rows
-from redist.runtime.cuda_combine import CudaCombine, prelude_of
-from redist.runtime.cuda_launch import source
-from redist.runtime.cuda_rows import Tables, tables_of
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda import rows as cuda_rows
+from redist.runtime.cuda.combine import CudaCombine, prelude_of
+from redist.runtime.cuda.launch import source
+from redist.runtime.cuda.rows import Tables, tables_of
+from redist.runtime.cuda.tiles import Tuning
 from redist.runtime.moves import Move
 from redist.runtime.strided import Strided
 from tests.gpu.lists import (

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime import cuda_carriers, cuda_gather, staging
+from redist.runtime import staging
 from redist.runtime.board import LEAST_POOL_BYTES
-from redist.runtime.cuda_carriers import ByMessages, Room
-from redist.runtime.cuda_gather import Claim, agree, room_for
-from redist.runtime.cuda_nccl import ByNccl
+from redist.runtime.cuda import carriers as cuda_carriers
+from redist.runtime.cuda import gather as cuda_gather
+from redist.runtime.cuda.carriers import ByMessages, Room
+from redist.runtime.cuda.gather import Claim, agree, room_for
+from redist.runtime.cuda.nccl import ByNccl
 from redist.runtime.phases import Phase, Piece
 from redist.runtime.program import Load
 from redist.runtime.staging import ROUND_BYTES, Staging

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from redist.errors import PeerError
-from redist.runtime import cuda_aware
-from redist.runtime.cuda_aware import Answer, probe
-from redist.runtime.cuda_carriers import Room
-from redist.runtime.cuda_nccl import ByNccl
+from redist.runtime.cuda import aware as cuda_aware
+from redist.runtime.cuda.aware import Answer, probe
+from redist.runtime.cuda.carriers import Room
+from redist.runtime.cuda.nccl import ByNccl
 from redist.runtime.kernels import ALL_SAME
 from tests.gpu.carrying import CARRIERS
 from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
@@ -182,7 +182,7 @@ def test_a_library_that_knows_nothing_of_gpus_only_kills_the_child() -> None:
     code = """
 import sys
 from types import SimpleNamespace
-import redist.runtime.cuda_aware_child as child
+import redist.runtime.cuda.aware_child as child
 child.ctypes = SimpleNamespace(CDLL=lambda name: object())
 sys.exit(child.main())
 """

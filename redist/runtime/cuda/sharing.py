@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda_arrays import device_address
-from redist.runtime.cuda_program import CudaRound
+from redist.runtime.cuda.arrays import device_address
+from redist.runtime.cuda.program import CudaRound
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.rounds import whole
 

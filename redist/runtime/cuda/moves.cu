@@ -1,4 +1,4 @@
-/* The kernel: every block takes its tiles of every row. Comes after cuda_tiles.cu and cuda_loose.cu. */
+/* The kernel: every block takes its tiles of every row. Comes after tiles.cu and loose.cu. */
 
 __device__ __forceinline__ i64 source_of(const Member *m, const u64 *bases)
 {

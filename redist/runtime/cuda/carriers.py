@@ -2,7 +2,7 @@
 
 A carrier takes a stage through its rounds: pack, exchange, fetch from the own node meanwhile, take
 apart. With two halves of staging the GPU packs the next round, and takes the last one apart, while
-messages are under way. :mod:`redist.runtime.cuda_choice` says which one a world uses.
+messages are under way. :mod:`redist.runtime.cuda.choice` says which one a world uses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from mpi4py import MPI
 
-from redist.runtime.cuda_program import CudaRound
+from redist.runtime.cuda.program import CudaRound
 from redist.runtime.datatypes import post
 from redist.runtime.moves import Addresses
 from redist.runtime.patience import abandon

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda_arrays import current_stream, empty_on_device
+from redist.runtime.cuda.arrays import current_stream, empty_on_device
 
 
 def why_kept(array: Any) -> str:

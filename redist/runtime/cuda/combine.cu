@@ -1,4 +1,4 @@
-/* Put before cuda_moves.cu: what is there is combined with what comes.
+/* Put before moves.cu: what is there is combined with what comes.
  *
  * ITEM is the element's type, OP the operation (a name of the enum below), KIND_OF_ITEM how values are
  * computed with: 0 as they are, 1 as whole numbers that wrap, 2 as truth values, 3 as half and 4 as

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from redist.runtime.cuda_program import CudaRound, Gathered, moves_of
+from redist.runtime.cuda.program import CudaRound, Gathered, moves_of
 from redist.runtime.moves import Moves
 from redist.runtime.patience import gather
 from redist.runtime.phases import Shape

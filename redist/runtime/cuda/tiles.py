@@ -1,4 +1,4 @@
-"""How a strided copy is cut into tiles for a GPU: the shapes that cuda_moves.cu reads."""
+"""How a strided copy is cut into tiles for a GPU: the shapes that moves.cu reads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SHAPE = np.dtype(
         ("dst", _BIT, (MAX_BITS,)),
     ]
 )
-"""As the structs of cuda_moves.cu."""
+"""As the structs of moves.cu."""
 
 
 @dataclass(frozen=True, slots=True)

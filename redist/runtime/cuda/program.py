@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda_combine import CudaCombine
-from redist.runtime.cuda_moves import CudaMoves
+from redist.runtime.cuda.combine import CudaCombine
+from redist.runtime.cuda.moves import CudaMoves
 from redist.runtime.kernels import MAX_DIMS
 from redist.runtime.moves import Addresses, Move, Moves
 from redist.runtime.program import Message, Round

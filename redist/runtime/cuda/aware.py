@@ -23,7 +23,7 @@ from mpi4py import MPI
 from redist.runtime.children import environment_outside
 
 PROBE_S = 60.0
-PROGRAM = ("-m", "redist.runtime.cuda_aware_child")
+PROGRAM = ("-m", "redist.runtime.cuda.aware_child")
 TUNES = ("OMPI_MCA_", "MPICH_", "MPIR_", "UCX_", "FI_", "I_MPI_", "CUDA_VISIBLE", "MPI4PY_")
 """Variables that may change the answer."""
 WORKS, TRIES = "works", "tries"

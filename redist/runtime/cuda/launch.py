@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.runtime.cuda_rows import WORD, Tables
-from redist.runtime.cuda_tiles import THREAD_BITS, Tuning
+from redist.runtime.cuda.rows import WORD, Tables
+from redist.runtime.cuda.tiles import THREAD_BITS, Tuning
 from redist.runtime.moves import Addresses, address_of
 
 INLINE_BASES = 64
-"""Base addresses that are passed by value, as in cuda_moves.cu."""
+"""Base addresses that are passed by value, as in moves.cu."""
 
 MOST_KEPT = 4
 """Launches of one list, for different streams and alignments."""
@@ -46,7 +46,7 @@ def checked(status: int, what: str) -> None:
 @lru_cache(maxsize=1)
 def source() -> str:
     """The kernels: these files, one after another."""
-    paths = [Path(__file__).with_name(f"cuda_{name}.cu") for name in ("tiles", "loose", "moves")]
+    paths = [Path(__file__).with_name(f"{name}.cu") for name in ("tiles", "loose", "moves")]
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 

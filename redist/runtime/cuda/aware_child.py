@@ -1,6 +1,6 @@
 """Hand MPI pointers of GPU memory and see whether the data arrives; a process of its own.
 
-As in ``python -m redist.runtime.cuda_aware_child 0``: all alone, on GPU 0.
+As in ``python -m redist.runtime.cuda.aware_child 0``: all alone, on GPU 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> int:
     import cupy
     from mpi4py import MPI
 
-    from redist.runtime.cuda_aware import TRIES, WORKS
+    from redist.runtime.cuda.aware import TRIES, WORKS
 
     cupy.cuda.Device(int(sys.argv[1])).use()
     comm = MPI.COMM_SELF

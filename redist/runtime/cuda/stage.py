@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda_arrays import current_stream, device_address, fill_with
-from redist.runtime.cuda_carriers import Room
-from redist.runtime.cuda_gather import packed_once, room_for
-from redist.runtime.cuda_peers import DONE, READY, WORDS, Peers, Place, place_of
-from redist.runtime.cuda_program import CudaRound
-from redist.runtime.cuda_sharing import Crowd, Described, describe
+from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
+from redist.runtime.cuda.carriers import Room
+from redist.runtime.cuda.gather import packed_once, room_for
+from redist.runtime.cuda.peers import DONE, READY, WORDS, Peers, Place, place_of
+from redist.runtime.cuda.program import CudaRound
+from redist.runtime.cuda.sharing import Crowd, Described, describe
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
 from redist.runtime.rounds import Rounds, whole

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from redist.errors import PeerError, TransferError
-from redist.runtime.cuda_carriers import Room, pack
-from redist.runtime.cuda_gather import agree, claim_of
-from redist.runtime.cuda_program import CudaRound
+from redist.runtime.cuda.carriers import Room, pack
+from redist.runtime.cuda.gather import agree, claim_of
+from redist.runtime.cuda.program import CudaRound
 from redist.runtime.kernels import ALL_SAME, NOT_YET
 from redist.runtime.moves import Addresses
 from redist.runtime.patience import broadcast, gather

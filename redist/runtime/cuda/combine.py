@@ -11,10 +11,10 @@ import numpy as np
 
 from redist.errors import RedistError
 from redist.layout.dtype import DType
-from redist.runtime.cuda_chains import Chain, chained, turns_of
-from redist.runtime.cuda_launch import Key, Launch, remembered
-from redist.runtime.cuda_rows import WORD, Tables, tables_of
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda.chains import Chain, chained, turns_of
+from redist.runtime.cuda.launch import Key, Launch, remembered
+from redist.runtime.cuda.rows import WORD, Tables, tables_of
+from redist.runtime.cuda.tiles import Tuning
 from redist.runtime.moves import Addresses, Move
 from redist.runtime.reduce import check_reduces, combine
 
@@ -119,7 +119,7 @@ def _is_tabulated(dtype: DType) -> bool:
 
 @lru_cache(maxsize=1)
 def _source() -> str:
-    return Path(__file__).with_name("cuda_combine.cu").read_text(encoding="utf-8")
+    return Path(__file__).with_name("combine.cu").read_text(encoding="utf-8")
 
 
 def _table(op: str, dtype: DType) -> str:

@@ -1,4 +1,4 @@
-"""Moves as the tables of cuda_moves.cu: cut where alignment changes, grouped where they interleave."""
+"""Moves as the tables of moves.cu: cut where alignment changes, grouped where they interleave."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.runtime.cuda_chains import Chain
-from redist.runtime.cuda_tiles import LOOSE, SHAPE, Axis, Shape, Tuning, shape_of
+from redist.runtime.cuda.chains import Chain
+from redist.runtime.cuda.tiles import LOOSE, SHAPE, Axis, Shape, Tuning, shape_of
 from redist.runtime.moves import Move
 
 MAX_DIMS = 6

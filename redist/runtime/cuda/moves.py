@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.runtime.cuda_launch import Key, Launch, remembered
-from redist.runtime.cuda_rows import WORD, tables_of
-from redist.runtime.cuda_tiles import Tuning
+from redist.runtime.cuda.launch import Key, Launch, remembered
+from redist.runtime.cuda.rows import WORD, tables_of
+from redist.runtime.cuda.tiles import Tuning
 from redist.runtime.moves import Addresses, Move
 
 _DEFAULT = 4

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from redist.runtime.cuda_aware import PROBE_S, Answer, cuda_aware
-from redist.runtime.cuda_carriers import AWARE, ByMessages, Carrier
-from redist.runtime.cuda_nccl import ByNccl, joined, nccl_version
+from redist.runtime.cuda.aware import PROBE_S, Answer, cuda_aware
+from redist.runtime.cuda.carriers import AWARE, ByMessages, Carrier
+from redist.runtime.cuda.nccl import ByNccl, joined, nccl_version
 from redist.runtime.patience import gather
 from redist.runtime.world import World
 

@@ -12,11 +12,11 @@ from mpi4py import MPI
 from redist.plan.topology import Topology
 from redist.runtime.buffers import Key
 from redist.runtime.course import Course
-from redist.runtime.cuda_arrays import empty_on_device, overlap
-from redist.runtime.cuda_choice import choose
-from redist.runtime.cuda_donation import give_up
-from redist.runtime.cuda_peers import Peers, can_open
-from redist.runtime.cuda_stage import CudaStage
+from redist.runtime.cuda.arrays import empty_on_device, overlap
+from redist.runtime.cuda.choice import choose
+from redist.runtime.cuda.donation import give_up
+from redist.runtime.cuda.peers import Peers, can_open
+from redist.runtime.cuda.stage import CudaStage
 from redist.runtime.program import Load
 from redist.runtime.route import Route
 from redist.runtime.world import World

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.runtime.cuda_carriers import ByMessages, Carrier
-from redist.runtime.cuda_choice import own_gpu
-from redist.runtime.cuda_launch import checked, driver
+from redist.runtime.cuda.carriers import ByMessages, Carrier
+from redist.runtime.cuda.choice import own_gpu
+from redist.runtime.cuda.launch import checked, driver
 from redist.runtime.world import World
 
 MOST_OPENED = 1024
@@ -94,7 +94,7 @@ class Peers:
         self.problems: list[str] = []
         """Why GPUs of one node are not joined directly."""
         self.carrier: Carrier = ByMessages(world)
-        """How data reaches other nodes; see :mod:`redist.runtime.cuda_choice`."""
+        """How data reaches other nodes; see :mod:`redist.runtime.cuda.choice`."""
         self.device = int(cupy.cuda.Device().id)
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
