@@ -11,7 +11,10 @@ from redist.errors import RedistError, RequestError
 from redist.runtime.patience import broadcast, gather
 
 T = TypeVar("T")
-Answer = tuple[str | None, str | None]
+HERE, THERE, ANYWHERE = "in memory", "on GPUs", "anywhere"
+"""Where the arrays of a request lie; ranks that have none do not know."""
+Answer = tuple[str | None, str | None, str | None]
+"""The request, the error, and where its arrays lie, if it has come so far."""
 
 
 def all_agree(
@@ -25,22 +28,28 @@ def all_agree(
 
 
 def heard(
-    comm: MPI.Comm, say: str | None, error: Exception | None, timeout_s: float | None
+    comm: MPI.Comm,
+    say: str | None,
+    error: Exception | None,
+    timeout_s: float | None,
+    place: str | None = None,
 ) -> list[Answer]:
     """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
     failed = None if error is None else f"{error}"
-    return gather(comm, (say, failed), timeout_s)
+    return gather(comm, (say, failed, place), timeout_s)
 
 
 def judge(what: str, answers: list[Answer], error: Exception | None) -> None:
     """**Local.** Return if all answers are the same and none is an error, else raise."""
-    errors = _by_text((rank, text) for rank, (_, text) in enumerate(answers) if text is not None)
+    errors = _by_text((rank, text) for rank, (_, text, _) in enumerate(answers) if text is not None)
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
             raise RequestError(next(iter(errors)))
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
-    said = _by_text((rank, text or "") for rank, (text, _) in enumerate(answers))
+    if {HERE, THERE} <= {place for *_, place in answers}:
+        answers = [(f"{text} {place or ''}".strip(), None, None) for text, _, place in answers]
+    said = _by_text((rank, text or "") for rank, (text, *_) in enumerate(answers))
     if len(said) > 1:
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in said.items())
         raise RequestError(f"{what}: ranks disagree on the request; " + "; ".join(parts))

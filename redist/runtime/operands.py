@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import RequestError
+from redist.errors import RedistError, RequestError, TransferError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.plan.plan import Plan
-from redist.runtime.cuda.arrays import MOST_DIMS, as_device, is_device, overlap
+from redist.runtime.cuda.arrays import (
+    MOST_DIMS,
+    as_device,
+    current_gpu,
+    gpu_of,
+    is_device,
+    is_read_only,
+    overlap,
+)
 from redist.runtime.cuda.combine import can_combine
 from redist.runtime.cuda.donation import why_kept
 from redist.runtime.route import Route
@@ -50,6 +58,26 @@ class Operands:
         found = {is_device(array) for array in arrays if array is not None}
         return None if not found else True in found
 
+    def tried(
+        self, local: Any, out: Any, on_device: bool, gpu: int | None
+    ) -> tuple[list[Any], list[Any], RedistError | None]:
+        """Sources and targets, or the error of :meth:`taken`; ``gpu`` is the one that ranks know of."""
+        try:
+            if on_device and gpu is not None and gpu != current_gpu():
+                raise RequestError(
+                    f"cannot use GPU {current_gpu()}: the ranks of this communicator know of GPU {gpu} "
+                    "here; use that one, or a communicator of its own"
+                )
+            return *self.taken(local, out, on_device), None
+        except RedistError as problem:
+            return [], [], problem
+        except MemoryError:
+            return [], [], TransferError("there is no memory for the target tile")
+        except Exception as problem:
+            error = RequestError(f"cannot take the arrays of a call: {problem!r}")
+            error.__cause__ = problem
+            return [], [], error
+
     def taken(self, local: Any, out: Any, on_device: bool = False) -> tuple[list[Any], list[Any]]:
         """Sources and targets in order, checked; new targets in memory where ``out`` has none."""
         route = self.route
@@ -61,6 +89,9 @@ class Operands:
         where = [f" {name!r}" if self.is_batch else "" for name in self.names]
         for item, plan in enumerate(route.plans):
             what = f"source tile{where[item]}"
+            if on_device:
+                check_place(given[item], f"the {what}", plan.donate)
+                check_place(results[item], f"out{where[item]}", True)
             source = as_tile(given[item], route.shape_of(item, 0), plan.source, what)
             if plan.donate and source is not None and not getattr(source.flags, "writeable", True):
                 raise RequestError(f"the {what} is read-only and cannot be donated")
@@ -72,10 +103,12 @@ class Operands:
             elif target is None and shape is not None and not on_device:
                 target = np.empty(shape, _result_dtype(given[item], plan.target.dtype))
             elif target is not None:
-                as_tile(target, shape, plan.target, f"out{where[item]}")
+                tile = as_tile(target, shape, plan.target, f"out{where[item]}")
                 if on_device:
                     check_early(route, plan, f"out{where[item]}")
-                    target = as_device(target)
+                    target = tile
+                    if any(s == 0 and n > 1 for s, n in zip(tile.strides, tile.shape, strict=True)):
+                        raise RequestError(f"out{where[item]} has elements in one place")
                 if not getattr(target.flags, "writeable", True):
                     raise RequestError(f"out{where[item]} is read-only")
             sources.append(source)
@@ -120,7 +153,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
     if not on_device and not isinstance(array, (np.ndarray, np.generic)):
         kind = "None" if array is None else f"a {type(array).__name__}"
         raise RequestError(f"{kind} is no {what}: need a NumPy array {t.dtype}{list(shape)}")
-    array = as_device(array) if on_device else np.asarray(array)
+    array = _brought(array, what) if on_device else np.asarray(array)
     dtype = t.dtype.to_numpy()
     same = array.dtype == dtype or array.dtype.name == t.dtype.extended_name
     if not same or array.shape != shape:
@@ -128,6 +161,34 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
             f"{array.dtype}{list(array.shape)} is no {what}: {t} puts {dtype}{list(shape)} here"
         )
     return array if on_device or array.dtype == dtype else array.view(dtype)
+
+
+def _brought(array: Any, what: str) -> Any:
+    """An array of a GPU, taken in; an error where its owner refuses, or where another GPU has it."""
+    try:
+        taken = as_device(array)
+    except Exception as problem:
+        raise RequestError(f"cannot take the {what} from a GPU: {problem}") from None
+    if gpu_of(taken) != current_gpu():
+        raise RequestError(
+            f"cannot take the {what}: it lies on GPU {gpu_of(taken)}, and GPU {current_gpu()} is the "
+            f"current one; call under cupy.cuda.Device({gpu_of(taken)})"
+        )
+    return taken
+
+
+def check_place(array: Any, what: str, writes: bool) -> None:
+    """An error where an array is not on a GPU though others are, or must be written and cannot be."""
+    if array is None:
+        return
+    if not is_device(array):
+        raise RequestError(f"{what} is in memory and other arrays of the call are on a GPU")
+    try:
+        locked = writes and is_read_only(array)
+    except Exception as problem:
+        raise RequestError(f"cannot take {what} from a GPU: {problem}") from None
+    if locked:
+        raise RequestError(f"{what} is read-only")
 
 
 def check_on_device(plans: Sequence[Plan]) -> None:

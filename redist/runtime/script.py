@@ -19,6 +19,7 @@ from redist.runtime import kernels
 from redist.runtime.moves import Moves, address_of
 from redist.runtime.program import PRIVATE, SHARED
 from redist.runtime.reduce import kernel_code
+from redist.runtime.route import Route
 from redist.runtime.stage import MOST_ROUNDS, Call, Stage
 from redist.runtime.world import SLICE_NS, Disagreement
 
@@ -36,6 +37,19 @@ class Scene:
     call: Call
     reads: int
     writes: int
+
+
+def scenes_of(stages: Sequence[Stage], route: Route, keeps: bool) -> list[Scene]:
+    """A call as it went, stage by stage; empty where it cannot be written down."""
+    whose = {0: LOCAL, route.last(0): OUT}
+    scenes = []
+    for stage, (leg,) in zip(stages, route.stages, strict=True):
+        between = {leg.source, leg.target} - set(whose)
+        if stage.last is None or (between and not keeps):
+            return []
+        reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
+        scenes.append(Scene(stage, stage.last, reads, writes))
+    return scenes if can_repeat(scenes) else []
 
 
 def can_repeat(scenes: Sequence[Scene]) -> bool:

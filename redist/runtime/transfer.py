@@ -12,7 +12,7 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.agreement import all_agree, from_first, heard, judge
+from redist.runtime.agreement import ANYWHERE, HERE, THERE, all_agree, from_first, heard, judge
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.course import Course
 from redist.runtime.operands import OWN, Array, Locals, Operands, Own
@@ -22,7 +22,7 @@ from redist.runtime.report import Report, Watch
 from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
 from redist.runtime.route import Route
 from redist.runtime.running import Running
-from redist.runtime.script import FIXED, LOCAL, OUT, Scene, Script, can_repeat
+from redist.runtime.script import Script, scenes_of
 from redist.runtime.stage import Stage
 from redist.runtime.world import SAME, Disagreement
 from redist.runtime.worlds import default_topology, world_of
@@ -208,23 +208,28 @@ class Transfer:
                 return self._repeat(self._scripts[0], local, out)
             for script in self._scripts:
                 if script.fits(local, out):
-                    out = script.new() if out is None else out
-                    script.point_at(local, out)
-                    return self._repeat(script, local, out)
+                    result = script.new() if out is None else out
+                    script.point_at(local, result)
+                    return self._repeat(script, local, result, out is not None)
         return self.run(local, out)
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
         """**Collective.** Begin to move; go on computing, then call :meth:`wait`.
 
         Leave ``local`` and ``out`` alone until then. Transfers over one communicator run one after
-        another, in the order they were started.
+        another, in the order they were started. Work of a GPU goes onto the current stream at once.
         """
         if self._running is not None:
             raise TransferError("cannot start: this transfer is under way; wait() first")
         if local is OWN:
             local, out = self._own(out)
         self._running = Running(lambda: self.run(local, out))
-        self._world.enqueue(self._running)
+        where = self._operands.on_device(local, out)
+        if self._is_on_device if where is None else where:
+            self._world.finish()
+            self._running()
+        else:
+            self._world.enqueue(self._running)
 
     def wait(self) -> Any:
         """**Collective.** The result of :meth:`start`."""
@@ -233,7 +238,7 @@ class Transfer:
         running, self._running = self._running, None
         return running.result()
 
-    def _repeat(self, script: Script, local: Any, out: Any) -> Any:
+    def _repeat(self, script: Script, local: Any, out: Any, is_given: bool = True) -> Any:
         """The short way; see :mod:`redist.runtime.script`."""
         world = self._world
         world.check_usable()
@@ -245,7 +250,9 @@ class Transfer:
                     tiles = {(0, 0): local, (0, self._route.last(0)): out}
                     self._course.finish(self._word, tiles, done, in_place, self.timeout_s)
         except Disagreement:
-            self._explain(None, False)
+            given = out if is_given else None
+            if self._explain(None, self._operands.on_device(local, given)):
+                return self.run(local, given)
             raise
         except BaseException as error:
             if world.broken is None:
@@ -263,42 +270,31 @@ class Transfer:
         world.check_usable()
         where = self._operands.on_device(local, out)
         on_device = self._is_on_device if where is None else where
-        error: RedistError | None = None
-        sources: list[Any] = []
-        targets: list[Any] = []
-        try:
-            sources, targets = self._operands.taken(local, out, on_device)
-        except RedistError as problem:
-            error = problem
-        except MemoryError:
-            error = TransferError("there is no memory for the target tile")
+        joined = None if world.gpus is None else world.gpus.device
+        sources, targets, error = self._operands.tried(local, out, on_device, joined)
         if error is not None and not self._meets:
             raise error
         try:
             with world.failing_together():
                 results = self._move(sources, targets, error is not None, on_device)
-        except Disagreement:
-            if self._explain(error, where):
+        except Disagreement as met:
+            if self._explain(error or met.error, where):
                 return self.run(local, out)  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
         self._watch.calls += 1
         return self._operands.returned(results, out)
 
-    def _explain(self, error: RedistError | None, on_device: bool | None) -> bool:
+    def _explain(self, error: RedistError | None, where: bool | None) -> bool:
         """Raise the error that made ranks disagree, on all of them.
 
         True if they only did because some have no array that says whether GPUs are meant.
         """
-        text = self._asked.text
-        there, anywhere = f"{text} on GPUs", f"{text} anywhere"
-        say = anywhere if on_device is None else there if on_device else text
-        answers = heard(self._world.comm, say, error, self.timeout_s)
-        if set(answers) == {(there, None), (anywhere, None)}:
-            self._is_on_device = True
-            return True
-        plain = [(text if said == anywhere else said, failed) for said, failed in answers]
-        judge("cannot transfer", plain, error)
-        return False
+        place = ANYWHERE if where is None else THERE if where else HERE
+        answers = heard(self._world.comm, self._asked.text, error, self.timeout_s, place)
+        judge("cannot transfer", answers, error)
+        places = {place for *_, place in answers}
+        self._is_on_device = THERE in places
+        return ANYWHERE in places and None not in places
 
     def _move(
         self, sources: list[Any], targets: list[Any], failed: bool, on_device: bool
@@ -307,7 +303,11 @@ class Transfer:
         word = ERROR_WORD if failed else self._word ^ (DEVICE_BIT if on_device else 0)
         same = True
         first = self._stages[0]
-        if failed or (self._meets and (first.is_local or (on_device and self._on_device is None))):
+        course = self._on_device
+        apart = on_device and (
+            course is None or course.world is not world
+        )  # or else it meets there
+        if failed or (self._meets and (first.is_local or apart)):
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
@@ -317,7 +317,9 @@ class Transfer:
             if target is not None or not on_device:
                 tiles[item, route.last(item)] = target
         if on_device:
-            self._course_on_device().finish(word, tiles, 0, False, self.timeout_s)
+            course = self._course_on_device()
+            with course.world.failing_together():
+                course.finish(word, tiles, 0, False, self.timeout_s)
         else:
             first.gives_back = []
             if route.is_tight:  # no page of the target yet
@@ -353,15 +355,8 @@ class Transfer:
         options = self._asked.options
         if options.donate or options.limit_bytes is not None or route.is_tight:
             return
-        whose = {0: LOCAL, route.last(0): OUT}
-        scenes = []
-        for stage, (leg,) in zip(self._stages, route.stages, strict=True):
-            between = {leg.source, leg.target} - set(whose)
-            if stage.last is None or (between and not self._buffers.keeps):
-                return
-            reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
-            scenes.append(Scene(stage, stage.last, reads, writes))
-        if can_repeat(scenes):
+        scenes = scenes_of(self._stages, route, self._buffers.keeps)
+        if scenes:
             source, target = buffers[0, 0], buffers[0, route.last(0)]
             meets = self._meets and self._stages[0].is_local
             script = Script(scenes, source, target, self._word, meets, waits)

@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.errors import PeerError, TransferError
+from redist.errors import PeerError, RedistError, TransferError
 from redist.runtime.board import (
     CONTROL_BYTES,
     CONTROL_WORD,
@@ -39,10 +39,11 @@ SAME, MIXED, DISAGREE = range(3)
 
 
 class Disagreement(TransferError):
-    """A rank came to the first meeting with another request, or with an error."""
+    """A rank came to the first meeting with another request, or with an error (this rank's, if any)."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: RedistError | None = None) -> None:
         super().__init__("ranks met for the same request in different ways: all must make one call")
+        self.error = error
 
 
 class World:
@@ -362,6 +363,8 @@ class World:
         self._queue.close()
         if self.windows is not None:
             self.windows.close()
+        if self.gpus is not None:
+            self.gpus.forget()
         self.broken = self.broken or "the communicator was freed"
         self.node_comm.Barrier()  # a neighbour may still read this rank's pool
         for comm in (self.node_comm, self.comm):

@@ -9,7 +9,6 @@ from typing import Any
 
 from redist.runtime.cuda import course as cuda_course
 from redist.runtime.cuda import peers as cuda_peers
-from redist.runtime.cuda import stage as cuda_stage
 from tests.gpu import carrying, doubles, pretend
 from tests.gpu.sharing import SharedMemory, forget, open_memory, place_of
 
@@ -46,7 +45,6 @@ def install() -> None:
     runtime.ipcCloseMemHandle = lambda address: None
     runtime.ipcOpenEventHandle = lambda handle: 0
     replaced: list[tuple[Any, str, Any]] = [
-        (cuda_stage, "place_of", place_of),
         (cuda_peers, "place_of", place_of),
         (cuda_course, "can_open", lambda world, timeout_s: []),
         (cuda_course, carrying.CHOOSE, carrying.choosing("pinned", nccl, [])),

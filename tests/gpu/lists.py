@@ -73,7 +73,7 @@ class Reduction:
 def random_reduction(rng: Random, most: int, dtype: DType) -> Reduction:
     """Copies of a random case and, for most of their places, up to 4 more partial values.
 
-    Most of those lie as the first one does, some do not, some are only a part.
+    Most of those lie as the first one does, some further apart, some otherwise, some are a part.
     """
     first = random_case(rng, most, dtype.itemsize)
     buffers, phases = list(first.buffers), list(first.phases)
@@ -88,6 +88,7 @@ def random_reduction(rng: Random, most: int, dtype: DType) -> Reduction:
     unlike = rng.choice([0, 0, 0.05, 0.3])
     for _ in range(rng.choice([1, 2, 4])):
         there: dict[int, int] = {}
+        apart = rng.choice([1, 1, 2])
         for move in first.moves:
             form = move.form
             if rng.random() < unlike:
@@ -98,8 +99,8 @@ def random_reduction(rng: Random, most: int, dtype: DType) -> Reduction:
                 move = replace(move, src=another(form.n_bytes), src_offset=0, form=form)
             else:
                 if move.src not in there:
-                    there[move.src] = another(buffers[move.src].size)
-                move = replace(move, src=there[move.src])
+                    there[move.src] = another(apart * buffers[move.src].size)
+                move = replace(move, src=there[move.src], src_offset=apart * move.src_offset)
             if form.n_bytes and form.dims and rng.random() < unlike:
                 (n, to, at), *rest = form.dims
                 part = (max(1, n // 2), to, at)

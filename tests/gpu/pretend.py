@@ -188,10 +188,12 @@ class Pointer:
 class ndarray:
     """An array in such memory; the memory is lent as long as an array holds its pointer."""
 
+    device = SimpleNamespace(id=0)
+
     def __init__(self, values: Any, data: Pointer, base: ndarray | None = None) -> None:
         self.values, self.data, self.base = values, data, base
         self._shape = values.shape
-        self.__cuda_array_interface__: dict[str, Any] = {}
+        self.__cuda_array_interface__: dict[str, Any] = {"data": (0, False)}
 
     def __getattr__(self, name: str) -> Any:
         if name in ("shape", "strides", "dtype", "ndim", "size", "nbytes", "flags"):
@@ -330,6 +332,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
     runtime = SimpleNamespace(
         memcpyAsync=memcpy_async,
         ipcGetEventHandle=lambda event: b"",
+        getDevice=lambda: 0,
         getDeviceProperties=lambda number: {"uuid": gpu.encode()},
     )
     things: dict[str, Any] = {

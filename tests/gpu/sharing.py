@@ -23,7 +23,6 @@ from mpi4py import MPI
 from redist.runtime.cuda import course as cuda_course
 from redist.runtime.cuda import peers as cuda_peers
 from redist.runtime.cuda import sharing as cuda_sharing
-from redist.runtime.cuda import stage as cuda_stage
 from redist.runtime.cuda.peers import Place
 from tests.gpu import fuzz, pretend
 from tests.mpi.together import main
@@ -41,7 +40,7 @@ class SharedMemory:
 
     def __init__(self, n_bytes: int) -> None:
         self.number = next(self._numbers)
-        self.name = f"redist_pretend_{os.getpid()}_{self.number}"
+        self.name = f"pretended_gpu_{os.getpid()}_{self.number}"
         self.n_bytes = max(1, n_bytes)
         file = os.open(FOLDER + self.name, os.O_CREAT | os.O_RDWR)
         os.ftruncate(file, self.n_bytes)
@@ -103,7 +102,6 @@ def program() -> int:
         run(self, *given)
 
     with (
-        patch.object(cuda_stage, "place_of", place_of),
         patch.object(cuda_peers, "place_of", place_of),
         patch.object(cuda_course, "can_open", lambda world, timeout_s: []),
         patch.object(cuda_sharing.Crowd, "run", counted),

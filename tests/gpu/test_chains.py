@@ -80,6 +80,16 @@ def test_outer_dims_are_cut_for_every_source() -> None:
     assert (second == first + 40).all()
 
 
+@pytest.mark.parametrize(("apart", "n_members"), [(8, 2), (16, 6)])
+def test_chains_become_one_row_where_all_sources_are_equally_far_apart(
+    apart: int, n_members: int
+) -> None:
+    form = Strided(8, ((4, 64, 64),))
+    chains = [Chain(Move(0, 8 * k, 1, 8 * k, form), ((2, apart * k),)) for k in range(3)]
+    tables = tables_of(chains, [0, 0, 0], Tuning(), 8)
+    assert len(tables.rows) == 2 and len(tables.members) == n_members
+
+
 def test_copies_of_other_arrays_stay() -> None:
     copies = [Move(0, 0, 1, 0, Strided(64, ())), Move(2, 0, 3, 0, Strided(64, ()))]
     made = CudaCombine.of([Move(0, 0, 4, 0, Strided(64, ()))], "max", F32, copies=copies)

@@ -141,6 +141,18 @@ def agree(
     return sum(len(chain.more) for combine in made for chain in combine.chains)
 
 
+def test_sources_of_a_chain_that_lie_further_apart_than_others(tmp_path: Path) -> None:
+    dtype = DType.named("f64")
+    form = Strided(8, ((4, 64, 64),))
+    copies = [Move(0, 8 * k, 1, 8 * k, form) for k in range(3)]
+    more = [Move(0, 8 * k, 2, 16 * k, form) for k in range(3)]
+    random = np.random.default_rng(1)
+    buffers = [random.random(32).view(np.uint8) for _ in range(3)]
+    program = build(tmp_path, prelude_of("sum", dtype))
+    one = Reduction(Case(more, buffers, [0] * 3), copies)
+    assert agree(program, [one], "sum", dtype, tmp_path, Random(1)) == 3
+
+
 REDUCTIONS = (
     ("sum", "bf16"),
     ("prod", "c64"),

@@ -64,21 +64,23 @@ def rounds_of(n: int, log: list[str]) -> Any:
     ]
 
 
-def carried(n_halves: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What happens, in order, as messages of MPI take three rounds."""
+def carried(*n_halves: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happens, in order, as messages of MPI take three rounds; in every call."""
     log: list[str] = []
     monkeypatch.setattr(cuda_carriers, "post", lambda start, message, *more: log.append(message))
     world: Any = SimpleNamespace(comm=None, wait=lambda *args: log.append("arrived"))
-    tables: Any = list(range(n_halves))
     stream = Events(log, "own")
-    ByMessages(world).carry(rounds_of(3, log), Room(False), tables, stream, None, 1.0)
+    carrier = ByMessages(world)
+    for n in n_halves:
+        tables: Any = list(range(n))
+        carrier.carry(rounds_of(3, log), carrier.room(), tables, stream, None, 1.0)
     return log
 
 
 def test_with_two_halves_the_next_round_is_packed_before_messages_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert carried(2, monkeypatch) == [
+    assert carried(2, monkeypatch=monkeypatch) == [
         *("pack 0 in 0", "receive 0", "~pack 0 in 0", "send 0"),
         *("pack 1 in 1", "fetch 0 in 0", "arrived", "apart 0 in 0"),
         *("receive 1", "~pack 1 in 1", "send 1"),
@@ -91,7 +93,7 @@ def test_with_two_halves_the_next_round_is_packed_before_messages_are_waited_for
 def test_with_one_half_nothing_is_packed_over_messages_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert carried(1, monkeypatch) == [
+    assert carried(1, monkeypatch=monkeypatch) == [
         *("pack 0 in 0", "receive 0", "~pack 0 in 0", "send 0"),
         *("fetch 0 in 0", "arrived", "pack 1 in 0", "apart 0 in 0"),
         *("~apart 0 in 0", "receive 1", "~pack 1 in 0", "send 1"),
@@ -99,6 +101,15 @@ def test_with_one_half_nothing_is_packed_over_messages_under_way(
         *("~apart 1 in 0", "receive 2", "~pack 2 in 0", "send 2"),
         *("fetch 2 in 0", "arrived", "apart 2 in 0"),
     ]
+
+
+def test_the_next_transfer_waits_until_all_that_was_received_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = len(carried(2, monkeypatch=monkeypatch))
+    after = carried(2, 1, monkeypatch=monkeypatch)[first:]
+    assert {*after[:2]} == {"~apart 1 in 1", "~apart 2 in 0"}
+    assert after[2] == "pack 0 in 0"
 
 
 @pytest.mark.parametrize("n_halves", [1, 2])

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("ranks", "gpus"), [(2, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks", "gpus"), [(2, 1), (4, 1), (4, 2), (3, 2), (4, 3)])
 def test_one_rank_moves_for_all_on_its_gpu(ranks: int, gpus: int) -> None:
     done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", "40")
     assert done.status == 0, done.output

@@ -21,13 +21,21 @@ def is_device(array: Any) -> bool:
     """
     if array is None or isinstance(array, (np.ndarray, np.generic)):
         return False
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(array, cupy.ndarray):
-        return True  # asking for the interface takes longer
-    if hasattr(array, "__cuda_array_interface__"):
+    if _is_cupys(array):
         return True
-    where = getattr(array, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) == _CUDA
+    try:
+        if hasattr(array, "__cuda_array_interface__"):
+            return True
+        where = getattr(array, "__dlpack_device__", None)
+        return where is not None and int(where()[0]) == _CUDA
+    except Exception:  # it says why when it is taken in
+        return True
+
+
+def _is_cupys(array: Any) -> bool:
+    """Whether it is an array of CuPy: quicker than to ask for the interface."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(array, cupy.ndarray)
 
 
 def as_device(array: Any) -> Any:
@@ -39,6 +47,14 @@ def as_device(array: Any) -> Any:
     if hasattr(array, "__cuda_array_interface__"):
         return cupy.asarray(array)
     return cupy.from_dlpack(array)
+
+
+def is_read_only(array: Any) -> bool:
+    """Whether an array of a GPU, as it was given, says that it must not be written."""
+    if _is_cupys(array):
+        return False
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return interface is not None and bool(interface["data"][1])
 
 
 def empty_on_device(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

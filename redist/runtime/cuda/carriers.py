@@ -25,18 +25,58 @@ PINNED = "pinned memory and MPI"
 AWARE = "CUDA-aware MPI"
 
 
-class Room:
-    """Staging for what is sent and what is received: a plan's staging, shared by its stages.
+class Store:
+    """Memory for staging: what is sent, and what is received.
 
     ``on_device`` it comes from CuPy's pool for a call and goes back there; else it is pinned memory
-    of the host that the GPU writes and reads in place, made once and kept.
+    of the host that the GPU writes and reads in place, kept for the largest need so far. Transfers
+    over one communicator run one after another, and share it.
     """
 
     def __init__(self, on_device: bool) -> None:
         self.on_device = on_device
-        self.send_bytes = self.receive_bytes = 0
         self.memory: list[Any] = []
+        self._sizes = [0, 0]
         self._used: dict[int, Any] = {}
+
+    def lend(self, *needs: int) -> list[int]:
+        """The addresses of both parts; what is too small is given up first, once it was read."""
+        sizes = [max(1, *both) for both in zip(self._sizes, needs, strict=True)]
+        if sizes != self._sizes:
+            self.give_up()
+            self.memory = [self._made(n_bytes) for n_bytes in sizes]
+            self._sizes = sizes
+        return [int(part.ptr) for part in self.memory]
+
+    def give_up(self) -> None:
+        """Settle, and keep nothing."""
+        self.settle()
+        self.memory, self._sizes = [], [0, 0]
+
+    def _made(self, n_bytes: int) -> Any:
+        import cupy
+
+        return cupy.cuda.alloc(n_bytes) if self.on_device else cupy.cuda.PinnedMemory(n_bytes)
+
+    def mark(self, stream: Any, half: int = 0) -> None:
+        """What ``stream`` has got to do so far reads this half."""
+        self._used[half] = stream.record()
+
+    def settle(self, half: int | None = None) -> None:
+        """Wait until what was marked has been read: of one half, or of all."""
+        for one in [*self._used] if half is None else [half]:
+            event = self._used.pop(one, None)
+            if event is not None:
+                event.synchronize()
+
+
+class Room:
+    """What a plan needs of a store, its stages together; of one of its own, if it is given none."""
+
+    def __init__(self, on_device: bool, store: Store | None = None) -> None:
+        self.on_device = on_device
+        self.store = store or Store(on_device)
+        self.send_bytes = self.receive_bytes = 0
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
         """**Local.** A stage needs so much."""
@@ -51,28 +91,10 @@ class Room:
     @contextlib.contextmanager
     def lent(self) -> Iterator[tuple[int, int]]:
         """The addresses of both parts, for one stage on the current stream."""
-        if not self.memory:
-            self.memory = [self._made(max(1, n)) for n in (self.send_bytes, self.receive_bytes)]
-        yield int(self.memory[0].ptr), int(self.memory[1].ptr)
+        send, receive = self.store.lend(self.send_bytes, self.receive_bytes)
+        yield send, receive
         if self.on_device:
-            self.settle()  # the pool may lend it to another stream's messages at once
-            self.memory = []
-
-    def _made(self, n_bytes: int) -> Any:
-        import cupy
-
-        return cupy.cuda.alloc(n_bytes) if self.on_device else cupy.cuda.PinnedMemory(n_bytes)
-
-    def mark(self, stream: Any, half: int = 0) -> None:
-        """What ``stream`` has got to do so far reads this half of the room."""
-        self._used[half] = stream.record()
-
-    def settle(self, half: int | None = None) -> None:
-        """Wait until what was marked has been read: of one half, or of all."""
-        for one in [*self._used] if half is None else [half]:
-            event = self._used.pop(one, None)
-            if event is not None:
-                event.synchronize()
+            self.store.give_up()  # the pool may lend it to another stream's messages at once
 
 
 class Carrier(Protocol):
@@ -83,7 +105,7 @@ class Carrier(Protocol):
         """What ``redist doctor`` calls it."""
 
     def room(self) -> Room:
-        """**Local.** Staging of the kind that it needs, still empty."""
+        """**Local.** Staging of the kind that it needs, of no size yet."""
 
     def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
         """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
@@ -121,6 +143,7 @@ class ByMessages:
 
     def __init__(self, world: World, on_device: bool = False) -> None:
         self.world, self.on_device = world, on_device
+        self.store = Store(on_device)
 
     @property
     def name(self) -> str:
@@ -129,7 +152,7 @@ class ByMessages:
 
     def room(self) -> Room:
         """**Local.** Pinned, or from the pool."""
-        return Room(self.on_device)
+        return Room(self.on_device, self.store)
 
     def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
         """**Local.** Never: what one rank sends to many is packed for each."""
@@ -145,13 +168,14 @@ class ByMessages:
         timeout_s: float | None,
     ) -> None:
         """**Collective.** The host waits for what is packed and for its messages, for no more."""
-        room.settle()  # the stage before, or the call before, has taken its messages apart
+        store = room.store
+        store.settle()  # the stage before, or another call, has taken its messages apart
         n = len(tables)
         packed = pack(0, rounds, tables, stream)
         for k, round_ in enumerate(rounds):
             table = tables[k % n]
-            room.settle(k % n)  # the last round that was received here is taken apart
-            with self._under_way((held, room.memory), timeout_s) as (receives, sends):
+            store.settle(k % n)  # the last round that was received here is taken apart
+            with self._under_way((held, store.memory), timeout_s) as (receives, sends):
                 self._post(MPI.Comm.Irecv, round_.receives, table, receives)
                 if round_.sends:
                     packed.synchronize()
@@ -162,7 +186,7 @@ class ByMessages:
             if n == 1:
                 packed = pack(k + 1, rounds, tables, stream)
             round_.take_apart(table, stream)
-            room.mark(stream, k % n)
+            store.mark(stream, k % n)
 
     def _post(
         self,

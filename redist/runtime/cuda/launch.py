@@ -24,8 +24,8 @@ MOST_KEPT = 4
 """Launches of one list, for different streams and alignments."""
 
 T = TypeVar("T")
-Key = tuple[int, bytes]
-"""A stream, and how buffers lie."""
+Key = tuple[int, int, bytes]
+"""A device, a stream of it, and how buffers lie."""
 
 ALL_KINDS = 0xFFFF
 ALL_DIRECT = 0x9249
@@ -103,8 +103,9 @@ class Launch:
         self._kernel = kernel_for(tables.kinds, tuning, prelude)
         parts = [tables.rows, tables.shapes, tables.members, tables.hints]
         whole, starts = joined(parts)
+        # CuPy copies from pinned memory of its own, in the stream's order: nobody waits for the
+        # stream, which may itself wait for messages of a rank that has failed.
         self._device = cupy.asarray(whole)
-        cupy.cuda.get_current_stream().synchronize()
         self._grid = tables.n_tiles
         waves = tuning.waves[bool(tables.kinds & ~ALL_DIRECT)]
         if waves:
@@ -140,18 +141,18 @@ class Launch:
 
         key = stream, bases.tobytes()
         if self._many is None or self._many[0] != key:
-            table = cupy.asarray(bases.astype(np.uint64))
-            cupy.cuda.get_current_stream().synchronize()
-            self._many = key, table
+            self._many = key, cupy.asarray(bases.astype(np.uint64))  # as the tables are
         return int(self._many[1].data.ptr)
 
 
 def remembered(launches: dict[Key, T], bases: Addresses, stream: int, make: Callable[[], T]) -> T:
     """What was made for a stream and for buffers that lie like these in words of 16 bytes.
 
-    Few are kept: their tables take memory of the GPU.
+    Few are kept: their tables take memory of the GPU. Devices may have streams of the same number.
     """
-    key = stream, (bases & np.uintp(WORD - 1)).tobytes()
+    import cupy
+
+    key = cupy.cuda.Device().id, stream, (bases & np.uintp(WORD - 1)).tobytes()
     if key not in launches:
         if len(launches) >= MOST_KEPT:
             launches.clear()

@@ -170,7 +170,7 @@ class ByNccl:
                 round_.take_apart(table, stream)
                 if n == 1:
                     packed = pack(k + 1, rounds, tables, stream)
-            room.mark(stream)
+            room.store.mark(stream)
             self._wait(stream.record(), timeout_s)
         except BaseException:
             for communicator in self.groups.values():

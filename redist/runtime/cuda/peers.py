@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import RequestError
+from redist.runtime.cuda.arrays import device_address
 from redist.runtime.cuda.carriers import ByMessages, Carrier
 from redist.runtime.cuda.choice import own_gpu
 from redist.runtime.cuda.launch import checked, driver
@@ -78,13 +80,27 @@ def _allocation(address: int) -> tuple[bytes, int]:
     return bytes(runtime.ipcGetMemHandle(base.value)), base.value
 
 
+def check_shareable(array: Any, what: str) -> Place:
+    """The place of an array's memory; an error that says what to do where ranks cannot share it."""
+    try:
+        return place_of(device_address(array))
+    except Exception as error:
+        raise RequestError(
+            f"cannot share the {what} with other ranks: its memory cannot be opened by CUDA IPC "
+            f"({error}); copy it into an array of CuPy's pool"
+        ) from None
+
+
+READY, DONE = range(2)
+
+
 class Peers:
     """What a rank shares with the ranks of its node: two events each, and memory by handle.
 
     ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
-    on the stream of the call, so that no rank waits for a GPU. Ranks that share one do wait: they
-    take turns on it, and an event would cost each another turn. Making one is **collective**,
-    but for one that stands ``alone``: for transfers in which nothing moves between ranks.
+    on the stream of the call, so that no rank waits for a GPU. Where some ranks share one, all ranks of
+    the node do wait: those take turns on it, and an event would cost each another turn. Making one is
+    **collective**, but for one that stands ``alone``: for transfers in which nothing moves between ranks.
     """
 
     def __init__(self, world: World, timeout_s: float | None, alone: bool = False) -> None:
@@ -98,29 +114,36 @@ class Peers:
         self.device = int(cupy.cuda.Device().id)
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self._used: set[tuple[int, bytes]] = set()
         self.n_closed = 0
         """How often memory of neighbours was closed: addresses found before may be stale."""
-        self._own = [self._event(), self._event()]
-        handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
-        node = (world.rank,) if alone else world.node
-        gpu = own_gpu() if len(node) > 1 else ""
-        said: Any = (handles, gpu)
+        self.crowd: tuple[int, ...] = ()
+        """Ranks that share this GPU, this one included; none where no GPU of the node is shared."""
+        self._own: list[Any] = []
         self._events: dict[int, list[int]] = {}
-        told = [said] if alone else world.gather_on_node(said, timeout_s)
-        for rank, (handles, _) in zip(node, told, strict=True):
+        if alone or len(world.node) == 1:
+            return
+        gpus = world.gather_on_node(own_gpu(), timeout_s)
+        if len(set(gpus)) < len(gpus):
+            mine = gpus[world.node.index(world.rank)]
+            self.crowd = tuple(r for r, gpu in zip(world.node, gpus, strict=True) if gpu == mine)
+            return
+        self._own = [_event(), _event()]
+        handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
+        for rank, told in zip(world.node, world.gather_on_node(handles, timeout_s), strict=True):
             if rank != world.rank:
-                self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in handles]
-        gpus = {rank: gpu for rank, (_, gpu) in zip(node, told, strict=True)}
-        self._wait = {rank for rank, gpu in gpus.items() if list(gpus.values()).count(gpu) > 1}
-        mine = {rank for rank, gpu in gpus.items() if gpu == gpus[world.rank]}
-        self.crowd: tuple[int, ...] = tuple(sorted(mine & self._wait))
-        """Ranks that share this GPU, if there are several."""
+                self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in told]
 
-    @staticmethod
-    def _event() -> Any:
-        import cupy
+    def begin(self) -> None:
+        """A call begins: close what the last one did not use, if too much is open.
 
-        return cupy.cuda.Event(block=False, disable_timing=True, interprocess=True)
+        Nothing is closed for want of room before the next one: what a call has found stays.
+        """
+        if len(self._opened) > MOST_OPENED:
+            self._wait()
+            for key in self._opened.keys() - self._used:
+                self._close(self._opened.pop(key)[1])
+        self._used.clear()
 
     def opened(self, rank: int, place: Place) -> int:
         """The address at which a neighbour's memory is found here."""
@@ -128,65 +151,87 @@ class Peers:
         number, start = self._opened.get(key, (None, 0))
         if number != place.number:
             if number is not None:
+                del self._opened[key]
                 self._close(start)
-            elif len(self._opened) >= MOST_OPENED:
-                self._close(self._opened.pop(next(iter(self._opened)))[1])
             start = int(self._runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
             self._opened[key] = place.number, start
+        self._used.add(key)
         return start + place.offset
 
     def _close(self, address: int) -> None:
         self.n_closed += 1
         self._runtime.ipcCloseMemHandle(address)
 
+    def _wait(self) -> None:
+        """Wait until this rank has read what it was to read; ranks that take turns have waited."""
+        if self._own:
+            self._own[DONE].synchronize()
+
     def say(self, what: int, stream: Any) -> None:
         """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
         if self.crowd:
             stream.synchronize()
-        else:
+        elif self._own:
             self._own[what].record(stream)
 
     def await_all(self, what: int, ranks: Iterable[int], stream: Any) -> None:
         """Let ``stream`` wait until other ranks have said so; the host goes on."""
         for rank in ranks:
-            if rank != self.world.rank and rank not in self._wait:
+            if rank in self._events:
                 self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
 
     def forget(self) -> None:
-        """Close what was opened."""
+        """**Local.** Close what was opened; nothing fails where CUDA has ended before."""
+        with contextlib.suppress(Exception):
+            if self.world.broken is None:
+                self._wait()
         for _, address in self._opened.values():
             with contextlib.suppress(Exception):
                 self._close(address)
+        for event in (event for events in self._events.values() for event in events):
+            with contextlib.suppress(Exception):
+                self._runtime.eventDestroy(event)
         self._opened.clear()
+        self._events.clear()
 
 
-READY, DONE = range(2)
+def _event() -> Any:
+    import cupy
+
+    return cupy.cuda.Event(block=False, disable_timing=True, interprocess=True)
 
 
 def can_open(world: World, timeout_s: float | None) -> list[str]:
     """**Collective over the node.** Why ranks cannot read each other's GPU memory; empty if they can.
 
-    Every rank writes a number of its own and every other one reads it, as transfers will.
+    Every rank writes a number of its own and every other one reads it, as transfers will, and opens
+    an event.
     """
     import cupy
 
+    runtime: Any = cupy.cuda.runtime
     told: list[Any] = []
     problem = ""
     mine: Any = None
+    event: Any = None
     try:
         mine = cupy.full(1, _PROBE + world.rank, np.int64)
         cupy.cuda.get_current_stream().synchronize()
-        said: Any = place_of(int(mine.data.ptr))
+        event = _event()
+        said: Any = place_of(int(mine.data.ptr)), runtime.ipcGetEventHandle(event.ptr)
     except Exception as error:
         said, problem = None, f"rank {world.rank}: {error}"
     told = world.gather_on_node(said, timeout_s)
     for rank, one in zip(world.node, told, strict=True):
         if rank == world.rank or one is None or problem:
             continue
+        what = "memory"
         try:
-            problem = _read(rank, one)
+            problem = _read(rank, one[0])
+            what = "an event"
+            runtime.eventDestroy(runtime.ipcOpenEventHandle(one[1]))
         except Exception as error:
-            problem = f"rank {world.rank} cannot open memory of rank {rank}: {error}"
+            problem = f"rank {world.rank} cannot open {what} of rank {rank}: {error}"
     return [text for text in world.gather_on_node(problem, timeout_s) if text]
 
 

@@ -245,8 +245,9 @@ def _joined(
         return
     one, two = together[0].ends, together[1].ends
     step = [b - a for a, b in zip(one, two, strict=True)]
-    if all(p.ends == tuple(a + i * s for a, s in zip(one, step, strict=True))
-           for i, p in enumerate(together)) and not any(step[::2]):  # fmt: skip
+    alike = len({*step[3::2]}) == 1 and not any(step[::2])  # the sources of a chain share a stride
+    if alike and all(p.ends == tuple(a + i * s for a, s in zip(one, step, strict=True))
+           for i, p in enumerate(together)):  # fmt: skip
         yield (*dims, Axis(n, step[1], step[3])), together[:1]
         return
     near = max(1, together[1].ends[side + 1] - together[0].ends[side + 1])

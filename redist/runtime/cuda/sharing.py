@@ -8,12 +8,12 @@ of memory where each rank alone would take its 16 bytes out of every 64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from redist.runtime.cuda.arrays import device_address
+from redist.runtime.cuda.peers import WORDS, check_shareable
 from redist.runtime.cuda.program import CudaRound
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.rounds import whole
@@ -73,7 +73,8 @@ class Described:
 class Crowd:
     """A stage of ranks that share a GPU: the first of them makes the copies of all in one launch.
 
-    Every rank has waited for its own stream before they met, and waits for the first one after.
+    Every rank has waited for its own stream before they met, and waits for the first one after. Where
+    some ranks of a node share a GPU, a rank with one of its own is a crowd by itself, and waits too.
     ``loads`` are those of all ranks that this one moves for.
     """
 
@@ -110,11 +111,11 @@ class Crowd:
         return compiler.round(whole(len(loads))[0])
 
 
-def describe(rows: Any, arrays: Sequence[Any], words: int, place_of: Callable[[int], Any]) -> None:
+def describe(rows: Any, arrays: Sequence[Any], what: str) -> None:
     """**Local.** Tell the neighbours where arrays lie, and how: one row each."""
-    for row, array in zip(rows, arrays, strict=False):
+    for row, array in zip(rows, arrays, strict=True):
         is_there = array is not None and array.size > 0
         row[0] = SHARED if is_there else NOTHING
         if is_there:
-            row[1 : 1 + words] = place_of(device_address(array)).words
-            row[1 + words : 1 + words + array.ndim] = array.strides
+            row[1 : 1 + WORDS] = check_shareable(array, what).words
+            row[1 + WORDS : 1 + WORDS + array.ndim] = array.strides

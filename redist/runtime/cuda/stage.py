@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import RequestError
 from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda.carriers import Room
 from redist.runtime.cuda.gather import packed_once, room_for
-from redist.runtime.cuda.peers import DONE, READY, WORDS, Peers, Place, place_of
+from redist.runtime.cuda.peers import DONE, READY, WORDS, Peers, Place
 from redist.runtime.cuda.program import CudaRound
 from redist.runtime.cuda.sharing import Crowd, Described, describe
 from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
 from redist.runtime.reduce import identity
+from redist.runtime.requests import ERROR_WORD
 from redist.runtime.rounds import Rounds, whole
 from redist.runtime.stage import Kinds, Layouts
 from redist.runtime.staging import Staging
@@ -108,7 +110,8 @@ class CudaStage:
     ) -> bool:
         """Move; whether anyone reads a neighbour's array in place (and must be waited for).
 
-        Raises :class:`Disagreement` after the first meeting if a rank came with another word.
+        Raises :class:`Disagreement` after the first meeting if a rank came with another word, or with
+        an array that cannot be shared.
         """
         world, bases, table = self.world, self.bases, self._table
         stream = current_stream()
@@ -116,6 +119,10 @@ class CudaStage:
             tuple([() if s is None else s.strides for s in sources]),
             tuple([() if t is None else t.strides for t in targets]),
         )
+        error = self._describe(sources, targets)
+        if error is not None:
+            world.meet(ERROR_WORD, 0, timeout_s)
+            raise Disagreement(error)
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             load = self.loads[item]
             if target is not None:
@@ -128,16 +135,7 @@ class CudaStage:
         if self.is_local:
             self._program(self.whole, {}, {}, strides)[0].fetch(table, stream)
             return False
-        parity = (world.seq + 1) & 1
-        exports = [
-            s is not None and self.staging.exports[world.rank, item]
-            for item, s in enumerate(sources)
-        ]
-        if self._crowd is None:
-            self._describe(exports, sources, parity)
-        else:
-            rows = world.boards[world.rank].descriptions[parity]
-            describe(rows, [*sources, *targets], WORDS, place_of)
+        self.peers.begin()
         self.peers.say(READY, stream)
         if world.meet(word, 0, timeout_s) == DISAGREE:
             raise Disagreement
@@ -177,23 +175,29 @@ class CudaStage:
                 address = self.peers.opened(rank, Place.read(rows[number, 1 : 1 + WORDS]))
                 strides = tuple(rows[number, 1 + WORDS : 1 + WORDS + n_dims].tolist())
                 found.put(number // n, rank, number % n, address, strides)
-        self._found = (self.peers.n_closed, tuple(told)), found
+        self._found = key, found  # of no use if something was closed meanwhile
         return found
 
     def settle(self) -> None:
         """**Local**, after a meeting: let the stream wait until the neighbours have read."""
         self.peers.await_all(DONE, self.world.node, current_stream())
 
-    def _describe(self, exports: list[bool], sources: Sequence[Any], parity: int) -> None:
-        """Tell the neighbours where this rank's tiles are found."""
-        if len(self.world.node) == 1:
-            return
-        rows = self.world.boards[self.world.rank].descriptions[parity]
-        for item, (given, source) in enumerate(zip(exports, sources, strict=True)):
-            rows[item, 0] = SHARED if given else NOTHING
-            if given:
-                rows[item, 1 : 1 + WORDS] = place_of(device_address(source)).words
-                rows[item, 1 + WORDS : 1 + WORDS + source.ndim] = source.strides
+    def _describe(self, sources: Sequence[Any], targets: Sequence[Any]) -> RequestError | None:
+        """Tell the neighbours where this rank's tiles are found, for the next meeting; why not, if so."""
+        world, n = self.world, len(self.loads)
+        if self.is_local or len(world.node) == 1:
+            return None
+        rows = world.boards[world.rank].descriptions[(world.seq + 1) & 1]
+        if self._crowd is None:
+            exports = self.staging.exports
+            sources = [s if exports[world.rank, item] else None for item, s in enumerate(sources)]
+        try:
+            describe(rows[:n], sources, "source tile")
+            if self._crowd is not None and len(self.peers.crowd) > 1:
+                describe(rows[n : 2 * n], targets, "target tile")
+        except RequestError as error:
+            return error
+        return None
 
     def _look(self, parity: int) -> tuple[Kinds, FarStrides]:
         """Where every neighbour's tiles are found, and how they lie; addresses go into the table."""

@@ -1,0 +1,211 @@
+"""What ranks of a node open of each other: when, how often, and what happens where they cannot."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from redist.errors import RequestError
+from redist.runtime.cuda import peers as cuda_peers
+from redist.runtime.cuda.peers import DONE, READY, Peers, Place, can_open, check_shareable
+from redist.runtime.worlds import world_of
+from tests.gpu.jobs import must_succeed, needs_mpi
+
+
+class Runtime:
+    """CUDA's, as far as it opens things; ``refuses`` some of it."""
+
+    def __init__(self) -> None:
+        self.opened: list[bytes] = []
+        self.closed: list[int] = []
+        self.events: list[Any] = []
+        self.destroyed: list[Any] = []
+        self.waited: list[Any] = []
+        self.refuses = ""
+        self.number = np.zeros(1, np.int64)
+
+    def _try(self, what: str) -> None:
+        if what == self.refuses:
+            raise RuntimeError("operation not supported")
+
+    def getDeviceProperties(self, number: int) -> dict[str, bytes]:
+        return {"uuid": b"own"}
+
+    def ipcGetEventHandle(self, event: Any) -> bytes:
+        self._try("get event")
+        self.events.append(event)
+        return b"event"
+
+    def ipcOpenEventHandle(self, handle: bytes) -> int:
+        self._try("open event")
+        return 70 + len(self.waited)
+
+    def eventDestroy(self, event: int) -> None:
+        self._try("destroy")
+        self.destroyed.append(event)
+
+    def streamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        self.waited.append(event)
+
+    def ipcOpenMemHandle(self, handle: bytes, flags: int) -> int:
+        self.opened.append(handle)
+        return 1000 * len(self.opened)
+
+    def ipcCloseMemHandle(self, address: int) -> None:
+        self._try("close")
+        self.closed.append(address)
+
+    def memcpy(self, to: int, of: int, n_bytes: int, kind: int) -> None:
+        MPI.memory.fromaddress(to, 8)[:] = (cuda_peers._PROBE + 1).to_bytes(8, "little")
+
+
+class Event:
+    """One that only tells who waited for it."""
+
+    ptr = 5
+    waited = 0
+
+    def __init__(self, **options: bool) -> None:
+        pass
+
+    def record(self, stream: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        Event.waited += 1
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    found = Runtime()
+    stream = SimpleNamespace(synchronize=lambda: None)
+    cuda = SimpleNamespace(
+        runtime=found,
+        Event=Event,
+        Device=lambda: SimpleNamespace(id=0, pci_bus_id="0"),
+        get_current_stream=lambda: stream,
+    )
+    full = SimpleNamespace(data=SimpleNamespace(ptr=64))
+    cupy: Any = SimpleNamespace(cuda=cuda, full=lambda *given: full)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda_peers, "place_of", lambda address: place(0))
+    return found
+
+
+def place(k: int, number: int = 1, offset: int = 0) -> Place:
+    return Place(k.to_bytes(64, "little"), number, offset)
+
+
+def world(*gpus: bytes) -> Any:
+    """Rank 0 of a node; the others say ``gpus``, or the same as this one."""
+
+    def gather(mine: Any, timeout_s: float | None) -> list[Any]:
+        others = [gpu.hex() if isinstance(mine, str) and mine else mine for gpu in gpus]
+        return [mine, *others]
+
+    node = tuple(range(len(gpus) + 1))
+    return SimpleNamespace(rank=0, size=9, node=node, gather_on_node=gather, broken=None)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_rank_that_shares_nothing_asks_nothing_of_ipc(runtime: Runtime, alone: bool) -> None:
+    runtime.refuses = "get event"
+    peers = Peers(world(b"b") if alone else world(), None, alone)
+    peers.say(READY, SimpleNamespace())
+    peers.say(DONE, SimpleNamespace())
+    peers.await_all(DONE, (0,), SimpleNamespace())
+    assert runtime.events == []
+
+
+def test_ranks_with_gpus_of_their_own_wait_by_events(runtime: Runtime) -> None:
+    peers = Peers(world(b"b"), None)
+    peers.await_all(READY, (0, 1), SimpleNamespace(ptr=1))
+    assert peers.crowd == () and len(runtime.events) == 2 and len(runtime.waited) == 1
+
+
+def test_a_rank_with_its_own_gpu_waits_where_others_share_one(runtime: Runtime) -> None:
+    peers = Peers(world(b"b", b"b"), None)
+    waited: list[bool] = []
+    peers.say(READY, SimpleNamespace(synchronize=lambda: waited.append(True)))
+    peers.await_all(READY, (0, 1, 2), SimpleNamespace(ptr=1))
+    assert peers.crowd == (0,) and waited == [True] and runtime.waited == []
+
+
+@pytest.mark.parametrize("refuses", ["", "get event", "open event"])
+def test_what_is_tried_out_includes_events(runtime: Runtime, refuses: str) -> None:
+    runtime.refuses = refuses
+    problems = can_open(world(b"b"), None)
+    assert bool(problems) == bool(refuses)
+    assert "an event of rank 1" in problems[0] if refuses == "open event" else True
+    assert len(runtime.destroyed) == (not refuses)
+
+
+def test_memory_in_use_is_not_closed(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_peers, "MOST_OPENED", 3)
+    peers = Peers(world(b"b"), None)
+    peers.begin()
+    first = [peers.opened(1, place(k)) for k in range(5)]
+    assert len(set(first)) == 5 and runtime.closed == []
+    peers.begin()  # all were used by the last call
+    assert [peers.opened(1, place(k)) for k in (4, 0)] == [first[4], first[0]]
+    assert runtime.closed == []
+    before = Event.waited
+    peers.begin()
+    assert sorted(runtime.closed) == first[1:4] and peers.n_closed == 3
+    assert Event.waited == before + 1  # what the last call reads may still be read
+    assert peers.opened(1, place(0)) == first[0] and len(runtime.opened) == 5
+    assert peers.opened(1, place(1, offset=8)) == 6008
+
+
+def test_memory_that_came_back_with_another_number_is_opened_again(runtime: Runtime) -> None:
+    peers = Peers(world(b"b"), None)
+    assert peers.opened(1, place(0, 1)) == 1000
+    assert peers.opened(1, place(0, 2)) == 2000
+    assert runtime.closed == [1000] and peers.n_closed == 1
+
+
+@pytest.mark.parametrize("refuses", ["", "close", "destroy"])
+def test_what_was_opened_is_closed_in_the_end(runtime: Runtime, refuses: str) -> None:
+    runtime.refuses = refuses
+    peers = Peers(world(b"b"), None)
+    peers.opened(1, place(0))
+    peers.forget()
+    peers.forget()
+    assert runtime.closed == ([1000] if refuses != "close" else [])
+    assert runtime.destroyed == ([70, 70] if refuses != "destroy" else [])
+
+
+def test_a_world_that_is_closed_forgets() -> None:
+    comm = MPI.COMM_SELF.Dup()
+    said: list[str] = []
+    world_of(comm).gpus = SimpleNamespace(forget=lambda: said.append("forgotten"))
+    comm.Free()
+    assert said == ["forgotten"]
+
+
+def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: int) -> Place:
+        raise RuntimeError("invalid argument")
+
+    monkeypatch.setattr(cuda_peers, "place_of", refuse)
+    array = SimpleNamespace(data=SimpleNamespace(ptr=64))
+    said = (
+        r"^cannot share the source tile with other ranks: its memory cannot be opened by CUDA IPC "
+        r"\(invalid argument\); copy it into an array of CuPy's pool$"
+    )
+    with pytest.raises(RequestError, match=said):
+        check_shareable(array, "source tile")
+
+
+@needs_mpi
+@pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
+@pytest.mark.parametrize(("ranks", "what"), [(2, "source"), (3, "source"), (2, "target")])
+def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str) -> None:
+    said = must_succeed("unshared", ranks, "--what", what, limit_s=60)
+    assert f"refused on all {ranks} ranks, then well" in said

@@ -1,0 +1,65 @@
+"""An array in memory that the last rank cannot share: one error on all ranks, and all goes on.
+
+As in ``mpirun -n 3 python -m tests.gpu.unshared --what source``; on a pretended GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist.runtime.cuda import peers as cuda_peers
+from redist.runtime.cuda.peers import Place
+from tests.gpu import lent, sharing
+from tests.mpi.together import main
+
+REFUSED: set[int] = set()
+
+
+def place_of(address: int) -> Place:
+    """As everywhere, but for some memory."""
+    if address in REFUSED:
+        raise RuntimeError("invalid argument")
+    return sharing.place_of(address)
+
+
+def program() -> int:
+    """0 if all ranks get the error and the same communicator can be used after it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--what", choices=("source", "target"), default="source")
+    what = parser.parse_args().what
+    lent.install()
+    cuda_peers.place_of = place_of
+    import cupy
+
+    comm = MPI.COMM_WORLD
+    mesh = redist.Mesh(x=comm.size)
+    n = 4 * comm.size
+    whole = np.arange(n * n, dtype=np.float64).reshape(n, n)
+    rows = slice(4 * comm.rank, 4 * comm.rank + 4)
+    transfer = redist.Transfer(f"f64[{n}{{x}}, {n}]", f"f64[{n}, {n}{{x}}]", comm, mesh=mesh)
+    well = 0
+    for number in range(4):
+        local, out = cupy.asarray(whole[rows]), cupy.empty((n, 4), np.float64)
+        bad = number % 2 == 0  # also the very first call
+        if bad and comm.rank == comm.size - 1:
+            REFUSED.add(int((local if what == "source" else out).data.ptr))
+        try:
+            got = cupy.asnumpy(transfer(local, out))
+            well += not bad and np.array_equal(got, whole[:, rows])
+        except redist.RequestError as error:
+            well += bad and f"cannot share the {what} tile with other ranks" in str(error)
+        REFUSED.clear()
+    if comm.allreduce(well) != 4 * comm.size:
+        print(f"WRONG rank {comm.rank}: {well} of 4 calls", flush=True)
+        return 1
+    if comm.rank == 0:
+        print(f"refused on all {comm.size} ranks, then well", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    main(program)
