@@ -107,7 +107,8 @@ class Operands:
                 if on_device:
                     check_early(route, plan, f"out{where[item]}")
                     target = tile
-                    if any(s == 0 and n > 1 for s, n in zip(tile.strides, tile.shape, strict=True)):
+                    steps = zip(tile.strides, tile.shape, strict=True)
+                    if tile.size and any(step == 0 and n > 1 for step, n in steps):
                         raise RequestError(f"out{where[item]} has elements in one place")
                 if not getattr(target.flags, "writeable", True):
                     raise RequestError(f"out{where[item]} is read-only")
