@@ -42,7 +42,7 @@ def compute(
         )
         function(*empties)  # NumPy's errors for numbers that do not fit
     name = function.__name__
-    if _in_memory(name, tiles):
+    if _in_memory(name, tiles) or (name == "remainder" and _is_infinite(tiles[1])):
         return _computed_in_memory(function, tiles)
     dtypes = [one.dtype for one in tiles if is_device(one)]
     if name in WHOLE and dtypes[0].kind in "biu":
@@ -91,6 +91,13 @@ def _divided(x1: Any, x2: Any) -> Any:
     if down.dtype.kind != "f":
         return down
     return np.where(np.not_equal(_infinite(x1), _infinite(x2)), np.true_divide(x1, x2), down)
+
+
+def _is_infinite(x: Any) -> bool:
+    """Whether an infinity is among the values: CuPy's remainders by it are no numbers."""
+    if not is_device(x):
+        return bool(np.isinf(x))
+    return x.dtype.kind == "f" and bool(np.isinf(x).any())
 
 
 def _infinite(x: Any) -> Any:
