@@ -96,7 +96,7 @@ def _divided(x1: Any, x2: Any) -> Any:
 def _is_infinite(x: Any) -> bool:
     """Whether an infinity is among the values: CuPy's remainders by it are no numbers."""
     if not is_device(x):
-        return bool(np.isinf(x))
+        return not isinstance(x, int) and bool(np.isinf(x))
     return x.dtype.kind == "f" and bool(np.isinf(x).any())
 
 

@@ -15,6 +15,7 @@ from redist.plan.topology import Topology
 from redist.runtime.agreement import ANYWHERE, HERE, THERE, all_agree, from_first, heard, judge
 from redist.runtime.buffers import Buffers, Key
 from redist.runtime.course import Course
+from redist.runtime.cuda.arrays import on_this_gpu
 from redist.runtime.operands import OWN, Array, Locals, Operands, Own
 from redist.runtime.program import Load
 from redist.runtime.release import release_pages
@@ -30,8 +31,8 @@ from redist.runtime.worlds import default_topology, world_of
 if TYPE_CHECKING:
     from redist.runtime.cuda.course import CudaCourse
 
-DEVICE_BIT = 2**40
-"""In the word of a request, where its arrays lie on GPUs."""
+DEVICE_BIT, FIRST_BIT = 2**40, 2**41
+"""In the word of a request, where its arrays lie on GPUs; where they do so for the first time."""
 REMEMBERED = 3
 """Scripts that a transfer keeps."""
 
@@ -123,8 +124,9 @@ class Transfer:
             )
         self._operands = Operands(route, self._names, asked.is_batch)
         ends = [(p.source.mesh.rank_array(), p.target.mesh.rank_array()) for p in plans]
+        self._exchanges = not all(stage.is_local for stage in self._stages)
         # A rank that has no source cannot know whether it is among GPUs.
-        self._meets = not all(stage.is_local for stage in self._stages) or any(
+        self._meets = self._exchanges or any(
             set(target.tolist()) - set(source.tolist()) for source, target in ends
         )
         self._on_device: CudaCourse | None = None
@@ -203,7 +205,8 @@ class Transfer:
         self._world.finish()
         if local is OWN:
             local, out = self._own(out)
-        if self._scripts:
+        unknown = local is None and out is None
+        if self._scripts and not (unknown and self._is_on_device):
             if self._scripts[0].is_again(local, out):
                 return self._repeat(self._scripts[0], local, out)
             for script in self._scripts:
@@ -223,8 +226,8 @@ class Transfer:
             raise TransferError("cannot start: this transfer is under way; wait() first")
         if local is OWN:
             local, out = self._own(out)
-        self._running = Running(lambda: self.run(local, out))
         where = self._operands.on_device(local, out)
+        self._running = Running(on_this_gpu(lambda: self.run(local, out), where is None))
         if self._is_on_device if where is None else where:
             self._world.finish()
             self._running()
@@ -270,7 +273,7 @@ class Transfer:
         world.check_usable()
         where = self._operands.on_device(local, out)
         on_device = self._is_on_device if where is None else where
-        joined = None if world.gpus is None else world.gpus.device
+        joined = world.gpus.device if world.gpus is not None and self._exchanges else None
         sources, targets, error = self._operands.tried(local, out, on_device, joined)
         if error is not None and not self._meets:
             raise error
@@ -304,9 +307,8 @@ class Transfer:
         same = True
         first = self._stages[0]
         course = self._on_device
-        apart = on_device and (
-            course is None or course.world is not world
-        )  # or else it meets there
+        word ^= FIRST_BIT if on_device and course is None and not failed else 0
+        apart = on_device and (course is None or course.world is not world)  # else it meets there
         if failed or (self._meets and (first.is_local or apart)):
             same = world.meet(word, 0, self.timeout_s) == SAME
         if failed or not same:

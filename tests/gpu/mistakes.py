@@ -146,7 +146,33 @@ def started(comm: MPI.Comm) -> str | None:
     return None
 
 
-CHECKS = {"lone": lone, "batch": batch, "elsewhere": elsewhere, "started": started}
+def restated(comm: MPI.Comm) -> str | None:
+    """The same request in other words on one rank: what ranks remember of it differs then."""
+    import cupy
+
+    mesh = redist.Mesh(x=comm.size)
+    types = [redist.ArrayType.parse(text, mesh) for text in (ROWS, COLUMNS)]
+    plain = np.ones((12 // comm.size, 6))
+
+    def call(local: Any, ends: list[Any]) -> Any:
+        return redist.redistribute(local, ends[0], ends[1], comm, mesh=mesh, timeout_s=TIMEOUT_S)
+
+    told = [ROWS, COLUMNS]
+    turns = [(cupy.asarray(plain), told), (plain, types if comm.rank == 0 else told)]
+    for local, ends in (*turns, turns[0], turns[0]):
+        said = outcome(comm, lambda local=local, ends=ends: call(local, ends), None)  # type: ignore[misc]
+        if said is not None:
+            return said
+    return None
+
+
+CHECKS = {
+    "lone": lone,
+    "batch": batch,
+    "elsewhere": elsewhere,
+    "started": started,
+    "restated": restated,
+}
 
 
 def program() -> int:

@@ -209,3 +209,10 @@ def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatc
 def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str) -> None:
     said = must_succeed("unshared", ranks, "--what", what, limit_s=60)
     assert f"refused on all {ranks} ranks, then well" in said
+
+
+@needs_mpi
+@pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
+def test_a_donated_source_survives_a_call_that_is_refused() -> None:
+    said = must_succeed("unshared", 4, "--what", "donated", limit_s=60)
+    assert "refused, and nothing was given up" in said

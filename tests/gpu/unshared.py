@@ -26,16 +26,42 @@ def place_of(address: int) -> Place:
     return sharing.place_of(address)
 
 
+def donated(comm: MPI.Comm) -> int:
+    """0 if a source is whole after its call was refused, though it is given up in a first stage."""
+    import cupy
+
+    mesh = redist.Mesh(x=2, y=comm.size // 2)
+    transfer = redist.Transfer(
+        "f64[8{x}, 8]", "f64[8, 8{y}]", comm, mesh=mesh, donate=True, strategy="collectives"
+    )
+    local, out = cupy.full((4, 8), 7.0, np.float64), cupy.empty((8, 16 // comm.size), np.float64)
+    if comm.rank == comm.size - 1:
+        REFUSED.add(int(out.data.ptr))
+    try:
+        transfer(local, out)
+        said = "nobody minded"
+    except redist.RequestError:
+        said = "" if local.shape == (4, 8) else f"the source is {local.shape}"
+    if said or len(transfer.plan.steps) < 2:
+        print(f"WRONG rank {comm.rank}: {said}, {len(transfer.plan.steps)} steps", flush=True)
+        return 1
+    if comm.rank == 0:
+        print("refused, and nothing was given up", flush=True)
+    return 0
+
+
 def program() -> int:
     """0 if all ranks get the error and the same communicator can be used after it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--what", choices=("source", "target"), default="source")
+    parser.add_argument("--what", choices=("source", "target", "donated"), default="source")
     what = parser.parse_args().what
     lent.install()
     cuda_peers.place_of = place_of
     import cupy
 
     comm = MPI.COMM_WORLD
+    if what == "donated":
+        return donated(comm)
     mesh = redist.Mesh(x=comm.size)
     n = 4 * comm.size
     whole = np.arange(n * n, dtype=np.float64).reshape(n, n)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 MOST_DIMS = 20
 """Of arrays that move between GPUs."""
@@ -136,6 +139,27 @@ def gpu_count() -> int:
     import cupy
 
     return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def on_this_gpu(work: Callable[[], T], asks: bool = True) -> Callable[[], T]:
+    """**Local.** Work that another thread can do on the GPU and the stream that are current here.
+
+    The same where nobody ``asks`` for it, or there is no CuPy.
+    """
+    if not asks or "cupy" not in sys.modules:
+        return work
+    import cupy
+
+    try:
+        device, stream = cupy.cuda.Device(), cupy.cuda.get_current_stream()
+    except Exception:  # CuPy without a GPU
+        return work
+
+    def there() -> T:
+        with device, stream:
+            return work()
+
+    return there
 
 
 def gpu_of(array: Any) -> int:

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from redist.errors import RequestError
 from redist.plan.topology import Topology
 from redist.runtime.buffers import Key
-from redist.runtime.course import Course
+from redist.runtime.course import Course, Tiles
 from redist.runtime.cuda.arrays import empty_on_device, overlap
 from redist.runtime.cuda.choice import choose
 from redist.runtime.cuda.donation import give_up
-from redist.runtime.cuda.peers import Peers, can_open
+from redist.runtime.cuda.peers import Peers, can_open, check_shareable
 from redist.runtime.cuda.stage import CudaStage
 from redist.runtime.program import Load
+from redist.runtime.requests import ERROR_WORD
 from redist.runtime.route import Route
-from redist.runtime.world import World
+from redist.runtime.world import DISAGREE, Disagreement, World
 from redist.runtime.worlds import world_of
 
 
@@ -59,7 +61,8 @@ class CudaCourse(Course):
         is_limited: bool,
         timeout_s: float | None,
     ) -> None:
-        self.world, self.route, self.stages = peers.world, host.route, host.stages
+        self.peers, self.world = peers, peers.world
+        self.route, self.stages = host.route, host.stages
         self.buffers, self.watch, self.donates = host.buffers, host.watch, host.donates
         self.room = peers.carrier.room()
         if not all(stage.is_local for stage in host.stages):  # else no other rank may be here
@@ -110,6 +113,32 @@ class CudaCourse(Course):
         """Let the stream wait until the neighbours have read."""
         self.world.meet_node(timeout_s)
         self.on_device[0].settle()
+
+    def finish(
+        self, word: int, tiles: Tiles, done: int, in_place: bool, timeout_s: float | None
+    ) -> bool:
+        """Run the stages from ``done`` on. Nothing is given up for a call that will be refused."""
+        if self.donates and len(self.stages) > 1 and not all(s.is_local for s in self.stages):
+            error = self._unshareable(tiles)
+            met = self.world.meet(word if error is None else ERROR_WORD, 0, timeout_s)
+            if error is not None or met == DISAGREE:
+                raise Disagreement(error)
+        return super().finish(word, tiles, done, in_place, timeout_s)
+
+    def _unshareable(self, tiles: Tiles) -> RequestError | None:
+        """Why an array of the caller cannot be read, or written, by neighbours; None if it can."""
+        if len(self.world.node) == 1:
+            return None
+        try:
+            for stage, legs in zip(self.on_device, self.route.stages, strict=True):
+                for leg in () if stage.is_local else legs:
+                    for buffer in (leg.source, leg.target)[: 2 if len(self.peers.crowd) > 1 else 1]:
+                        array = tiles.get((leg.item, buffer))
+                        if array is not None and array.size:
+                            check_shareable(array, "source tile" if buffer == 0 else "target tile")
+        except RequestError as error:
+            return error
+        return None
 
     def free(self, array: Any, rest: Sequence[Any], is_source: bool) -> None:
         """Give up a tile: the pool has it again; a donated source is empty then, where it can be."""
