@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redist.errors import PeerError, RedistError, RequestError
+from redist.runtime.agreement import Answer
 from redist.runtime.agreement import ranks as in_words
 from redist.runtime.patience import gather
 from redist.runtime.requests import ERROR_WORD
@@ -12,8 +13,6 @@ from redist.runtime.window import Window
 from redist.runtime.world import DISAGREE, MIXED, World
 
 BEGIN, FENCE, END = range(3)
-Answer = tuple[str | None, str | None]
-"""What a rank came for, and how it has failed."""
 DONE_WORD = 5
 """What ranks say when they have done the writes of others."""
 VERBS = ("begin an epoch of", "fence", "end the epoch of")
@@ -54,10 +53,10 @@ def come_together(
             world.hear()
             if met != DISAGREE and text is None:
                 return flag or met == MIXED
-            answers: list[Answer] = gather(world.comm, (say, text), timeout_s)
-        failed = {rank: said for rank, (_, said) in enumerate(answers) if said is not None}
+            answers: list[Answer] = gather(world.comm, (say, text, None), timeout_s)
+        failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
         ours = {f"{verb} {array.name}" for verb in VERBS}
-        if not failed or all(said in ours for said, _ in answers):
+        if not failed or all(said in ours for said, *_ in answers):
             break
         text = text or f"another rank failed: {next(iter(failed.values()))}"
     if failure is None:
@@ -71,7 +70,7 @@ def _heard(world: World, say: str, answers: list[Answer], failed: dict[int, str]
         who = "; ".join(f"rank {rank} failed: {text}" for rank, text in failed.items())
         return PeerError(f"cannot {say}: {who}; what this interval put is dropped")
     said: dict[str, list[int]] = {}
-    for rank, (text, _) in enumerate(answers):
+    for rank, (text, *_) in enumerate(answers):
         said.setdefault(text or "", []).append(rank)
     parts = "; ".join(f"{in_words(who, world.size)}: {text}" for text, who in said.items())
     return RequestError(f"cannot {say}: ranks came for different things; {parts}")

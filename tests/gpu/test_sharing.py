@@ -14,8 +14,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("ranks", "gpus"), [(2, 1), (4, 1), (4, 2), (3, 2), (4, 3)])
-def test_one_rank_moves_for_all_on_its_gpu(ranks: int, gpus: int) -> None:
-    done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", "40")
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "n"), [(2, 1, 40), (4, 1, 40), (4, 2, 20), (3, 2, 20), (4, 3, 20)]
+)
+def test_one_rank_moves_for_all_on_its_gpu(ranks: int, gpus: int, n: int) -> None:
+    done = run("tests.gpu.sharing", ranks, "--gpus", str(gpus), "--n", str(n))
     assert done.status == 0, done.output
-    assert f"40 of 40 GPU cases agree ({ranks} ranks)" in done.output
+    assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in done.output
