@@ -41,6 +41,7 @@ class SharedMemory:
     def __init__(self, n_bytes: int) -> None:
         self.number = next(self._numbers)
         self.name = f"pretended_gpu_{os.getpid()}_{self.number}"
+        NAMES.append(self.name)
         self.n_bytes = max(1, n_bytes)
         file = os.open(FOLDER + self.name, os.O_CREAT | os.O_RDWR)
         os.ftruncate(file, self.n_bytes)
@@ -52,6 +53,8 @@ class SharedMemory:
 
 
 SharedMemory.made = {}
+NAMES: list[str] = []
+"""Files to be removed in the end: an address may come again."""
 OPENED: dict[int, Any] = {}
 
 
@@ -74,9 +77,9 @@ def open_memory(handle: bytes, flags: int) -> int:
 
 def forget() -> None:
     """Remove the files."""
-    for memory in SharedMemory.made.values():
+    for name in NAMES:
         with contextlib.suppress(OSError):
-            os.unlink(FOLDER + memory.name)
+            os.unlink(FOLDER + name)
 
 
 def program() -> int:
