@@ -27,8 +27,9 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo
 	@$(BIN)/redist bench -n 8 $(RACE)
 	@echo
-	@echo 'next       "Move arrays" and "Global arrays" in README.md have programs to start from, examples/ has more:'
-	@echo '           $(BIN)/mpirun -n 4 $(BIN)/python examples/heat.py; $(BIN)/redist --help lists the commands'
+	@echo 'next       "Move arrays", "Arrays on GPUs" and "Global arrays" in README.md have programs to start from, examples/ more:'
+	@echo '           $(BIN)/mpirun -n 4 $(BIN)/python examples/heat.py; $(BIN)/redist --help lists the commands,'
+	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
 test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
 

@@ -30,7 +30,7 @@ def all_agree(
 def heard(
     comm: MPI.Comm,
     say: str | None,
-    error: Exception | None,
+    error: Exception | str | None,
     timeout_s: float | None,
     place: str | None = None,
 ) -> list[Answer]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redist.errors import PeerError, RedistError, RequestError
-from redist.runtime.agreement import Answer
+from redist.runtime.agreement import Answer, heard
 from redist.runtime.agreement import ranks as in_words
-from redist.runtime.patience import gather
 from redist.runtime.requests import ERROR_WORD
 from redist.runtime.window import Window
 from redist.runtime.world import DISAGREE, MIXED, World
@@ -53,7 +52,7 @@ def come_together(
             world.hear()
             if met != DISAGREE and text is None:
                 return flag or met == MIXED
-            answers: list[Answer] = gather(world.comm, (say, text, None), timeout_s)
+            answers = heard(world.comm, say, text, timeout_s)
         failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
         ours = {f"{verb} {array.name}" for verb in VERBS}
         if not failed or all(said in ours for said, *_ in answers):

@@ -5,7 +5,6 @@ As in ``mpirun -n 4 python -m tests.gpu.fuzz --n 300``; ranks may share one GPU.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Iterator
 from random import Random
@@ -19,6 +18,7 @@ from bench.problems import Problem
 from redist.runtime.cuda.combine import can_combine
 from redist.runtime.simulator import simulate
 from tests.mpi.cases import problems_for, random_values
+from tests.mpi.fuzz import arguments
 from tests.mpi.together import all_well, main, meet
 from tests.mpi.ways import bits
 
@@ -121,18 +121,8 @@ def differs(got: Any, out: Any, wanted: Any) -> str | None:
 
 def program() -> int:
     """0 if all ranks agree with the simulator on every problem."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--transport", default="auto")
-    parser.add_argument("--node-size", type=int, default=None)
-    args = parser.parse_args()
+    args, options = arguments(60, TIMEOUT_S)
     comm = MPI.COMM_WORLD
-    options: dict[str, Any] = {
-        "transport": args.transport,
-        "node_size": args.node_size,
-        "timeout_s": TIMEOUT_S,
-    }
     bad = 0
     found = itertools.islice(problems(comm.size, args.seed), args.n)
     for number, problem in enumerate(found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ def missing() -> str:
 
 
 needs_gpu = pytest.mark.skipif(bool(missing()), reason=missing() or "has one")
+needs_linux = pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
 needs_mpi = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
 

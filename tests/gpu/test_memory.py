@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.gpu.jobs import must_succeed, needs_gpu, needs_linux, needs_mpi
 
-linux = pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
 pytestmark = needs_mpi
 
 
@@ -25,7 +23,7 @@ def test_donated_sources_are_given_up_in_time() -> None:
     assert "donated sources go in time (4 ranks)" in must_succeed("donating", 4)
 
 
-@linux
+@needs_linux
 def test_the_same_on_a_pretended_gpu() -> None:
     said = must_succeed("memory", 4, "--pretend", "--only", "donated")
     assert re.search(r"^(1\d) of \1 ways keep the bound$", said, re.MULTILINE)

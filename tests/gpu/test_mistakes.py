@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.gpu.jobs import must_succeed, needs_gpu, needs_linux, needs_mpi
 
 pytestmark = needs_mpi
 
 
+@needs_linux
 @pytest.mark.parametrize("way", ["ipc", "apart"])
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_pretended(ranks: int, way: str) -> None:

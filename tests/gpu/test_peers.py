@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ from redist.errors import RequestError
 from redist.runtime.cuda import peers as cuda_peers
 from redist.runtime.cuda.peers import DONE, READY, Peers, Place, can_open, check_shareable
 from redist.runtime.worlds import world_of
-from tests.gpu.jobs import must_succeed, needs_mpi
+from tests.gpu.jobs import must_succeed, needs_linux, needs_mpi
 
 
 class Runtime:
@@ -204,7 +203,7 @@ def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 @needs_mpi
-@pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
+@needs_linux
 @pytest.mark.parametrize(("ranks", "what"), [(2, "source"), (3, "source"), (2, "target")])
 def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str) -> None:
     said = must_succeed("unshared", ranks, "--what", what, limit_s=60)
@@ -212,7 +211,7 @@ def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str
 
 
 @needs_mpi
-@pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux")
+@needs_linux
 def test_a_donated_source_survives_a_call_that_is_refused() -> None:
     said = must_succeed("unshared", 4, "--what", "donated", limit_s=60)
     assert "refused, and nothing was given up" in said

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.gpu.jobs import needs_linux, needs_mpi
+from tests.mpi.launch import run
 
-pytestmark = [
-    pytest.mark.skipif(default_mpi() is None, reason="needs mpirun"),
-    pytest.mark.skipif(not Path("/dev/shm").exists(), reason="needs Linux"),
-]
+pytestmark = [needs_mpi, needs_linux]
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,23 @@ def run_cases(comm: MPI.Comm, n: int, seed: int, options: dict[str, Any]) -> int
     return wrong
 
 
-def program() -> int:
-    """0 if all ranks agree with the simulator on every problem."""
+def arguments(n: int, timeout_s: float) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """What the command line asks for, ``n`` cases if it says nothing, and a transfer's options."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=100)
+    parser.add_argument("--n", type=int, default=n)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int, default=None)
-    parser.add_argument("--halves", action="store_true")
+    parser.add_argument("--halves", action="store_true", help="two communicators (in memory only)")
     args = parser.parse_args()
+    chosen = {"transport": args.transport, "node_size": args.node_size, "timeout_s": timeout_s}
+    return args, chosen
+
+
+def program() -> int:
+    """0 if all ranks agree with the simulator on every problem."""
+    args, options = arguments(100, TIMEOUT_S)
     comm = MPI.COMM_WORLD
-    options: dict[str, Any] = {
-        "transport": args.transport,
-        "node_size": args.node_size,
-        "timeout_s": TIMEOUT_S,
-    }
     seed: int = args.seed
     part: MPI.Comm = comm
     if args.halves:  # two communicators, each with problems of its own, at the same time
