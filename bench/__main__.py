@@ -11,9 +11,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import examples, hierarchy, jax_race, overhead, planning, quality, xla
-from bench.judge import WrongPlanError
-from bench.report import Report, save_json, save_plot
+from bench.examples import compare as examples
+from bench.plans import hierarchy, overhead, planning, quality
+from bench.problems.judge import WrongPlanError
+from bench.races import jax_race
+from bench.report.report import Report, save_json, save_plot
+from bench.xla import compare as xla
 
 BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "quality": quality.run,
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return measure(given[1:], "python -m bench run")
     if given[:1] == ["gpu"]:
-        from bench.gpu import main as measure_gpu
+        from bench.gpu.command import main as measure_gpu
 
         return measure_gpu(given[1:])
     args = _parser().parse_args(given)

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
-from redist.units import format_bytes
+from redist.text.units import format_bytes
 
 
 def make(n: int) -> Any:

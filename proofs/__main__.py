@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from proofs.progress import Progress
-from proofs.run import EXIT, settle, theorems, worst
-from proofs.table import readme_table, summary, terminal_table, with_table
-from proofs.theorem import Theorem
+from proofs.engine.progress import Progress
+from proofs.engine.run import EXIT, settle, theorems, worst
+from proofs.engine.table import readme_table, summary, terminal_table, with_table
+from proofs.engine.theorem import Theorem
 
 USAGE = 64
 """Exit status of a command line that makes no sense; 0, 1 and 2 are verdicts."""

@@ -41,9 +41,9 @@ from redist.planner import synthesize
 
 if TYPE_CHECKING:
     from redist import pgas
-    from redist.pgas.buffers import memory_limit
-    from redist.pgas.explaining import explain
-    from redist.pgas.trace import trace
+    from redist.pgas.memory import memory_limit
+    from redist.pgas.watch.explain import explain
+    from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import redistribute
     from redist.runtime.transfer import Transfer
 
@@ -86,10 +86,10 @@ __all__ = [
 
 _LAZY = {
     "Transfer": "redist.runtime.transfer",
-    "explain": "redist.pgas.explaining",
-    "memory_limit": "redist.pgas.buffers",
+    "explain": "redist.pgas.watch.explain",
+    "memory_limit": "redist.pgas.memory",
     "redistribute": "redist.runtime.redistribute",
-    "trace": "redist.pgas.trace",
+    "trace": "redist.pgas.watch.trace",
 }
 
 

@@ -1,13 +1,13 @@
-"""Oracle = checker = simulator on random problems; `python -m tests.soak` does thousands."""
+"""Oracle = checker = simulator on random problems; `python -m tests.problems.soak` does thousands."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist.plan.request import Request
 from redist.synth.find import find_plan
-from tests.soak import disagreements
+from tests.problems.soak import disagreements
 
 
 @pytest.mark.parametrize("objective", ["time", "bytes"])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import examples
-from redist.cli.launch import environment, find_launcher
-from tests.mpi.launch import alone, default_mpi
+from bench.examples import compare as examples
+from redist.launch.launcher import environment, find_launcher
+from tests.programs.launch import alone, default_mpi
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {
@@ -54,7 +54,7 @@ def test_example_checks_its_result(name: str, ranks: int) -> None:
 def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
     stored = tmp_path / "examples.json"
     options = ["--bytes", str(2**19), "--repeat", "1", "--json", str(stored)]
-    run(4, ["-m", "bench.examples_job", *options])
+    run(4, ["-m", "bench.examples.job", *options])
     (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
     assert [row[0] for row in table.rows] == list(SMALL)
 

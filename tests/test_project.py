@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from bench.problems import problems
-from redist.cli.launch import environment, find_launcher
+from bench.problems.problems import problems
+from redist.launch.launcher import environment, find_launcher
 from redist.plan.request import Request
 from redist.synth.find import find_plan
 
@@ -54,7 +54,7 @@ HOME_OF = {"z3": ("check",), "mpi4py": ("runtime", "measure"), "cupy": ("runtime
 def unit_of(module: str) -> str:
     """The unit a dotted module name belongs to.
 
-    >>> unit_of("redist.plan.rules"), unit_of("redist.units"), unit_of("redist")
+    >>> unit_of("redist.plan.rules"), unit_of("redist.text.units"), unit_of("redist")
     ('plan', 'units', 'redist')
     """
     return module.split(".")[1] if "." in module else "redist"

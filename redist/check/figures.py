@@ -12,7 +12,7 @@ from redist.check.holdings import (
     rows_by_rank,
     size,
 )
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, coordinates, total
 from redist.plan.plan import Plan
 from redist.plan.steps import Action, AllReduce, Event, Slice, Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from redist.cli.asking import REQUEST_OPTIONS, Asked
 from redist.cli.files import read_plan
+from redist.cli.request import REQUEST_OPTIONS, Asked
 from redist.cli.status import UsageError
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology

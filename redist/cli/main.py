@@ -18,7 +18,7 @@ from redist.cli.status import (
     one_line,
 )
 from redist.errors import CheckError, NoPlanError, RedistError
-from redist.units import format_bytes
+from redist.text.units import format_bytes
 
 MAX_LINE = 1200
 """Longer errors lose their middle: somebody's text of thousands of characters."""
@@ -76,31 +76,31 @@ def _run(argv: Sequence[str] | None) -> int:
         raise UsageError(f"cannot use {unknown[0]!r}: unknown here; see '{see} --help'")
     match args.command:
         case "plan":
-            from redist.cli.plan_command import run_plan
+            from redist.cli.commands.plan import run_plan
 
             return run_plan(args)
         case "check":
-            from redist.cli.check_command import run_check
+            from redist.cli.commands.check import run_check
 
             return run_check(args)
         case "prove":
-            from redist.cli.prove_command import run_prove
+            from redist.cli.commands.prove import run_prove
 
             return run_prove(args)
         case "simulate":
-            from redist.cli.simulate_command import run_simulate
+            from redist.cli.commands.simulate import run_simulate
 
             return run_simulate(args)
         case "bench":
-            from redist.cli.bench_command import run_bench
+            from redist.cli.commands.bench import run_bench
 
             return run_bench(args)
         case "calibrate":
-            from redist.cli.calibrate_command import run_calibrate
+            from redist.cli.commands.calibrate import run_calibrate
 
             return run_calibrate(args)
         case "doctor":
-            from redist.cli.doctor_command import run_doctor
+            from redist.cli.commands.doctor import run_doctor
 
             return run_doctor(args)
         case _:

@@ -93,7 +93,7 @@ examples:
   redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
   redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
 
-'mpirun -n 64 python -m redist.measure.doctor' does the same inside a job that you start yourself,
+'mpirun -n 64 python -m redist.doctor.report' does the same inside a job that you start yourself,
 over several machines too. Exit status 1 means that MPI does not start.
 """
 
@@ -249,7 +249,7 @@ def _add_plan_or_types(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_request(parser: argparse.ArgumentParser, *, mesh_required: bool) -> None:
-    """Options that describe a request; :mod:`redist.cli.asking` reads them."""
+    """Options that describe a request; :mod:`redist.cli.request` reads them."""
     parser.add_argument(
         "--mesh", metavar="AXES", required=mesh_required, help="the devices, such as x=2,y=4"
     )

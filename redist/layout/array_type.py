@@ -10,7 +10,7 @@ from redist.errors import LayoutError
 from redist.layout.axes import SubAxis, check_chain, merged
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.units import ceil_div
+from redist.text.units import ceil_div
 
 OPS = ("sum", "prod", "max", "min")
 MAX_BYTES = 2**63 - 1

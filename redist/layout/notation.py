@@ -10,7 +10,7 @@ from redist.layout.array_type import OPS, ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.dtype import DType
 from redist.layout.mesh import AXIS_NAME, Mesh
-from redist.units import ceil_div
+from redist.text.units import ceil_div
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
 _NUMBER = re.compile(r"[0-9]+")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
-from redist.units import ceil_div
+from redist.text.units import ceil_div
 
 Ints = NDArray[np.int64]
 

@@ -19,10 +19,10 @@ from mpi4py import MPI
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.measure.clock import Stopwatch, Times
+from redist.measure.timing import Stopwatch, Times
 from redist.plan.topology import Level, Topology, format_topology
+from redist.runtime.ranks.worlds import world_of
 from redist.runtime.transfer import Transfer
-from redist.runtime.worlds import world_of
 
 SMALL_ELEMS = 16
 LARGE_BYTES = 4 * 2**20

@@ -11,10 +11,10 @@ from mpi4py import MPI
 
 from redist.measure import memory
 from redist.measure.cases import Case
-from redist.measure.clock import Stopwatch, Times, agreed
-from redist.measure.contender import Contender, Ends, new_tile
-from redist.measure.contenders import Ways
-from redist.measure.results import Entry, Outcome
+from redist.measure.contenders.contender import Contender, Ends, new_tile
+from redist.measure.contenders.registry import Ways
+from redist.measure.results.results import Entry, Outcome
+from redist.measure.timing import Stopwatch, Times, agreed
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from typing import NoReturn
 from mpi4py import MPI
 
 from redist.errors import RequestError
-from redist.measure.chart import draw
 from redist.measure.options import Options, add_options, names_text
+from redist.measure.results.chart import draw
+from redist.measure.results.table import as_text
 from redist.measure.session import measure
-from redist.measure.table import as_text
 
 OK, FAILED, WRONG_REQUEST = 0, 1, 2
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mpi4py import MPI
 
 from redist.measure import pages
-from redist.measure.clock import agreed, meet
+from redist.measure.timing import agreed, meet
 
 
 def can_measure(comm: MPI.Intracomm) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from redist.errors import RequestError
 from redist.measure.cases import KINDS
-from redist.units import parse_bytes
+from redist.text.units import parse_bytes
 
 CONTENDER_NAMES = {
     "naive": "all-gather everything, keep a slice (Allreduce and slice for sums)",

@@ -14,7 +14,7 @@ import gc
 from contextlib import suppress
 from pathlib import Path
 
-from redist.runtime.segments import NAME, allocated_bytes
+from redist.runtime.shm.segments import NAME, allocated_bytes
 
 PROC = Path("/proc/self")
 RESET_PEAK = "5"

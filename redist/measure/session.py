@@ -8,12 +8,12 @@ from mpi4py import MPI
 
 from redist.errors import RequestError
 from redist.measure.cases import make_case
-from redist.measure.clock import Stopwatch
 from redist.measure.compare import compare
-from redist.measure.contenders import chosen, contenders_of
+from redist.measure.contenders.registry import chosen, contenders_of
 from redist.measure.options import PEERS, Options
-from redist.measure.results import Outcome, Results
-from redist.units import format_bytes
+from redist.measure.results.results import Outcome, Results
+from redist.measure.timing import Stopwatch
+from redist.text.units import format_bytes
 
 
 def measure(comm: MPI.Intracomm, options: Options) -> Results:

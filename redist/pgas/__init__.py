@@ -16,39 +16,41 @@ from typing import Any as _Any
 
 import numpy as _np
 
-from redist.pgas import fft, linalg, random
+from redist.pgas import fft
+from redist.pgas import linalg
+from redist.pgas import random
 from redist.pgas.array import Array
-from redist.pgas.batches import move_together
+from redist.pgas.tiles.move_together import move_together
 from redist.pgas.creation import (
     arange, asarray, empty, empty_like, eye, from_dlpack, from_function, from_local, full,
     full_like, linspace, ones, ones_like, zeros, zeros_like,
 )  # fmt: skip
-from redist.pgas.einsums import einsum
-from redist.pgas.elementwise import astype
-from redist.pgas.functions import FUNCTIONS as _FUNCTIONS
-from redist.pgas.functions import clip, where
+from redist.pgas.products.einsum import einsum
+from redist.pgas.elementwise.apply import astype
+from redist.pgas.elementwise.functions import FUNCTIONS as _FUNCTIONS
+from redist.pgas.elementwise.functions import clip, where
 from redist.pgas.info import DTYPES as _DTYPES
 from redist.pgas.info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
-from redist.pgas.manipulation import (
+from redist.pgas.shapes.manipulation import (
     broadcast_arrays, broadcast_to, concat, diff, expand_dims, flip, matrix_transpose, meshgrid,
     moveaxis, nonzero, permute_dims, repeat, reshape, roll, squeeze, stack, take,
     take_along_axis, tile, tril, triu, unstack,
 )  # fmt: skip
-from redist.pgas.names import missing as _missing
-from redist.pgas.operands import OF_ARRAYS as _OF_ARRAYS
-from redist.pgas.operands import OF_SEVERAL as _OF_SEVERAL
-from redist.pgas.operands import of_array as _of_array
-from redist.pgas.operands import of_arrays as _of_arrays
-from redist.pgas.products import matmul, tensordot, vecdot
-from redist.pgas.reductions import (
+from redist.pgas.suggestions import missing as _missing
+from redist.pgas.tiles.array_arguments import OF_ARRAYS as _OF_ARRAYS
+from redist.pgas.tiles.array_arguments import OF_SEVERAL as _OF_SEVERAL
+from redist.pgas.tiles.array_arguments import of_array as _of_array
+from redist.pgas.tiles.array_arguments import of_arrays as _of_arrays
+from redist.pgas.products.named import matmul, tensordot, vecdot
+from redist.pgas.reductions.named import (
     all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
 )  # fmt: skip
-from redist.pgas.searching import searchsorted
-from redist.pgas.sorting import argsort, sort
-from redist.pgas.uniques import unique_all, unique_counts, unique_inverse, unique_values
+from redist.pgas.ordering.searching import searchsorted
+from redist.pgas.ordering.sorting import argsort, sort
+from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 
 __all__ = [
     "API_VERSIONS", "Array", "__array_namespace_info__", "all", "any", "arange", "argmax",

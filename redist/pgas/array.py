@@ -1,4 +1,4 @@
-"""The global array: NumPy's operators over :class:`redist.pgas.tiled.Tiled`."""
+"""The global array: NumPy's operators over :class:`redist.pgas.tiles.tiled.Tiled`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas import (
-    devices,
-    elementwise,
-    indexing,
-    looks,
-    manipulation,
-    names,
-    onesided,
-    products,
-    reductions,
-    special,
-    ufuncs,
-)
-from redist.pgas.boxes import Box, box_of
-from redist.pgas.moving import move, settle
-from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import line_mesh, retyped
-from redist.runtime.comm import comm_or_world
-from redist.runtime.requests import TIMEOUT_S
+from redist.pgas import printing as looks
+from redist.pgas import suggestions as names
+from redist.pgas import ufuncs
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise import standard_limits as special
+from redist.pgas.indexing import basic as indexing
+from redist.pgas.onesided import epochs as onesided
+from redist.pgas.products import named as products
+from redist.pgas.reductions import named as reductions
+from redist.pgas.shapes import manipulation
+from redist.pgas.tiles import devices
+from redist.pgas.tiles.layouts import line_mesh, retyped
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.ownership import Box, box_of
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.ranks.comm import comm_or_world
+from redist.runtime.request import TIMEOUT_S
 
 ARRAYS = (Tiled, np.ndarray)
 """Operands of a matrix product; NumPy's are refused by name."""
@@ -262,7 +260,7 @@ class Array(Tiled):
         """**Local.** Elements at a global index, wherever they lie, as NumPy's own.
 
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
-        values from the start of the interval; see :mod:`redist.pgas.onesided`.
+        values from the start of the interval; see :mod:`redist.pgas.onesided.epochs`.
         """
         return onesided.get(self, index)
 

@@ -13,16 +13,16 @@ from redist.errors import LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.array import Array
-from redist.pgas.boxes import Box, own_box
-from redist.pgas.buffers import Buffers
 from redist.pgas.device_array import DeviceArray
-from redist.pgas.devices import is_gpu, kind_of
-from redist.pgas.elementwise import astype
-from redist.pgas.moving import tile_shape
-from redist.pgas.tiled import Tile, Tiled
-from redist.pgas.types import dtype_of, line_mesh, parse_dims
-from redist.runtime.comm import Comm, comm_or_world
+from redist.pgas.elementwise.apply import astype
+from redist.pgas.memory import Buffers
+from redist.pgas.tiles.devices import is_gpu, kind_of
+from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
+from redist.pgas.tiles.move import tile_shape
+from redist.pgas.tiles.ownership import Box, own_box
+from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.arrays import as_device, fill_with, is_device, to_device, to_host
+from redist.runtime.ranks.comm import Comm, comm_or_world
 
 Type = str | ArrayType
 

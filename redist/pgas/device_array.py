@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 from redist.pgas.array import Array
-from redist.pgas.buffers import DEVICE, Buffers
-from redist.pgas.devices import refuse
-from redist.runtime.requests import TIMEOUT_S
+from redist.pgas.memory import DEVICE, Buffers
+from redist.pgas.tiles.devices import refuse
+from redist.runtime.request import TIMEOUT_S
 
 
 class DeviceArray(Array):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas import devices
-from redist.pgas.tiled import Tiled
+from redist.pgas.tiles import devices
+from redist.pgas.tiles.tiled import Tiled
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 DTYPES: dict[str, Any] = {

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas import elementwise, products, special
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise import standard_limits as special
+from redist.pgas.products import named as products
 
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any",

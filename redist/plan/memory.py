@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.steps import Event
-from redist.units import ceil_div
+from redist.text.units import ceil_div
 
 MIB = 2**20
 

@@ -8,7 +8,7 @@ from redist.layout.notation import format_axes
 from redist.plan.memory import alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Step
-from redist.units import format_bytes, format_time
+from redist.text.units import format_bytes, format_time
 
 
 def format_plan(plan: Plan) -> str:

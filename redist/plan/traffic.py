@@ -25,7 +25,7 @@ from redist.plan.steps import (
     Slice,
 )
 from redist.plan.topology import Topology
-from redist.units import ceil_div
+from redist.text.units import ceil_div
 
 LISTED_REQUESTS = 300_000
 """Up to so many pieces are listed one by one; beyond, senders are taken as evenly loaded."""

@@ -11,9 +11,11 @@ from redist.errors import RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
-from redist.runtime.agreement import all_agree
-from redist.runtime.operands import Locals
-from redist.runtime.requests import (
+from redist.runtime.arguments import Locals
+from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.world import SAME, Disagreement, World
+from redist.runtime.ranks.worlds import world_of
+from redist.runtime.request import (
     ERROR_WORD,
     NEW_WORD,
     TIMEOUT_S,
@@ -23,8 +25,6 @@ from redist.runtime.requests import (
     Type,
 )
 from redist.runtime.transfer import Transfer
-from redist.runtime.world import SAME, Disagreement, World
-from redist.runtime.worlds import world_of
 
 REMEMBERED = 64
 """Prepared transfers that a communicator keeps."""

@@ -28,7 +28,7 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import FLAT, Topology
 from redist.plan.traffic import flow
-from redist.runtime.reduce import combine, identity
+from redist.runtime.copies.reduce import combine, identity
 
 Array = NDArray[Any]
 Tiles = Mapping[int, Array]

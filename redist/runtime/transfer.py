@@ -12,24 +12,32 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.agreement import ANYWHERE, HERE, THERE, all_agree, from_first, heard, judge
-from redist.runtime.buffers import Buffers, Key
-from redist.runtime.course import Course
+from redist.runtime.arguments import OWN, Array, Locals, Operands, Own
 from redist.runtime.cuda.arrays import on_this_gpu
-from redist.runtime.operands import OWN, Array, Locals, Operands, Own
-from redist.runtime.program import Load
-from redist.runtime.release import release_pages
-from redist.runtime.report import Report, Watch
-from redist.runtime.requests import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
-from redist.runtime.route import Route
-from redist.runtime.running import Running
-from redist.runtime.script import Script, scenes_of
-from redist.runtime.stage import Stage
-from redist.runtime.world import SAME, Disagreement
-from redist.runtime.worlds import default_topology, world_of
+from redist.runtime.host.executor import Course
+from redist.runtime.host.own_tiles import Buffers, Key
+from redist.runtime.host.recorded import Script, scenes_of
+from redist.runtime.host.report import Report, Watch
+from redist.runtime.host.stage import Stage
+from redist.runtime.ranks.agreement import (
+    ANYWHERE,
+    HERE,
+    THERE,
+    all_agree,
+    from_first,
+    heard,
+    judge,
+)
+from redist.runtime.ranks.background import Running
+from redist.runtime.ranks.world import SAME, Disagreement
+from redist.runtime.ranks.worlds import default_topology, world_of
+from redist.runtime.request import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
+from redist.runtime.schedule.compiler import Load
+from redist.runtime.schedule.stages import Route
+from redist.runtime.shm.pages import release_pages
 
 if TYPE_CHECKING:
-    from redist.runtime.cuda.course import CudaCourse
+    from redist.runtime.cuda.executor import CudaCourse
 
 DEVICE_BIT, FIRST_BIT = 2**40, 2**41
 """In the word of a request, where its arrays lie on GPUs; where they do so for the first time."""
@@ -242,7 +250,7 @@ class Transfer:
         return running.result()
 
     def _repeat(self, script: Script, local: Any, out: Any, is_given: bool = True) -> Any:
-        """The short way; see :mod:`redist.runtime.script`."""
+        """The short way; see :mod:`redist.runtime.host.recorded`."""
         world = self._world
         world.check_usable()
         start = time.perf_counter()
@@ -340,7 +348,7 @@ class Transfer:
     def _course_on_device(self) -> CudaCourse:
         """**Collective, the first time.** The same course for arrays of GPUs."""
         if self._on_device is None:
-            from redist.runtime.cuda.course import CudaCourse, peers_of
+            from redist.runtime.cuda.executor import CudaCourse, peers_of
 
             limited = self._asked.options.limit_bytes is not None
             peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)

@@ -13,7 +13,7 @@ from redist.plan.rules import kept_axes, nested, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
-from redist.synth.assemble import Route
+from redist.synth.pricing import Route
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384

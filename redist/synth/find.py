@@ -9,19 +9,19 @@ from itertools import islice, permutations
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import common, grid, overlaps, total
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
 from redist.plan.steps import Slice
-from redist.synth.assemble import Pricer, Route
 from redist.synth.candidates import factors_of, standard_routes
-from redist.synth.collective import CollectiveSearch
-from redist.synth.middle import MiddleSearch
-from redist.synth.naming import common_pieces
-from redist.synth.prices import MESSAGE_BITS, Prices, route_cost
-from redist.synth.space import Space, n_types
+from redist.synth.collective_search import CollectiveSearch
+from redist.synth.edge_costs import MESSAGE_BITS, Prices, route_cost
+from redist.synth.named_steps import common_pieces
+from redist.synth.pricing import Pricer, Route
+from redist.synth.two_step_search import MiddleSearch
+from redist.synth.type_space import Space, n_types
 
 EXACT_FACTORS = 5
 MOST_ORDERS = 6

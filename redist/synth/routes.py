@@ -10,8 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.plan.rules import added_axes, difference, nested, resolved_axes, type_after
 from redist.plan.steps import Action, AllGather, AllPermute, AllReduce, AllToAll, Slice
-from redist.synth.assemble import Hop, Route
-from redist.synth.naming import (
+from redist.synth.named_steps import (
     Dims,
     State,
     common_pieces,
@@ -21,6 +20,7 @@ from redist.synth.naming import (
     shared_prefix,
     split_dims,
 )
+from redist.synth.pricing import Hop, Route
 
 MOST_STATES = 600
 """How many arrangements of axes are looked at for one with the right tile shape."""

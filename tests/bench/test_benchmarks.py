@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 import redist
-from bench import growth, hierarchy, overhead, planning, quality, xla
 from bench.__main__ import main
-from bench.entries import most_entries
-from bench.judge import WrongPlanError, judged
-from bench.problems import KINDS
-from bench.report import Table
+from bench.plans import growth, hierarchy, overhead, planning, quality
+from bench.plans.entries import most_entries
+from bench.problems.judge import WrongPlanError, judged
+from bench.problems.problems import KINDS
+from bench.report.report import Table
+from bench.xla import compare as xla
 
 N = 20
 

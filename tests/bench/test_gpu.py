@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import gpu
 from bench.__main__ import main
-from bench.gpu_cases import PACKED, WHOLE, CopyCase, copy_cases
-from bench.gpu_ranks import CASES, f32_case, traffic_bytes
-from bench.gpu_results import as_text, is_right, read
+from bench.gpu import command as gpu
+from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
+from bench.gpu.ranks import CASES, f32_case, traffic_bytes
+from bench.gpu.results import as_text, is_right, read
 from redist.errors import RequestError
-from redist.runtime.moves import Moves, addresses
+from redist.runtime.copies.copy_list import Moves, addresses
 
 
 @pytest.mark.parametrize("case", copy_cases(2**16), ids=lambda case: case.label)

@@ -7,11 +7,12 @@ import math
 
 import pytest
 
-from bench import installed, jax_race
-from bench.jax_job import cases
-from bench.judge import WrongPlanError
-from bench.peer_jax import question
 from bench.peers import CONTENDERS
+from bench.peers.jax import question
+from bench.problems import installed
+from bench.problems.judge import WrongPlanError
+from bench.races import jax_race
+from bench.races.jax_job import cases
 from redist.measure.cases import KINDS, make_case
 
 CAN = {

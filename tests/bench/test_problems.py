@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 import redist
-from bench.judge import judged
-from bench.problems import DEVICES, KINDS, is_of_its_kind, problems
+from bench.problems.judge import judged
+from bench.problems.problems import DEVICES, KINDS, is_of_its_kind, problems
 
 DIGEST = "4afb11db2f561fce"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import z3
 
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist import ArrayType, Mesh, Plan, synthesize
 from redist.check import prove
 from redist.check.prove import certify, count_queries, formula_bytes, smt2

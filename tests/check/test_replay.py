@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist import ArrayType, CheckError, Mesh, Plan, synthesize
 from redist.check.replay import check_plan
 from redist.layout.axes import SubAxis

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from redist.cli.doctor_command import MODULE
-from redist.cli.launch import environment
-from redist.measure.doctor import main
-from redist.runtime.detection import Fact, facts, gpu_facts
-from redist.runtime.pairing import likely
+from redist.cli.commands.doctor import MODULE
+from redist.doctor.pairs import likely
+from redist.doctor.process import Fact, facts, gpu_facts
+from redist.doctor.report import main
+from redist.launch.launcher import environment
 from tests.cli.conftest import Run
 from tests.cli.test_launch import VERSIONS, fake
-from tests.mpi.launch import default_mpi
+from tests.programs.launch import default_mpi
 
 NAMES = ("Python", "MPI", "launcher", "MPI threads", "compiled kernels", "shared memory")
 
@@ -87,7 +87,7 @@ def test_an_mpi_that_does_not_start_is_what_it_says(
     (broken / "__init__.py").write_text("", encoding="utf-8")
     (broken / "MPI.py").write_text("import os; os.abort()", encoding="utf-8")
     monkeypatch.setattr(
-        "redist.cli.doctor_command.environment",
+        "redist.cli.commands.doctor.environment",
         lambda: {
             **environment(),
             "PYTHONPATH": f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}",
@@ -101,7 +101,7 @@ def test_an_mpi_that_does_not_start_is_what_it_says(
 def test_without_mpirun_it_still_says_the_rest(
     redist: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redist.cli.launch.NAMES", ("no-such-mpirun",))
+    monkeypatch.setattr("redist.launch.launcher.NAMES", ("no-such-mpirun",))
     done = redist("doctor")
     assert done.status == 0
     (line,) = (line for line in done.out.splitlines() if line.startswith("launcher"))
@@ -136,7 +136,7 @@ def test_what_goes_wrong_is_a_fact(
     def fail(*args: object) -> None:
         raise OSError("no memory files today")
 
-    monkeypatch.setattr("redist.runtime.detection.shared_bytes", fail)
+    monkeypatch.setattr("redist.doctor.process.shared_bytes", fail)
     assert Fact("shared memory", "no", "no memory files today") in list(facts())
     assert main([]) == 0
     assert "no memory files today" in capsys.readouterr().out

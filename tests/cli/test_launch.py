@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from redist.cli import launch
-from redist.cli.launch import MPICH, OPEN_MPI, Launcher, environment, find_launcher, ranks_of
 from redist.cli.status import UsageError
+from redist.launch import launcher as launch
+from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, environment, find_launcher, ranks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = {
@@ -123,7 +123,7 @@ def test_signals_end_the_job(tmp_path: Path, number: signal.Signals) -> None:
         f"sleep 300 &\necho > {started}\nwait\n",
     )
     code = (
-        "import sys; from redist.cli.launch import *; "
+        "import sys; from redist.launch.launcher import *; "
         f"sys.exit(launch(find_launcher({str(mpirun)!r}), 2, []))"
     )
     process = subprocess.Popen(

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from redist import Mesh, Plan, synthesize
-from redist.cli.moves import moves_of
-from redist.cli.page import make_page
-from redist.cli.picture import draw
-from redist.cli.view import Seats, View
+from redist.draw.arrows import moves_of
+from redist.draw.page import make_page
+from redist.draw.picture import draw
+from redist.draw.view import Seats, View
 from redist.plan.topology import FLAT
 from tests.cli.conftest import Run
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import z3
 
-from bench.problems import problems
-from proofs.run import theorems
+from bench.problems.problems import problems
+from proofs.engine.run import theorems
 from redist import Mesh, synthesize
 from redist.check.families import unit_dims
 from redist.check.replay import check_plan
-from redist.cli.proof import THEOREMS, Proof, holds_for, rests_on
-from redist.cli.sample import Sample, run_sample, smallest
+from redist.judge.proof import THEOREMS, Proof, holds_for, rests_on
+from redist.judge.sample import Sample, run_sample, smallest
 from redist.plan.certificate import Certificate
 from redist.plan.topology import FLAT
 from tests.cli.conftest import Run

@@ -9,15 +9,15 @@ import pytest
 
 from redist.errors import TransferError
 from redist.layout.dtype import DType
-from redist.runtime.cuda.chains import Chain, chained, turns_of
-from redist.runtime.cuda.combine import CudaCombine, can_combine
-from redist.runtime.cuda.program import CudaRound
-from redist.runtime.cuda.rows import tables_of
-from redist.runtime.cuda.tiles import Tuning
-from redist.runtime.moves import Move, Moves, addresses
-from redist.runtime.program import Combine, Round
-from redist.runtime.strided import Strided
-from tests.gpu.lists import random_reduction, same_values
+from redist.runtime.copies.copy_list import Move, Moves, addresses
+from redist.runtime.copies.strided import Strided
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
+from redist.runtime.cuda.kernels.reductions import CudaCombine, can_combine
+from redist.runtime.cuda.kernels.rounds import CudaRound
+from redist.runtime.cuda.kernels.tables import tables_of
+from redist.runtime.schedule.compiler import Combine, Round
+from tests.programs.gpu.lists import random_reduction, same_values
 
 F32 = DType.named("f32")
 

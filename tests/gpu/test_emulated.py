@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda import rows as cuda_rows
-from redist.runtime.cuda.combine import CudaCombine, prelude_of
-from redist.runtime.cuda.launch import source
-from redist.runtime.cuda.rows import Tables, tables_of
-from redist.runtime.cuda.tiles import Tuning
-from redist.runtime.moves import Move
-from redist.runtime.strided import Strided
-from tests.gpu.lists import (
+from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.strided import Strided
+from redist.runtime.cuda.kernels import tables as cuda_rows
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.launch import source
+from redist.runtime.cuda.kernels.reductions import CudaCombine, prelude_of
+from redist.runtime.cuda.kernels.tables import Tables, tables_of
+from tests.programs.gpu.lists import (
     SPREAD,
     Case,
     Reduction,
@@ -31,7 +31,7 @@ from tests.gpu.lists import (
     spread_move,
 )
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "fakes"
 TUNINGS = (
     Tuning(),
     Tuning(shared_below=1024),

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime import staging
-from redist.runtime.board import LEAST_POOL_BYTES
-from redist.runtime.cuda import carriers as cuda_carriers
-from redist.runtime.cuda import gather as cuda_gather
-from redist.runtime.cuda.carriers import ByMessages, Room
-from redist.runtime.cuda.gather import Claim, agree, room_for
-from redist.runtime.cuda.nccl import ByNccl
-from redist.runtime.phases import Phase, Piece
-from redist.runtime.program import Load
-from redist.runtime.staging import ROUND_BYTES, Staging
-from tests.gpu.jobs import must_succeed, needs_mpi
-from tests.proofs.ranks import random_groups, worlds
+from redist.runtime.cuda.transports import all_gather as cuda_gather
+from redist.runtime.cuda.transports import carriers as cuda_carriers
+from redist.runtime.cuda.transports.all_gather import Claim, agree, room_for
+from redist.runtime.cuda.transports.carriers import ByMessages, Room
+from redist.runtime.cuda.transports.nccl import ByNccl
+from redist.runtime.host import staging
+from redist.runtime.host.staging import ROUND_BYTES, Staging
+from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
+from redist.runtime.schedule.compiler import Load
+from redist.runtime.schedule.pieces import Phase, Piece
+from tests.fakes.ranks import random_groups, worlds
+from tests.programs.gpu.jobs import must_succeed, needs_mpi
 from tests.proofs.test_allocations import random_loads
 
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests.gpu.jobs import needs_gpu
-from tests.mpi.launch import ROOT
+from tests.programs.gpu.jobs import needs_gpu
+from tests.programs.launch import ROOT
 
 pytestmark = needs_gpu
 
@@ -22,14 +22,14 @@ def sanitizer() -> str | None:
 
 
 def test_random_lists() -> None:
-    command = [sys.executable, "-m", "tests.gpu.kernels", "--n", "200"]
+    command = [sys.executable, "-m", "tests.programs.gpu.kernels", "--n", "200"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "200 of 200" in done.stdout
 
 
 def test_far_offsets() -> None:
-    command = [sys.executable, "-m", "tests.gpu.far"]
+    command = [sys.executable, "-m", "tests.programs.gpu.far"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     if done.stdout.startswith("SKIPPED: "):
@@ -40,7 +40,16 @@ def test_far_offsets() -> None:
 @pytest.mark.skipif(sanitizer() is None, reason="needs compute-sanitizer")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
 def test_sanitizer_finds_nothing(tool: str) -> None:
-    program = [sys.executable, "-m", "tests.gpu.kernels", "--n", "12", "--most", "10000", "--alone"]
+    program = [
+        sys.executable,
+        "-m",
+        "tests.programs.gpu.kernels",
+        "--n",
+        "12",
+        "--most",
+        "10000",
+        "--alone",
+    ]
     command = [sanitizer() or "", "--tool", tool, "--error-exitcode", "3", *program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:]

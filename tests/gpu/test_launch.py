@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redist.runtime.cuda import launch as cuda_launch
-from redist.runtime.cuda.launch import INLINE_BASES, Launch, joined, remembered
-from redist.runtime.cuda.rows import tables_of
-from redist.runtime.cuda.tiles import Tuning
-from redist.runtime.moves import Move
-from redist.runtime.strided import Strided
-from tests.gpu import pretend
+from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.strided import Strided
+from redist.runtime.cuda.kernels import launch as cuda_launch
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.launch import INLINE_BASES, Launch, joined, remembered
+from redist.runtime.cuda.kernels.tables import tables_of
+from tests.fakes import pretended_cupy as pretend
 
 
 @pytest.fixture

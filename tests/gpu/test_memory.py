@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.gpu.jobs import must_succeed, needs_gpu, needs_linux, needs_mpi
+from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_linux, needs_mpi
 
 pytestmark = needs_mpi
 

@@ -11,10 +11,10 @@ import pytest
 from mpi4py import MPI
 
 from redist.errors import RequestError
-from redist.runtime.cuda import peers as cuda_peers
-from redist.runtime.cuda.peers import DONE, READY, Peers, Place, can_open, check_shareable
-from redist.runtime.worlds import world_of
-from tests.gpu.jobs import must_succeed, needs_linux, needs_mpi
+from redist.runtime.cuda.transports import ipc as cuda_peers
+from redist.runtime.cuda.transports.ipc import DONE, READY, Peers, Place, can_open, check_shareable
+from redist.runtime.ranks.worlds import world_of
+from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 
 
 class Runtime:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from redist.runtime.cuda.carriers import ByMessages
+from redist.runtime.cuda.transports.carriers import ByMessages
 
 
 class Pinned:

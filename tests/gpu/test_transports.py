@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from redist.errors import PeerError
-from redist.runtime.cuda import aware as cuda_aware
-from redist.runtime.cuda.aware import Answer, probe
-from redist.runtime.cuda.carriers import Room
-from redist.runtime.cuda.nccl import ByNccl
-from redist.runtime.kernels import ALL_SAME
-from tests.gpu.carrying import CARRIERS
-from tests.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from redist.runtime.copies.kernels import ALL_SAME
+from redist.runtime.cuda.transports import mpi_aware as cuda_aware
+from redist.runtime.cuda.transports.carriers import Room
+from redist.runtime.cuda.transports.mpi_aware import Answer, probe
+from redist.runtime.cuda.transports.nccl import ByNccl
+from tests.programs.gpu.carrying import CARRIERS
+from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
 
 PRETENDED = ("--pretend", "--transport", "mpi")
 
@@ -182,7 +182,7 @@ def test_a_library_that_knows_nothing_of_gpus_only_kills_the_child() -> None:
     code = """
 import sys
 from types import SimpleNamespace
-import redist.runtime.cuda.aware_child as child
+import redist.runtime.cuda.transports.mpi_aware_child as child
 child.ctypes = SimpleNamespace(CDLL=lambda name: object())
 sys.exit(child.main())
 """
@@ -215,7 +215,7 @@ def test_stages_share_one_room(on_device: bool, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_gpu_is_a_reason_to_skip_not_to_pass() -> None:
-    from tests.gpu.jobs import missing
+    from tests.programs.gpu.jobs import missing
 
     assert missing() == "" or missing().startswith("needs a GPU (")
     assert os.environ.get("REDIST_NEEDS_GPU", "") == "" or missing() == ""

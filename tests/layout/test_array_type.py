@@ -15,8 +15,8 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts, refined_parts, whole
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from tests import oracle
-from tests.strategies import meshes, types
+from tests.problems import oracle
+from tests.problems.strategies import meshes, types
 
 F32 = DType.named("f32")
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import same_layout
-from tests import oracle
-from tests.strategies import pairs, random_pair, seeded
+from tests.problems import oracle
+from tests.problems.strategies import pairs, random_pair, seeded
 
 Pair = tuple[ArrayType, ArrayType]
 

@@ -25,8 +25,8 @@ from redist.layout.interop import (
     to_placements,
 )
 from redist.layout.mesh import Mesh
-from tests import oracle
-from tests.strategies import NO_OP, meshes, shapes, types
+from tests.problems import oracle
+from tests.problems.strategies import NO_OP, meshes, shapes, types
 
 XYZ = Mesh(x=2, y=4, z=3)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from redist.errors import LayoutError, ParseError, RedistError
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates
-from tests import oracle
-from tests.strategies import chains, meshes
+from tests.problems import oracle
+from tests.problems.strategies import chains, meshes
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redist.errors import ParseError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from tests.strategies import types
+from tests.problems.strategies import types
 
 MESH = Mesh(x=2, y=4, z=6, one=1)
 

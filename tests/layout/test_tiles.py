@@ -14,8 +14,8 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import bounds, common, coordinates, grid, overlaps, same_layout, total
-from tests import oracle
-from tests.strategies import (
+from tests.problems import oracle
+from tests.problems.strategies import (
     pairs,
     random_mesh,
     random_op,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from redist.measure.clock import BATCH_S, MOST_TIMES, Stopwatch, Times, agreed, meet
+from redist.measure.timing import BATCH_S, MOST_TIMES, Stopwatch, Times, agreed, meet
 
 
 def test_contenders_take_turns() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from redist.cli.launch import Launcher, environment, find_launcher
 from redist.cli.status import UsageError
+from redist.launch.launcher import Launcher, environment, find_launcher
 from redist.measure.cases import KINDS
 from redist.measure.options import CONTENDER_NAMES
 
@@ -102,7 +102,7 @@ def test_the_same_by_way_of_bench(tmp_path: Path) -> None:
 
 
 def test_liars_are_caught() -> None:
-    done = job(3, "-m", "tests.measure.liars")
+    done = job(3, "-m", "tests.fakes.liars")
     assert done.returncode == 0, done.stderr
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from redist.errors import RequestError
 from redist.measure.cases import KINDS
-from redist.measure.contenders import CONTENDERS, chosen, contenders_of
+from redist.measure.contenders.registry import CONTENDERS, chosen, contenders_of
 from redist.measure.options import CONTENDER_NAMES, Options, add_options, names_text
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from redist.measure.chart import draw
-from redist.measure.clock import Times
-from redist.measure.results import Entry, Outcome, Results, machine
-from redist.measure.table import as_text
+from redist.measure.results.chart import draw
+from redist.measure.results.results import Entry, Outcome, Results, machine
+from redist.measure.results.table import as_text
+from redist.measure.timing import Times
 
 MACHINE: dict[str, Any] = {
     "processor": "Abacus 1",

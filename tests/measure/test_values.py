@@ -10,7 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.cases import KINDS, make_case
 from redist.measure.values import Box, boxes, parts, source_values, target_values
-from tests.oracle import holdings
+from tests.problems.oracle import holdings
 
 
 def whole(t: ArrayType) -> Box:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi.launch import default_mpi, job, run
+from tests.programs.launch import default_mpi, job, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import open_mpi, run
+from tests.programs.launch import open_mpi, run
 
 MPI = open_mpi()
 pytestmark = pytest.mark.skipif(

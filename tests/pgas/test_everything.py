@@ -1,16 +1,16 @@
-"""The program ``tests.pgas.everything`` under mpirun."""
+"""The program ``tests.programs.pgas.everything`` under mpirun."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
 
 @pytest.mark.parametrize(("ranks", "n"), [(1, 8), (2, 4), (3, 3), (4, 2), (6, 1)])
 def test_agrees_with_numpy(ranks: int, n: int) -> None:
-    done = run("tests.pgas.everything", ranks, "--n", str(n), "--seed", str(ranks))
+    done = run("tests.programs.pgas.everything", ranks, "--n", str(n), "--seed", str(ranks))
     assert done.status == 0, done.output
     assert ", 0 do not" in done.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
@@ -25,7 +25,7 @@ JOBS: list[tuple[int, int, list[str]]] = [
 @pytest.mark.parametrize(("ranks", "n", "args"), JOBS)
 def test_keys_do_what_numpy_does(ranks: int, n: int, args: list[str]) -> None:
     seed = ranks + 100 * len(args)
-    done = run("tests.pgas.indexing", ranks, "--n", str(n), "--seed", str(seed), *args)
+    done = run("tests.programs.pgas.indexing", ranks, "--n", str(n), "--seed", str(seed), *args)
     assert done.status == 0, done.output
     assert f"{n} of {n} keys agree ({ranks} ranks)" in done.output
     assert not done.left
@@ -33,7 +33,7 @@ def test_keys_do_what_numpy_does(ranks: int, n: int, args: list[str]) -> None:
 
 @pytest.mark.parametrize(("ranks", "args"), [(1, []), (3, []), (4, ["--messages"])])
 def test_staging_fits_the_memory_limit(ranks: int, args: list[str]) -> None:
-    done = run("tests.pgas.staging", ranks, *args)
+    done = run("tests.programs.pgas.staging", ranks, *args)
     assert done.status == 0, done.output
     assert "the limit is kept" in done.output
     assert not done.left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
@@ -25,7 +25,7 @@ JOBS: list[tuple[int, int, list[str]]] = [
 @pytest.mark.parametrize(("ranks", "n", "args"), JOBS)
 def test_functions_do_what_numpys_do(ranks: int, n: int, args: list[str]) -> None:
     seed = ranks + 100 * len(args)
-    done = run("tests.pgas.manipulation", ranks, "--n", str(n), "--seed", str(seed), *args)
+    done = run("tests.programs.pgas.manipulation", ranks, "--n", str(n), "--seed", str(seed), *args)
     assert done.status == 0, done.output
     assert f"{n} of {n} cases agree ({ranks} ranks)" in done.output
     assert not done.left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
@@ -32,7 +32,14 @@ def test_ranks_see_what_the_model_says(
 ) -> None:
     seed = 10 * ranks + len(args) + len(variables)
     done = run(
-        "tests.pgas.onesided", ranks, "--n", str(n), "--seed", str(seed), *args, variables=variables
+        "tests.programs.pgas.onesided",
+        ranks,
+        "--n",
+        str(n),
+        "--seed",
+        str(seed),
+        *args,
+        variables=variables,
     )
     assert done.status == 0, done.output
     assert f"{n} of {n} cases agree ({ranks} ranks)" in done.output
@@ -41,7 +48,7 @@ def test_ranks_see_what_the_model_says(
 
 @pytest.mark.parametrize(("ranks", "args"), [(1, []), (3, []), (3, ["--nodes"])])
 def test_errors_memory_and_cost(ranks: int, args: list[str]) -> None:
-    done = run("tests.pgas.reaching", ranks, *args)
+    done = run("tests.programs.pgas.reaching", ranks, *args)
     assert done.status == 0, done.output
     assert "all is well" in done.output
     assert not done.left

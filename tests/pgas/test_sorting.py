@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
 
 @pytest.mark.parametrize(("ranks", "n"), [(1, 60), (2, 40), (3, 40), (4, 30), (6, 15)])
 def test_agrees_with_numpy(ranks: int, n: int) -> None:
-    done = run("tests.pgas.sorting", ranks, "--n", str(n), "--seed", str(ranks))
+    done = run("tests.programs.pgas.sorting", ranks, "--n", str(n), "--seed", str(ranks))
     assert done.status == 0, done.output
     assert ", 0 do not" in done.output

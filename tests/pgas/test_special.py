@@ -1,4 +1,4 @@
-"""Functions that follow the standard where NumPy does not: on tiles, and ``tests.pgas.special``."""
+"""Functions that follow the standard where NumPy does not: on tiles, and ``tests.programs.pgas.special``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redist.pgas import special
-from tests.mpi.launch import default_mpi, run
-from tests.pgas.standard import OTHERS, expected
+from redist.pgas.elementwise import standard_limits as special
+from tests.programs.launch import default_mpi, run
+from tests.programs.pgas.standard import OTHERS, expected
 
 VALUES = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 3e-30, 1e30)
 
@@ -65,6 +65,6 @@ def test_floor_divide(dtypes: tuple[str, str]) -> None:
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 @pytest.mark.parametrize(("ranks", "n"), [(1, 60), (3, 20), (4, 10)])
 def test_agrees_with_the_standard(ranks: int, n: int) -> None:
-    done = run("tests.pgas.special", ranks, "--n", str(n), "--seed", str(ranks))
+    done = run("tests.programs.pgas.special", ranks, "--n", str(n), "--seed", str(ranks))
     assert done.status == 0, done.output
     assert ", 0 do not" in done.output

@@ -1,10 +1,10 @@
-"""The program ``tests.pgas.traffic`` under mpirun: by whose elements arrive, and by messages."""
+"""The program ``tests.programs.pgas.traffic`` under mpirun: by whose elements arrive, and by messages."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.mpi.launch import default_mpi, run
+from tests.programs.launch import default_mpi, run
 
 pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
@@ -12,6 +12,6 @@ pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 @pytest.mark.parametrize("way", [(), ("--messages",)], ids=["owners", "messages"])
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_nothing_moves_more_than_its_plan_says(ranks: int, way: tuple[str, ...]) -> None:
-    done = run("tests.pgas.traffic", ranks, *way)
+    done = run("tests.programs.pgas.traffic", ranks, *way)
     assert done.status == 0, done.output
     assert "keep to their bytes" in done.output

@@ -24,8 +24,8 @@ from redist.plan.memory import (
     step_events,
 )
 from redist.plan.steps import Event
-from tests import oracle
-from tests.strategies import random_mesh, random_op, random_shape, random_type, seeded
+from tests.problems import oracle
+from tests.problems.strategies import random_mesh, random_op, random_shape, random_type, seeded
 
 
 def chain(rng: Random) -> tuple[ArrayType, ...]:

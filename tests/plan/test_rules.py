@@ -33,8 +33,8 @@ from redist.plan.steps import (
     ReduceScatter,
     Slice,
 )
-from tests import oracle
-from tests.strategies import (
+from tests.problems import oracle
+from tests.problems.strategies import (
     divisors,
     random_mesh,
     random_op,

@@ -27,8 +27,8 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import FLAT, Level, Topology
 from redist.plan.traffic import flow
-from tests import oracle
-from tests.strategies import divisors, random_pair, seeded
+from tests.problems import oracle
+from tests.problems.strategies import divisors, random_pair, seeded
 
 Pair = tuple[ArrayType, ArrayType]
 Box = tuple[range, ...]

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 import redist
-from proofs.allocations import staging_taken
+from proofs.theorems.allocations import staging_taken
 from redist.layout.dtype import DType
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
-from redist.runtime import staging as staging_module
-from redist.runtime.board import LEAST_POOL_BYTES
-from redist.runtime.buffers import Buffers
-from redist.runtime.course import Course
-from redist.runtime.phases import Phase, Piece
-from redist.runtime.program import Load
-from redist.runtime.rounds import make_rounds
-from redist.runtime.route import Leg, Route
-from tests.proofs.ranks import random_groups, staged
-from tests.strategies import random_pair
+from redist.runtime.host import staging as staging_module
+from redist.runtime.host.executor import Course
+from redist.runtime.host.own_tiles import Buffers
+from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
+from redist.runtime.schedule.compiler import Load
+from redist.runtime.schedule.pieces import Phase, Piece
+from redist.runtime.schedule.rounds import make_rounds
+from redist.runtime.schedule.stages import Leg, Route
+from tests.fakes.ranks import random_groups, staged
+from tests.problems.strategies import random_pair
 
 
 def random_loads(rng: Random, n: int) -> list[list[Load]]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import z3
 
-from proofs.branches import claimed, symbols, term, ways
-from proofs.memory import ONE
+from proofs.engine.branches import claimed, symbols, term, ways
+from proofs.theorems.memory import ONE
 from redist.layout.tiles import bounds
 from redist.plan.memory import (
     alive_events,
@@ -23,10 +23,9 @@ from redist.plan.memory import (
     staging_for,
 )
 from redist.plan.steps import Event
-from redist.runtime.board import Board
-from redist.runtime.phases import Piece, box_at
-from redist.runtime.pools import Exports
-from redist.runtime.rounds import (
+from redist.runtime.ranks.control_page import Board
+from redist.runtime.schedule.pieces import Piece, box_at
+from redist.runtime.schedule.rounds import (
     Turn,
     make_rounds,
     part_counts,
@@ -34,7 +33,8 @@ from redist.runtime.rounds import (
     part_of,
     place_at,
 )
-from redist.units import ceil_div
+from redist.runtime.schedule.slots import Exports
+from redist.text.units import ceil_div
 
 
 def flat(value: Any) -> list[Any]:

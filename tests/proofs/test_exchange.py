@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from proofs.exchange import count, first, overlap, piece
-from proofs.symbols import end, start
+from proofs.engine.symbols import end, start
+from proofs.theorems.exchange import count, first, overlap, piece
 from redist.layout.array_type import ArrayType
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints, common, grid, overlaps
 from redist.plan.schedule import make_schedule, own_rows, source_ranges
 from redist.plan.topology import FLAT
-from redist.units import ceil_div
-from tests.oracle import lacking
-from tests.strategies import random_pair
+from redist.text.units import ceil_div
+from tests.problems.oracle import lacking
+from tests.problems.strategies import random_pair
 
 
 def box(lo: Ints, hi: Ints) -> tuple[Any, ...]:

@@ -6,16 +6,16 @@ from random import Random
 from typing import Any
 
 import redist
-from proofs.memory import MESHES, tile, wanted
-from proofs.weighing import saying
+from proofs.evidence.weighing import saying
+from proofs.theorems.memory import MESHES, tile, wanted
 from redist.layout.mesh import Mesh
 from redist.plan.memory import fixed_live_bytes, holder_classes, hop_live_bytes, live_bytes
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.simulator import random_tiles, simulate
-from redist.synth.assemble import Pricer
+from redist.synth.pricing import Pricer
 from redist.synth.routes import normal_form
-from tests.strategies import random_mesh, random_pair
+from tests.problems.strategies import random_mesh, random_pair
 
 
 def relation(a: Mesh, b: Mesh) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proofs.theorem import REFUTED
+from proofs.engine.theorem import REFUTED
 from redist.plan import memory
-from redist.runtime import rounds
-from redist.runtime.board import Board
-from redist.runtime.route import Route
+from redist.runtime.ranks.control_page import Board
+from redist.runtime.schedule import rounds
+from redist.runtime.schedule.stages import Route
 
 
 def floored_box(shape: Any, counts: Any, place: Any) -> Any:

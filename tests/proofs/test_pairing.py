@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 import redist
-from proofs.pairing import ARRIVE, DONE, LEAVE, POST, position, receives, sends
-from proofs.passing import delivered
+from proofs.evidence.passing import delivered
+from proofs.theorems.pairing import ARRIVE, DONE, LEAVE, POST, position, receives, sends
 from redist.plan.plan import Plan
 from redist.plan.steps import AllReduce
-from redist.runtime import stage as stage_module
-from redist.runtime import staging as staging_module
-from redist.runtime.board import Board
-from redist.runtime.phases import Phase
-from redist.runtime.program import POOL, Bases, Message
-from redist.runtime.rounds import Turn, part_of
-from redist.runtime.stage import Stage
-from tests.proofs.ranks import compiled, phase_of, random_groups, worlds
-from tests.strategies import random_pair
+from redist.runtime.host import stage as stage_module
+from redist.runtime.host import staging as staging_module
+from redist.runtime.host.stage import Stage
+from redist.runtime.ranks.control_page import Board
+from redist.runtime.schedule.compiler import POOL, Bases, Message
+from redist.runtime.schedule.pieces import Phase
+from redist.runtime.schedule.rounds import Turn, part_of
+from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
+from tests.problems.strategies import random_pair
 
 
 def random_steps(rng: Random, max_ranks: int) -> Iterator[tuple[Plan, int, int, int]]:

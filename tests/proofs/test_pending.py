@@ -6,14 +6,14 @@ from random import Random
 
 import numpy as np
 
-from proofs.pending import least_receives, ring_receives, scatter_receives
+from proofs.theorems.pending import least_receives, ring_receives, scatter_receives
 from redist.layout.array_type import ArrayType
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.plan.steps import AllReduce, ReduceScatter
 from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
-from tests.oracle import holdings, labels
-from tests.strategies import random_mesh, random_shape, random_type
+from tests.problems.oracle import holdings, labels
+from tests.problems.strategies import random_mesh, random_shape, random_type
 
 
 def random_resolution(rng: Random) -> tuple[ArrayType, ArrayType]:

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from proofs.rewrites import nests
+from proofs.theorems.rewrites import nests
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts
@@ -16,10 +16,10 @@ from redist.plan.rules import nested, type_after
 from redist.plan.steps import AllGather, AllToAll, Exchange
 from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
-from redist.synth.assemble import Pricer, Route
-from redist.synth.naming import minor_end_moves, name_step, split_dims
+from redist.synth.named_steps import minor_end_moves, name_step, split_dims
+from redist.synth.pricing import Pricer, Route
 from redist.synth.routes import axis_by_axis, normal_form
-from tests.strategies import divisors, random_mesh, random_pair, random_shape, random_type
+from tests.problems.strategies import divisors, random_mesh, random_pair, random_shape, random_type
 
 
 def test_tiles_nest_where_every_tile_does() -> None:

@@ -8,14 +8,14 @@ from random import Random
 import numpy as np
 
 import redist
-from proofs.passing import passed, pieces_of, pooled
-from proofs.rounds import rounded_down, too_few
+from proofs.evidence.passing import passed, pieces_of, pooled
+from proofs.theorems.rounds import rounded_down, too_few
 from redist.plan.memory import rounds_for
 from redist.plan.steps import AllReduce
-from redist.runtime.phases import box_at
-from redist.runtime.rounds import part_counts, part_elems, part_of, parts_needed, place_at
+from redist.runtime.schedule.pieces import box_at
+from redist.runtime.schedule.rounds import part_counts, part_elems, part_of, parts_needed, place_at
 from redist.runtime.simulator import random_tiles, simulate
-from tests.strategies import random_pair
+from tests.problems.strategies import random_pair
 
 
 def test_dims_are_cut_one_after_another() -> None:

@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from proofs.rules import nested_at
+from proofs.theorems.rules import nested_at
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.bounds import lower_bound_bytes
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes, type_after
@@ -29,10 +29,10 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import FLAT
 from redist.runtime.simulator import is_correct, random_tiles, simulate
-from redist.synth.assemble import Pricer
-from redist.units import ceil_div
-from tests.oracle import labels
-from tests.strategies import divisors, random_mesh, random_op, random_shape, random_type
+from redist.synth.pricing import Pricer
+from redist.text.units import ceil_div
+from tests.problems.oracle import labels
+from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type
 
 
 def one_step(action: Action, before: ArrayType, after: ArrayType) -> Plan:

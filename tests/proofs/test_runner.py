@@ -15,10 +15,19 @@ import pytest
 import z3
 
 from proofs import __main__ as program
-from proofs.progress import Progress
-from proofs.run import Outcome, check_assumptions, settle, theorems
-from proofs.table import BEGIN, END, readme_row, terminal_table, with_table
-from proofs.theorem import PROVED, REFUTED, UNKNOWN, Obligation, Settled, Shown, Theorem, Twin
+from proofs.engine.progress import Progress
+from proofs.engine.run import Outcome, check_assumptions, settle, theorems
+from proofs.engine.table import BEGIN, END, readme_row, terminal_table, with_table
+from proofs.engine.theorem import (
+    PROVED,
+    REFUTED,
+    UNKNOWN,
+    Obligation,
+    Settled,
+    Shown,
+    Theorem,
+    Twin,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from proofs.run import theorems
+from proofs.engine.run import theorems
 
 THEORY = (Path(__file__).resolve().parents[2] / "proofs" / "THEORY.md").read_text(encoding="utf-8")
 

@@ -6,13 +6,13 @@ from random import Random
 
 import numpy as np
 
-from proofs.symbols import end, holds, is_tile, start
-from proofs.tiles import digit, number
+from proofs.engine.symbols import end, holds, is_tile, start
+from proofs.theorems.tiles import digit, number
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import bounds, coordinates
-from redist.units import ceil_div
-from tests.oracle import devices, digits, holdings
-from tests.strategies import divisors, random_mesh, random_op, random_shape, random_type
+from redist.text.units import ceil_div
+from tests.problems.oracle import devices, digits, holdings
+from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type
 
 POINTS = 5000
 

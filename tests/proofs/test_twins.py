@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import z3
 
-from proofs.run import theorems
-from proofs.theorem import Twin
+from proofs.engine.run import theorems
+from proofs.engine.theorem import Twin
 
 TWINS = {f"{name}: {twin.name}": twin for name, t in theorems().items() for twin in t.twins}
 MODELS = 4

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redist.runtime.course import Course
+from redist.runtime.host.executor import Course
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="pages cannot be given back here")

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redist.errors import TransferError
-from redist.runtime.kernels import MAX_DIMS, kernels
-from redist.runtime.moves import Move, Moves, address_of, addresses, array_at
-from redist.runtime.strided import canonical
-from tests.runtime.views import random_shape, random_view
-from tests.strategies import seeded
+from redist.runtime.copies.copy_list import Move, Moves, address_of, addresses, array_at
+from redist.runtime.copies.kernels import MAX_DIMS, kernels
+from redist.runtime.copies.strided import canonical
+from tests.fakes.views import random_shape, random_view
+from tests.problems.strategies import seeded
 
 COMPILED = kernels() is not None
 

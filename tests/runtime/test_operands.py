@@ -8,9 +8,9 @@ import pytest
 import redist
 from redist.errors import RequestError
 from redist.plan.topology import FLAT
-from redist.runtime import operands as operands_module
-from redist.runtime.operands import Operands, check_donated
-from redist.runtime.route import Route
+from redist.runtime import arguments as operands_module
+from redist.runtime.arguments import Operands, check_donated
+from redist.runtime.schedule.stages import Route
 
 
 @pytest.mark.parametrize("donate", [False, True])

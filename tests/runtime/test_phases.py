@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist import Mesh, Topology, synthesize
 from redist.layout.array_type import ArrayType
 from redist.plan.request import Request
 from redist.plan.steps import Step
 from redist.plan.topology import FLAT, Level
-from redist.runtime.phases import Phase, Piece, copy_phase, phases_of, split, tile_shapes
-from redist.runtime.reduce import combine, identity
+from redist.runtime.copies.reduce import combine, identity
+from redist.runtime.schedule.pieces import Phase, Piece, copy_phase, phases_of, split, tile_shapes
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.find import find_plan
 

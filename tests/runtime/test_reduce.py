@@ -11,12 +11,12 @@ from hypothesis import given, settings
 
 from redist.layout.array_type import OPS
 from redist.layout.dtype import DType
-from redist.runtime.moves import Move, Moves, addresses
-from redist.runtime.program import Combine
-from redist.runtime.reduce import combine, combine_into
-from redist.runtime.strided import canonical
-from tests.mpi.ways import LAYOUTS, Dressed
-from tests.strategies import seeded
+from redist.runtime.copies.copy_list import Move, Moves, addresses
+from redist.runtime.copies.reduce import combine, combine_into
+from redist.runtime.copies.strided import canonical
+from redist.runtime.schedule.compiler import Combine
+from tests.problems.strategies import seeded
+from tests.programs.mpi.ways import LAYOUTS, Dressed
 
 DTYPES = (
     *("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),

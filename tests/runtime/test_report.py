@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import redist
-from redist.runtime.report import Report, StepReport
+from redist.runtime.host.report import Report, StepReport
 
 STEPS = (
     StepReport("all_to_all", 3 * 2**20, 3 * 2**20, 2**20, 2**21, 3, 0.0015, 0.001, 2),

@@ -8,7 +8,7 @@ import pytest
 
 from redist import ArrayType, Mesh, RedistError, Topology
 from redist.plan.topology import FLAT, Level
-from redist.runtime.requests import ERROR_WORD, NEW_WORD, Asked, Options
+from redist.runtime.request import ERROR_WORD, NEW_WORD, Asked, Options
 
 MESH = Mesh(x=2, y=2)
 ROWS, COLUMNS = "f32[4{x}, 4]", "f32[4, 4{x}]"

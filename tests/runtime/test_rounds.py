@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redist.runtime.phases import Piece
-from redist.runtime.rounds import (
+from redist.runtime.schedule.pieces import Piece
+from redist.runtime.schedule.rounds import (
     Turn,
     make_rounds,
     part_counts,
@@ -20,7 +20,7 @@ from redist.runtime.rounds import (
     parts_needed,
     whole,
 )
-from tests.strategies import seeded
+from tests.problems.strategies import seeded
 
 SHAPES = st.lists(st.integers(1, 9), max_size=4).map(tuple)
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redist.runtime import segments
-from redist.runtime.release import release_pages
-from redist.runtime.segments import attach, can_share, find, shared_bytes, shared_empty
+from redist.runtime.shm import segments
+from redist.runtime.shm.pages import release_pages
+from redist.runtime.shm.segments import attach, can_share, find, shared_bytes, shared_empty
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs memory files (Linux)")
 
 READER = """
 import sys
-from redist.runtime.segments import Handle, attach
+from redist.runtime.shm.segments import Handle, attach
 sys.stdout.buffer.write(attach(Handle(*map(int, sys.argv[1:]))).tobytes())
 """
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems import Problem, problems
+from bench.problems.problems import Problem, problems
 from redist import Mesh, RedistError, synthesize
 from redist.layout.dtype import DType
 from redist.plan.request import Request
-from redist.runtime.reduce import combine, identity
+from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.simulator import global_value, is_correct, random_tiles, simulate
 from redist.synth.find import find_plan
-from tests import oracle
+from tests.problems import oracle
 
 REDUCE: dict[str, Any] = {"sum": operator.add, "prod": operator.mul, "max": max, "min": min}
 

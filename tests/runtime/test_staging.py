@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import redist
 from redist.layout.dtype import DType
 from redist.plan.topology import FLAT
-from redist.runtime.phases import Phase, Piece, phases_of
-from redist.runtime.program import Bases, Compiler, Load
-from redist.runtime.rounds import parts_needed
-from redist.runtime.staging import MAX_MESSAGE_BYTES, Staging, _Needs
-from redist.runtime.strided import c_strides
+from redist.runtime.copies.strided import c_strides
+from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging, _Needs
+from redist.runtime.schedule.compiler import Bases, Compiler, Load
+from redist.runtime.schedule.pieces import Phase, Piece, phases_of
+from redist.runtime.schedule.rounds import parts_needed
 
 
 def needs(*shapes: tuple[int, ...]) -> _Needs:

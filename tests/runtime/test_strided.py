@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings
 
-from redist.runtime.strided import Strided, c_strides, canonical
-from tests.runtime.views import random_shape, random_view
-from tests.strategies import seeded
+from redist.runtime.copies.strided import Strided, c_strides, canonical
+from tests.fakes.views import random_shape, random_view
+from tests.problems.strategies import seeded
 
 
 def pairs_of(form: Strided) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from redist.plan.rules import nested, type_after
 from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
 from redist.plan.topology import FLAT, Topology
 from redist.plan.traffic import traffic_of
-from tests import oracle
+from tests.problems import oracle
 
 Dims = tuple[tuple[SubAxis, ...], ...]
 

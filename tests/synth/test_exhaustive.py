@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist import ArrayType, Mesh
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth.assemble import Pricer
 from redist.synth.candidates import standard_routes
 from redist.synth.find import find_plan
+from redist.synth.pricing import Pricer
 from tests.synth.exhaustive import all_types, best_bytes_of_collectives, best_time
 
 TWO_LEVELS = Topology((Level("node", 4, 10**6, 10**5), Level("net", None, 10**6, 10**6)))

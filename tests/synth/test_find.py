@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bench.problems import Problem, problems
+from bench.problems.problems import Problem, problems
 from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
 from redist.plan.memory import default_staging_bytes, fixed_live_bytes
 from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth.assemble import Pricer
 from redist.synth.candidates import within_ends
+from redist.synth.edge_costs import route_cost
 from redist.synth.find import find_plan
-from redist.synth.prices import route_cost
+from redist.synth.pricing import Pricer
 from redist.synth.routes import direct, normal_form
 
 TWO_LEVELS = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**6, 10**6)))
@@ -158,7 +158,7 @@ def test_disjoint_meshes_share_no_memory():
 
 
 DIGESTS = """
-from bench.problems import problems
+from bench.problems.problems import problems
 from redist.plan.request import STRATEGIES, Request
 from redist.synth.find import find_plan
 for p in problems(15, seed=9):

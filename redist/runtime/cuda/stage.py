@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from redist.errors import RequestError
+from redist.runtime.copies.reduce import identity
 from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
-from redist.runtime.cuda.carriers import Room
-from redist.runtime.cuda.gather import packed_once, room_for
-from redist.runtime.cuda.peers import DONE, READY, WORDS, Peers, Place
-from redist.runtime.cuda.program import CudaRound
-from redist.runtime.cuda.sharing import Crowd, Described, describe
-from redist.runtime.program import NOTHING, SHARED, Bases, Compiler, Load, Round
-from redist.runtime.reduce import identity
-from redist.runtime.requests import ERROR_WORD
-from redist.runtime.rounds import Rounds, whole
-from redist.runtime.stage import Kinds, Layouts
-from redist.runtime.staging import Staging
-from redist.runtime.world import DISAGREE, Disagreement
+from redist.runtime.cuda.kernels.rounds import CudaRound
+from redist.runtime.cuda.transports.all_gather import packed_once, room_for
+from redist.runtime.cuda.transports.carriers import Room
+from redist.runtime.cuda.transports.ipc import DONE, READY, WORDS, Peers, Place
+from redist.runtime.cuda.transports.shared_gpu import Crowd, Described, describe
+from redist.runtime.host.stage import Kinds, Layouts
+from redist.runtime.host.staging import Staging
+from redist.runtime.ranks.world import DISAGREE, Disagreement
+from redist.runtime.request import ERROR_WORD
+from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Load, Round
+from redist.runtime.schedule.rounds import Rounds, whole
 
 MOST_ROUNDS = 64
 """Of all programs that are kept: tables of a round take some 3 KiB of the GPU."""

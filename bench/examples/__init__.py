@@ -1,0 +1,1 @@
+"""The examples beside the same programs written by hand."""

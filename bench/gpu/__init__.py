@@ -1,0 +1,1 @@
+"""Times on GPUs: kernels alone, and whole redistributions between ranks."""

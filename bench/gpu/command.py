@@ -1,0 +1,89 @@
+"""``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks``: times on GPUs.
+
+Every run adds its part to one JSON file; ``python -m bench gpu table`` prints what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.results import add_run, as_text, is_right, read
+from redist.text.units import parse_bytes
+
+RESULTS = Path(__file__).parents[1] / "results" / "gpu.json"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 if every result was right, 1 if one was wrong, 2 if there is no GPU or no such thing."""
+    args = _parser().parse_args(arguments)
+    if args.what == "table":
+        print(as_text(read(args.json)))
+        return 0
+    problem = no_gpu()
+    if problem is not None:
+        print(f"bench gpu: cannot measure: {problem}", file=sys.stderr)
+        return 2
+    return _kernels(args) if args.what == "kernels" else _ranks(args)
+
+
+def no_gpu() -> str | None:
+    """Why nothing can be measured here; None if it can."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+        cupy.zeros(1)
+    except ImportError:
+        return "CuPy is not installed"
+    except Exception as error:
+        return f"no GPU answers ({error})"
+    return None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _kernels(args: argparse.Namespace) -> int:
+    from bench.gpu.kernels import measure
+
+    found = measure(parse_bytes(args.size or "1GiB"), args.repeat, _say)
+    add_run(args.json, "kernels", found)
+    print(as_text({"runs": {"kernels": found}}))
+    return 0 if is_right(found) else 1
+
+
+def _ranks(args: argparse.Namespace) -> int:
+    from mpi4py import MPI
+
+    from bench.gpu.race import measure
+
+    comm = MPI.COMM_WORLD
+    say = _say if comm.rank == 0 else lambda text: None
+    size = parse_bytes(args.size or "4GiB")
+    found: dict[str, Any] = measure(
+        comm, size, args.repeat, args.cases.split(","), args.movers.split(","), say
+    )
+    if comm.rank == 0:
+        name = f"{comm.size} ranks" + (f", {args.name}" if args.name else "")
+        add_run(args.json, name, found)
+        print(as_text({"runs": {name: found}}), flush=True)
+    return 0 if is_right(found) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    from bench.gpu.ranks import CASES, MOVERS
+
+    parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
+    parser.add_argument("what", choices=("kernels", "ranks", "table"))
+    parser.add_argument("--size", help="of all ranks together (4GiB), of a kernel's array (1GiB)")
+    parser.add_argument("--repeat", type=int, default=11, help="repetitions (%(default)s)")
+    parser.add_argument("--cases", default=",".join(CASES), help="what to move (%(default)s)")
+    parser.add_argument("--movers", default="raw,ipc,cupy", help=f"of {', '.join(MOVERS)}")
+    parser.add_argument("--name", default="", help="of this run in the JSON, after the ranks")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where to add the figures")
+    return parser

@@ -1,0 +1,86 @@
+"""Packs and unpacks on one GPU against the contiguous copy, CuPy's own copies, JAX and PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bench.gpu import nccl as gpu_nccl
+from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
+from bench.gpu.generic import GenericMoves
+from bench.gpu.peers import CANNOT, PEERS, missing
+from bench.gpu.timing import copy_rate, times_of
+from redist.runtime.cuda.kernels.copies import CudaMoves
+
+OURS, CUPY = "redist", "CuPy"
+POISON = 0x77
+
+
+def measure(n_bytes: int, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """**Local.** Every case by every contender; rates count bytes read and written."""
+    notes = {name: missing(name) for name in PEERS}
+    before = copy_rate(n_bytes)
+    rows = []
+    for case in copy_cases(n_bytes):
+        rows.append(_row(case, [name for name, note in notes.items() if not note], repeats))
+        say(f"{case.label}: " + ", ".join(_said(rows[-1], name, before) for name in rows[-1]))
+    return {
+        "array_bytes": n_bytes,
+        "repeats": repeats,
+        "copy_bytes_per_s": before,
+        "copy_bytes_per_s_after": copy_rate(n_bytes),
+        "cases": rows,
+        "nccl": gpu_nccl.measure(n_bytes, repeats),
+        "absent": {name: note for name, note in notes.items() if note},
+        "cannot": CANNOT,
+    }
+
+
+def _row(case: CopyCase, peers: list[str], repeats: int) -> dict[str, Any]:
+    """One case: results checked, then times."""
+    import cupy
+
+    source = cupy.arange(case.n_bytes // 4, dtype=cupy.int32).view(cupy.float32)
+    target = cupy.empty_like(source)
+    wait = cupy.cuda.get_current_stream().synchronize
+    bases = np.zeros(2, np.uintp)
+    bases[[PACKED, WHOLE] if case.unpacks else [WHOLE, PACKED]] = source.data.ptr, target.data.ptr
+    ours, generic = CudaMoves.of(case.moves()), GenericMoves(case.moves())
+    works: dict[str, tuple[Callable[[], Any], Callable[[], object]]] = {
+        OURS: (lambda: ours.run(bases, cupy.cuda.get_current_stream().ptr), wait),
+        CUPY: (lambda: generic.run(bases), wait),
+    }
+    for name in peers:
+        works[name] = PEERS[name](case, source, target)
+    want = _wanted(case, source)
+    row: dict[str, Any] = {"case": case.label, "shape": case.shape, "order": case.order}
+    for name, (work, ready) in works.items():
+        target.view("u1").fill(POISON)
+        wait()
+        got = work()
+        ready()
+        found = cupy.from_dlpack(got) if name in PEERS else target
+        right = bool((found.reshape(-1).view(cupy.int32) == want).all())
+        del got, found
+        times = times_of(work, ready, repeats) if right else None
+        rate = 2 * case.n_bytes / times.median_s if times else None
+        row[name] = {"right": right, "bytes_per_s": rate, **(asdict(times) if times else {})}
+    return row
+
+
+def _wanted(case: CopyCase, source: Any) -> Any:
+    """The bits that must be there in the end, by CuPy."""
+    shape, order = case.shape, case.order
+    if case.unpacks:
+        shape, order = case.packed_shape, case.back
+    return source.view("i4").reshape(shape).transpose(order).copy(order="C").reshape(-1)
+
+
+def _said(row: dict[str, Any], name: str, top: float) -> str:
+    entry = row[name]
+    if not isinstance(entry, dict):
+        return f"{name} {entry}"
+    return f"{name} {100 * entry['bytes_per_s'] / top:.0f} %" if entry["right"] else f"{name} WRONG"

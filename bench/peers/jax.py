@@ -1,0 +1,164 @@
+"""JAX: one process with a CPU device for each rank, in a child of rank 0 while the others sleep."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from bench.problems.installed import version, why_absent
+from redist.launch.launcher import environment
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.measure.cases import Case
+from redist.measure.contenders.contender import Contender, Ends
+
+DTYPES = dict(
+    zip(
+        "f32 f64 c64 i32 i64 u8".split(),
+        "float32 float64 complex64 int32 int64 uint8".split(),
+        strict=True,
+    )
+)
+
+
+class JaxJit(Contender):
+    """``jax.jit`` of the identity with an output sharding, compiled before."""
+
+    label = "JAX jit"
+    uses_ends = False
+    way = "jit"
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        self.label = f"JAX {version('jax')} {self.way}"
+        self._worker = _worker(comm.size) if comm.rank == 0 else None
+        self._number = self._ask("make", **question(case, self.way))
+
+    @classmethod
+    def absent(cls) -> str | None:
+        """It may not be installed."""
+        return why_absent("jax")
+
+    @classmethod
+    def cannot(cls, case: Case) -> str | None:
+        """Even tiles on one mesh."""
+        source, target = case.source, case.target
+        if case.is_beyond is not None:
+            return case.is_beyond
+        if not (source.is_even and target.is_even):
+            return "uneven tiles"
+        return None if str(source.dtype) in DTYPES else f"dtype {source.dtype} is not passed on"
+
+    def run(self) -> None:
+        """One move. **Collective over `comm`.**"""
+        self.repeat(1)
+
+    def repeat(self, times: int) -> None:
+        """Rank 0 waits for the child; the others have nothing to do. **Collective over `comm`.**"""
+        self._ask("run", times=times)
+
+    def is_right(self) -> bool:
+        """The child compares every device's tile. **Local.**"""
+        return bool(self._ask("check")) if self._worker else True
+
+    def peak_bytes(self, base_bytes: int) -> int:
+        """One device's, as the child sees it. **Local.**"""
+        return int(self._ask("peak") or 0)
+
+    def close(self) -> None:
+        """Let the arrays go. **Local.**"""
+        super().close()
+        self._ask("close")
+
+    def _ask(self, what: str, **more: Any) -> Any:
+        if self._worker is None:
+            return None
+        if what != "make":
+            more["number"] = self._number
+        return self._worker.ask({"do": what, **more})
+
+
+class JaxPut(JaxJit):
+    """``jax.device_put`` with another sharding."""
+
+    label = "JAX device_put"
+    way = "device_put"
+
+
+class Worker:
+    """The child process: one JSON line for a question, one for its answer."""
+
+    def __init__(self, n_devices: int) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.jax_child", str(n_devices)],
+            cwd=Path(__file__).parents[2],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        """Ask and wait; what went wrong there raises here."""
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write(json.dumps(question) + "\n")
+        self._child.stdin.flush()
+        answer = json.loads(self._child.stdout.readline() or '{"error": "the child ended"}')
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+        try:
+            self._child.wait(10)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+
+
+@lru_cache(maxsize=1)
+def _worker(n_devices: int) -> Worker:
+    """One child for the whole run."""
+    worker = Worker(n_devices)
+    atexit.register(worker.close)
+    return worker
+
+
+def question(case: Case, way: str) -> dict[str, Any]:
+    """A case in JAX's terms; parts of axes become axes of a finer mesh.
+
+    >>> from redist.measure.cases import make_case
+    >>> asked = question(make_case("sub-axes", 2**20, 8), "jit")
+    >>> asked["axes"], asked["source"]
+    ([('x_1', 2), ('x_2', 4)], [['x_1'], ['x_2']])
+    """
+    mesh = case.source.mesh
+    fine = refined_parts(mesh, [*case.source.used, *case.target.used])
+    return {
+        "axes": [(_name(part), part.size) for part in fine],
+        "shape": case.source.shape,
+        "dtype": DTYPES[str(case.source.dtype)],
+        "source": _dims(case.source, fine),
+        "target": _dims(case.target, fine),
+        "way": way,
+    }
+
+
+def _dims(t: ArrayType, fine: tuple[SubAxis, ...]) -> list[list[str]]:
+    """For every dim the axes of the finer mesh that cut it, major first."""
+    return [[_name(p) for part in dim for p in fine if p.inside(part)] for dim in t.dims]
+
+
+def _name(part: SubAxis) -> str:
+    return f"{part.name}_{part.pre}"

@@ -1,0 +1,130 @@
+"""Redistribute on JAX's CPU devices; ``python -m bench.peers.jax_child N`` answers questions on stdin.
+
+A process of its own, because the number of devices is fixed once jax is imported; it uses no MPI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.measure import pages
+from redist.measure.values import Array, Box, source_values
+
+
+class Mover:
+    """One redistribution, ready to run."""
+
+    def __init__(self, question: dict[str, Any]) -> None:
+        import jax
+        from jax.sharding import Mesh as Devices
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        pages.give_back()
+        self.base_bytes = pages.held_bytes() if pages.can_measure() else None
+        axes = question["axes"]
+        grid = np.array(jax.devices()).reshape([size for _, size in axes])
+        mesh = Devices(grid, tuple(name for name, _ in axes))
+        source, target = (
+            NamedSharding(mesh, PartitionSpec(*(tuple(dim) or None for dim in question[end])))
+            for end in ("source", "target")
+        )
+        shape = tuple(question["shape"])
+        self._type = ArrayType.of(Mesh(), question["dtype"], shape)
+        self._input: Any = jax.make_array_from_callback(shape, source, self._tile)
+        self._input.block_until_ready()
+        self._target = target
+        self._output: Any = None
+        if question["way"] == "jit":
+            self._move: Any = (
+                jax.jit(lambda a: a, out_shardings=target).lower(self._input).compile()
+            )
+        else:
+            self._move = lambda a: jax.device_put(a, target)
+
+    def run(self, times: int = 1) -> None:
+        """Move so many times, one after another."""
+        for _ in range(times):
+            self._output = None
+            self._output = self._move(self._input)
+            self._output.block_until_ready()
+
+    def is_right(self) -> bool:
+        """Whether every device has its tile of the target."""
+        self.run()
+        there = self._output.sharding.is_equivalent_to(self._target, len(self._type.shape))
+        return bool(there) and all(
+            np.array_equal(np.asarray(tile.data), self._tile(tile.index))
+            for tile in self._output.addressable_shards
+        )
+
+    def peak_bytes(self) -> int | None:
+        """What one device holds at most during a move, source and target included.
+
+        XLA keeps what it allocated for later, so what it says itself counts where it says something;
+        else what the process holds over what it held without this, divided by the devices.
+        """
+        if hasattr(self._move, "memory_analysis"):
+            said = self._move.memory_analysis()
+            return int(
+                said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
+            )
+        if self.base_bytes is None:
+            return None
+        self.run()
+        pages.give_back()
+        pages.reset_peak()
+        self.run()
+        peak = pages.private_peak_bytes() + pages.shared_bytes() - self.base_bytes
+        return peak // len(self._input.addressable_shards)
+
+    def _tile(self, index: tuple[slice, ...]) -> Array:
+        """The values of one device, as the other contenders have them."""
+        spans = [s.indices(n)[:2] for s, n in zip(index, self._type.shape, strict=True)]
+        box = Box(tuple(a for a, _ in spans), tuple(b for _, b in spans))
+        return source_values(self._type, box, 0)
+
+
+def answer(question: dict[str, Any], movers: dict[int, Mover]) -> Any:
+    """Do what a question asks for."""
+    if question["do"] == "make":
+        number = max(movers, default=0) + 1
+        movers[number] = Mover(question)
+        return number
+    mover = movers[question["number"]]
+    match question["do"]:
+        case "run":
+            return mover.run(question["times"])
+        case "check":
+            return mover.is_right()
+        case "peak":
+            return mover.peak_bytes()
+        case _:
+            del movers[question["number"]]
+            return None
+
+
+def main() -> None:
+    """Answer questions until there are no more."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={sys.argv[1]}"
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["JAX_ENABLE_X64"] = "1"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    movers: dict[int, Mover] = {}
+    for line in sys.stdin:
+        try:
+            said: dict[str, Any] = {"value": answer(json.loads(line), movers)}
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""How does planning grow: with devices, up to a million; with axes; with rank. Time and memory."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import redist
+from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warmed_up
+from bench.problems.judge import judged
+from bench.report.figures import met
+from bench.report.progress import track
+from bench.report.report import Chart, Curve, Report, Table, Value
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+
+MESHES = tuple(
+    Mesh(x=x, y=y, z=z)
+    for x, y, z in (
+        (2, 2, 2),
+        (4, 4, 4),
+        (8, 8, 8),
+        (8, 64, 8),
+        (16, 64, 16),
+        (64, 128, 8),
+        (64, 256, 16),
+        (128, 512, 16),
+    )
+)
+PATTERNS = {
+    "swap two axes": ("u8[K{x}, N{y}]", "u8[K{y}, N{x}]"),
+    "swap all axes": ("u8[K{x,y}, N{z}]", "u8[K{z}, N{y,x}]"),
+    "rows to columns": ("u8[K{x,y,z}, N]", "u8[K, N{x,y,z}]"),
+    "gather one axis": ("u8[K{x,y}, N{z}]", "u8[K{x,y}, N]"),
+    "replicate": ("u8[K{x,y,z}]", "u8[K]"),
+    "sub-axes": ("u8[K{x:(1)2,y}, N{x:(2)R}]", "u8[K{y,x:(2)R}, N{x:(1)2}]"),
+    "reduce": ("u8[K{x}, N{z}] sum{y}", "u8[K{x,y}, N{z}]"),
+    "uneven": ("u8[U{x,y}, V]", "u8[U, V{y,z}]"),
+}
+"""N devices, K a multiple of N, U and V one less than these, R half of x."""
+AIMS = {"x=64,y=128,z=8": (1.0, math.inf), "x=128,y=512,z=16": (5.0, 2.0 * 2**30)}
+"""By mesh: seconds, and bytes of a fresh process."""
+REPEATS = 3
+"""Arrays of so many sizes are planned in each process; the median counts."""
+AXES = ((64,), (8, 8), (4, 4, 4), (2, 2, 4, 4), (2, 2, 2, 2, 4), (2, 2, 2, 2, 2, 2))
+RANKS = (1, 2, 3, 4, 5, 6)
+RANDOM = 20
+"""So many random problems for each number of axes and each rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Plans to find in one fresh process; texts of source and target."""
+
+    mesh: Mesh
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Seconds for each plan, what the process needed at most, and plans that come by a type twice."""
+
+    seconds: tuple[float, ...]
+    peak_bytes: int
+    detours: int
+
+
+def run(n: int = 2000, seed: int = 0) -> Report:
+    """Ask every question in a fresh process; a small ``n`` leaves out all but the smallest mesh."""
+    meshes = MESHES if n >= 100 else MESHES[:1]
+    cases = [(mesh, name) for mesh in meshes for name in PATTERNS]
+    answers = [
+        answer(Question(mesh, _pairs(mesh, name)))
+        for mesh, name in track(cases, len(cases), "growth with devices")
+    ]
+    each = max(1, min(RANDOM, n // 10))
+    by_axes = [_random_questions(sizes, 3, each, seed) for sizes in AXES]
+    by_rank = [_random_questions((2, 4, 2), rank, each, seed) for rank in RANKS]
+    small = [answer(q) for q in track([*by_axes, *by_rank], 12, "growth with axes and rank")]
+    devices = tuple(float(mesh.n_devices) for mesh in meshes)
+    curves = []
+    for i, name in enumerate(PATTERNS):
+        own = answers[i :: len(PATTERNS)]
+        curves.append(Curve(name, devices, tuple(statistics.median(a.seconds) for a in own)))
+    tables = (
+        _devices_table(cases, answers),
+        _small_table("axes of 64 devices, rank 3", range(1, 7), small[:6]),
+        _small_table("rank on mesh x=2,y=4,z=2", RANKS, small[6:]),
+    )
+    chart = Chart("planning time by devices", "devices", "s", tuple(curves), log_x=True)
+    return Report("growth", tables, (chart,))
+
+
+def answer(question: Question) -> Answer:
+    """The plans of a question, found and judged in a fresh process."""
+    return next(in_fresh_process(_answer, [question]))
+
+
+def _answer(question: Question) -> Answer:
+    warmed_up()
+    seconds = []
+    plans = []
+    for source, target in question.pairs:
+        started = time.perf_counter()
+        plans.append(redist.synthesize(source, target, mesh=question.mesh))
+        seconds.append(time.perf_counter() - started)
+    peak = peak_memory_bytes()
+    detours = sum(len(set(judged(plan).types)) < len(plan.types) for plan in plans)
+    return Answer(tuple(seconds), peak, detours)
+
+
+def _pairs(mesh: Mesh, name: str) -> tuple[tuple[str, str], ...]:
+    """The pattern for arrays of several sizes."""
+    n = mesh.n_devices
+    out = []
+    for times in range(1, REPEATS + 1):
+        k = n * times
+        source, target = PATTERNS[name]
+        for letter, value in zip("KNUVR", (k, n, k - 1, n - 1, mesh.size("x") // 2), strict=True):
+            source, target = (t.replace(letter, str(value)) for t in (source, target))
+        out.append((source, target))
+    return tuple(out)
+
+
+def _random_questions(sizes: Sequence[int], rank: int, n: int, seed: int) -> Question:
+    """Random even types over a mesh of these axes, every axis used or not by chance."""
+    mesh = Mesh([("xyzwuv"[i], size) for i, size in enumerate(sizes)])
+    rng = random.Random(seed)
+    pairs: dict[tuple[str, str], None] = {}
+    while len(pairs) < n:
+        ends = []
+        shape = (mesh.n_devices * (1 + len(pairs)),) + (mesh.n_devices,) * (rank - 1)
+        for _ in range(2):
+            dims: list[list[str]] = [[] for _ in range(rank)]
+            for name, _size in rng.sample(mesh.axes, len(mesh.axes)):
+                if rng.random() < 0.8:
+                    dims[rng.randrange(rank)].append(name)
+            ends.append(str(ArrayType.of(mesh, "f32", shape, dims)))
+        pairs[ends[0], ends[1]] = None
+    return Question(mesh, tuple(pairs))
+
+
+def _devices_table(cases: Sequence[tuple[Mesh, str]], answers: Sequence[Answer]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for (mesh, name), a in zip(cases, answers, strict=True):
+        where = str(mesh)
+        median, worst = statistics.median(a.seconds), max(a.seconds)
+        aim = "-"
+        if where in AIMS:
+            seconds, n_bytes = AIMS[where]
+            aim = met(worst < seconds and a.peak_bytes < n_bytes)
+        mib = a.peak_bytes / 2**20
+        rows.append((where, mesh.n_devices, name, median, worst, mib, aim, a.detours))
+    aims = "aims, worst of the repeats: 64 x 128 x 8 < 1 s; 128 x 512 x 16 < 5 s and < 2048 MiB"
+    return Table(
+        f"Growth with devices ({REPEATS} sizes each, every row a fresh process)",
+        ("mesh", "devices", "pattern", "median s", "worst s", "peak MiB", "aim", "detours"),
+        tuple(rows),
+        (aims, "detours: plans that come by a type twice"),
+    )
+
+
+def _small_table(what: str, values: Sequence[int], answers: Sequence[Answer]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for value, a in zip(values, answers, strict=True):
+        ms = [s * 1e3 for s in a.seconds]
+        rows.append((value, len(ms), statistics.median(ms), max(ms), a.peak_bytes / 2**20))
+    columns = (what.split()[0], "cases", "median ms", "worst ms", "peak MiB")
+    return Table(f"Growth with {what}", columns, tuple(rows))

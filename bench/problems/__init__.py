@@ -1,0 +1,1 @@
+"""Random redistribution problems, and the check that every plan must pass."""

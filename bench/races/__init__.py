@@ -1,0 +1,1 @@
+"""redist and JAX in turn on the same random redistributions."""

@@ -1,0 +1,1 @@
+"""Tables, JSON, charts and a progress bar for every benchmark."""

@@ -1,0 +1,1 @@
+"""Plans beside what XLA compiles for the same redistribution."""

@@ -1,0 +1,147 @@
+"""How do plans compare with what XLA compiles for the same redistribution? Needs jax."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.plans.quality import Case, measured
+from bench.problems.judge import WrongPlanError
+from bench.problems.problems import Problem, problems
+from bench.report.figures import geomean, most
+from bench.report.progress import track
+from bench.report.report import Chart, Report, Table, Value, sorted_curve
+
+DEVICES = (8, 12, 16)
+MOST = 360
+"""Compiling is slow: no more problems than this."""
+DTYPES = dict(
+    zip(
+        "f32 f64 bf16 c64 i32 i64 u8".split(),
+        "float32 float64 bfloat16 complex64 int32 int64 uint8".split(),
+        strict=True,
+    )
+)
+SMALL_TILE_BYTES = 1024
+"""Below, XLA's temporaries are mostly tables and padding."""
+OURS = ("bytes", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Our figures for a problem, and XLA's."""
+
+    ours: Case
+    received_bytes: int
+    temporary_bytes: int
+
+    @property
+    def received(self) -> float:
+        """Bytes received over the lower bound, by XLA."""
+        return self.received_bytes / self.ours.lower_bound_bytes
+
+    @property
+    def temporaries(self) -> float:
+        """XLA's temporaries over the larger tile; 0 where that is small."""
+        p = self.ours.problem
+        tile_bytes = max(p.source.tile_bytes, p.target.tile_bytes)
+        return self.temporary_bytes / tile_bytes if tile_bytes >= SMALL_TILE_BYTES else 0.0
+
+
+def run(n: int = MOST, seed: int = 0) -> Report:
+    """Compare on even problems of one mesh without pending reductions and sub-axes."""
+    if importlib.util.find_spec("jax") is None:
+        line = "xla: skipped, jax is not installed; pip install 'redist[peers]' or jax alone"
+        return Report("xla", (Table(line, (), ()),))
+    asked = list(problems(min(n, MOST), seed, kinds=("even",), devices=DEVICES))
+    pairs: list[Pair] = []
+    for n_devices in track(DEVICES, len(DEVICES), "xla, device counts"):
+        some = [p for p in asked if p.source.mesh.n_devices == n_devices]
+        pairs += compared(some, n_devices)
+    moving = [pair for pair in pairs if pair.ours.lower_bound_bytes > 0]
+    curves = [sorted_curve("XLA", (pair.received for pair in moving))]
+    curves += [sorted_curve(w, (pair.ours.received(w) for pair in moving)) for w in OURS]
+    chart = Chart(
+        "received bytes over the lower bound", "share of problems", "ratio", tuple(curves)
+    )
+    return Report("xla", (_table(pairs),), (chart,))
+
+
+def compared(some: Sequence[Problem], n_devices: int) -> list[Pair]:
+    """Problems of one device count, planned here and compiled in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.xla.compile_child", str(n_devices)],
+        input=json.dumps([_question(p) for p in some]),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"cannot compile with XLA: {done.stderr.strip()[-500:]}")
+    out = []
+    for problem, (elems, temporary) in zip(some, json.loads(done.stdout), strict=True):
+        pair = Pair(measured(problem), elems * problem.source.dtype.itemsize, temporary)
+        if pair.received_bytes < pair.ours.lower_bound_bytes:
+            raise WrongPlanError(
+                f"cannot compare {problem}: XLA seems to receive {pair.received_bytes} bytes, "
+                f"less than the lower bound of {pair.ours.lower_bound_bytes}"
+            )
+        out.append(pair)
+    return out
+
+
+def _question(problem: Problem) -> dict[str, Any]:
+    ends = {"source": problem.source, "target": problem.target}
+    cuts = {end: [[part.name for part in dim] for dim in t.dims] for end, t in ends.items()}
+    return {
+        "axes": problem.source.mesh.axes,
+        "shape": problem.source.shape,
+        "dtype": DTYPES[str(problem.source.dtype)],
+        **cuts,
+    }
+
+
+def _table(pairs: Sequence[Pair]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for n_devices in (*DEVICES, "all"):
+        some = [p for p in pairs if n_devices in ("all", p.ours.problem.source.mesh.n_devices)]
+        moving = [p for p in some if p.ours.lower_bound_bytes > 0]
+        free = [p for p in some if p.ours.lower_bound_bytes == 0]
+        figures: list[Value] = [
+            geomean(p.received for p in moving),
+            most(p.received for p in moving),
+        ]
+        for way in OURS:
+            ratios = [p.ours.received(way) for p in moving]
+            figures += [geomean(ratios), most(ratios)]
+        wasted = sum(p.received_bytes > 0 for p in free)
+        temporaries = most(p.temporaries for p in some)
+        rows.append((str(n_devices), len(moving), *figures, temporaries, len(free), wasted))
+    ours = (name for way in OURS for name in (f"ours, {way}", f"{way} max"))
+    columns = (
+        "devices",
+        "cases",
+        "XLA",
+        "XLA max",
+        *ours,
+        "temporaries max",
+        "free",
+        "XLA not free",
+    )
+    version = importlib.metadata.version("jax")
+    return Table(
+        f"Received bytes over the lower bound beside XLA (jax {version}, compiled for CPU)",
+        columns,
+        tuple(rows),
+        (
+            "geomean and max; XLA's elements counted at the size of the array's own dtype",
+            "temporaries: XLA's over the larger tile, where that is 1 KiB or more; free: lower bound 0",
+        ),
+    )

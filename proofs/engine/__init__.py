@@ -1,0 +1,1 @@
+"""How theorems are stated, settled by Z3 and printed."""

@@ -1,0 +1,1 @@
+"""Counterexamples of wrong variants, shown on real arrays."""

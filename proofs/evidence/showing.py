@@ -1,0 +1,153 @@
+"""Counterexamples on real arrays: what ``redist simulate`` says of sizes that Z3 found."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import redist
+from proofs.engine.theorem import Shown
+from redist.cli.main import main
+from redist.cli.status import FAILED, OK
+from redist.errors import RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import grid
+from redist.plan.plan import Plan
+from redist.plan.steps import Action
+from redist.runtime.simulator import is_correct, random_tiles, simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for one step, as it stands on the command line.
+
+    >>> print(Asked("i32[4{x}]", "i32[4]", "x=2").command("simulate"))
+    redist simulate 'i32[4{x}]' 'i32[4]' --mesh x=2 --strategy direct
+    """
+
+    source: str
+    target: str
+    mesh: str
+    target_mesh: str = ""
+
+    def words(self) -> list[str]:
+        """The request as arguments."""
+        other = ["--target-mesh", self.target_mesh] if self.target_mesh else []
+        return [self.source, self.target, "--mesh", self.mesh, *other, "--strategy", "direct"]
+
+    def command(self, name: str) -> str:
+        """The request as a line to type."""
+        return shlex.join(["redist", name, *self.words()])
+
+    def plan(self) -> Plan:
+        """The plan of one step."""
+        mesh = redist.Mesh.parse(self.mesh)
+        other = redist.Mesh.parse(self.target_mesh) if self.target_mesh else None
+        return redist.synthesize(
+            self.source, self.target, mesh=mesh, target_mesh=other, strategy="direct"
+        )
+
+
+def simulated(text: str) -> tuple[int, str]:
+    """Exit status and output of ``redist simulate -`` with a plan on standard input."""
+    stdin, out = sys.stdin, io.StringIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
+    try:
+        with redirect_stdout(out):
+            return main(["simulate", "-"]), out.getvalue()
+    finally:
+        sys.stdin = stdin
+
+
+def wrong_received(asked: Asked, said_elems: int, variant: str) -> Shown:
+    """Put the bytes that a wrong variant says into the plan; the simulator measures others."""
+    plan = asked.plan()
+    assert len(plan.steps) == 1, "one step, so that its bytes are those of the plan"
+    said = said_elems * plan.source.dtype.itemsize
+    old, new = (f'"received_bytes": {n},' for n in (plan.received_bytes, said))
+    text = plan.to_json()
+    right, _ = simulated(text)
+    wrong, output = simulated(text.replace(old, new))
+    command = f"{asked.command('plan')} --json | sed 's/{old}/{new}/' | redist simulate -"
+    differs = wrong == FAILED and "DIFFERS from the plan" in output
+    return Shown(
+        command,
+        right == OK and differs,
+        f"{variant}: {said} bytes received; the simulator measures {plan.received_bytes}",
+    )
+
+
+def wrong_step(name: str, asked: Asked, action: Action, variant: str) -> Shown:
+    """Put a wrong step into the plan; the simulator's arrays come out wrong, and it refuses the step.
+
+    ``asked`` is a request whose plan has the right source; its only step gets ``action``, its target
+    the type of ``asked``.
+    """
+    plan = asked.plan()
+    target = ArrayType.parse(asked.target, plan.target.mesh)
+    step = replace(plan.steps[0], action=action, after=target)
+    bad = replace(plan, steps=(step,), certificate=None)
+    refused, output = simulated(bad.to_json())
+    path = Path(tempfile.gettempdir()) / f"redist-proofs-{os.getuid()}" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(bad.to_json(), encoding="utf-8")
+    verdict = next(line for line in output.splitlines() if line.startswith("result"))
+    return Shown(
+        f"redist simulate {shlex.quote(str(path))}",
+        refused == FAILED and not arrives(bad) and arrives(plan),
+        f"{variant}; run all the same, the array is wrong; {' '.join(verdict.split()[1:])}",
+    )
+
+
+def arrives(plan: Plan) -> bool:
+    """Whether the simulator ends with the array it began with, the steps taken as they are."""
+    tiles = random_tiles(plan.source)
+    try:
+        return is_correct(plan, tiles, simulate(plan, tiles).tiles)
+    except (RedistError, ValueError, IndexError):
+        return False
+
+
+def senders(asked: Asked) -> dict[int, set[int]]:
+    """Who sent to whom: every source rank's tile is filled with its rank and the simulator run.
+
+    >>> senders(Asked("i32[2]", "i32[2]", "a=2", "b=3@2"))
+    {2: {0}, 3: {1}, 4: {0}}
+    """
+    plan = asked.plan()
+    tiles = {rank: np.full_like(tile, rank) for rank, tile in random_tiles(plan.source).items()}
+    after = simulate(plan, tiles).tiles
+    return {rank: {int(v) for v in np.unique(tile)} for rank, tile in after.items()}
+
+
+def arrives_without_one(plan: Plan) -> bool:
+    """Whether the array is right if one element that was received is blanked.
+
+    >>> arrives_without_one(Asked("i32[4{x}]", "i32[4]", "x=2").plan())
+    False
+    """
+    before = random_tiles(plan.source)
+    tiles = simulate(plan, before).tiles
+    had, has = (grid(t).boxes() for t in (plan.source, plan.target))
+    for row, rank in enumerate(int(rank) for rank in plan.target.mesh.rank_array()):
+        inside = np.zeros(plan.target.shape, np.bool_)
+        inside[tuple(slice(*ends) for ends in zip(has[0][row], has[1][row], strict=True))] = True
+        own = plan.source.mesh.ranks.index(rank)
+        inside[tuple(slice(*ends) for ends in zip(had[0][own], had[1][own], strict=True))] = False
+        lacking = np.argwhere(inside)
+        if len(lacking):
+            at = tuple(lacking[0] - has[0][row])
+            tiles[rank][at] = ~tiles[rank][at]
+            try:
+                return is_correct(plan, before, tiles)
+            except RedistError:
+                return False
+    raise AssertionError("nothing is received")

@@ -1,0 +1,1 @@
+"""The commands of ``redist``, one file each: its options and its action."""

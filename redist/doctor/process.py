@@ -1,0 +1,188 @@
+"""What this process finds to move arrays with, and why something is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.kernels import kernels
+from redist.runtime.shm.segments import attach, can_share, find, shared_bytes
+from redist.text.units import format_bytes
+
+YES, NO = "yes", "no"
+PROBE_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that was looked for, what was found, and why or how."""
+
+    name: str
+    found: str
+    why: str = ""
+
+
+def facts() -> Iterator[Fact]:
+    """**Local.** Everything, one after another; whatever goes wrong is a fact too.
+
+    >>> [fact.name for fact in facts()][:3]
+    ['Python', 'MPI', 'MPI threads']
+    """
+    looks: list[Callable[[], Iterator[Fact]]] = [_python, _mpi, _host]
+    for look in looks:
+        yield from look()
+    yield from gpu_facts()
+
+
+def _python() -> Iterator[Fact]:
+    yield Fact("Python", platform.python_version(), f"{sys.executable}, NumPy {np.__version__}")
+
+
+def _mpi() -> Iterator[Fact]:
+    try:
+        import mpi4py
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        yield Fact("MPI", NO, str(error))
+        return
+    name, version = MPI.get_vendor()
+    yield Fact("MPI", f"{name} {'.'.join(map(str, version))}", f"mpi4py {mpi4py.__version__}")
+    many = MPI.Query_thread() >= MPI.THREAD_MULTIPLE
+    yield Fact(
+        "MPI threads",
+        YES if many else NO,
+        "started transfers between nodes run beside your work"
+        if many
+        else "started transfers between nodes run at once, in start()",
+    )
+
+
+def _host() -> Iterator[Fact]:
+    if kernels() is not None:
+        yield Fact("compiled kernels", YES, "copies, meetings and reductions in C")
+    elif os.environ.get("REDIST_PURE", "") not in ("", "0"):
+        yield Fact("compiled kernels", NO, "REDIST_PURE is set: NumPy does their work")
+    else:
+        yield Fact("compiled kernels", NO, "not built, no C compiler at installation: NumPy")
+    yield _attempt("shared memory", _share)
+    yield _attempt("process reads", _peek)
+
+
+def _attempt(name: str, look: Callable[[], str]) -> Fact:
+    """What ``look`` says where it succeeds; its error where it does not."""
+    try:
+        return Fact(name, YES, look())
+    except Exception as error:
+        return Fact(name, NO, f"{error}" or type(error).__name__)
+
+
+def _share() -> str:
+    if not can_share():
+        raise OSError("this system has no memory files")
+    memory = shared_bytes(4096)
+    memory[:8] = range(8)
+    found = find(memory)
+    assert found is not None
+    if not np.array_equal(attach(found[0])[:8], memory[:8]):
+        raise OSError("what was mapped again is something else")
+    return "a memory file was mapped twice and read"
+
+
+def _peek() -> str:
+    from redist.runtime.shm.process_reads import peek
+
+    mine, got = np.arange(8, dtype=np.int64), np.zeros(8, np.uint8)
+    peek(os.getpid(), np.array([address_of(mine) + 24]), 8, got)
+    if got.view(np.int64)[0] != 3:
+        raise OSError("what was read is something else")
+    try:
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        scope = 0
+    if scope:
+        raise OSError(f"the system lets ranks read no other's memory (ptrace_scope is {scope})")
+    return "the kernel reads a process's memory; ranks try it out among themselves"
+
+
+def gpu_facts() -> Iterator[Fact]:
+    """**Local.** What concerns GPUs."""
+    try:
+        import cupy
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "cupy"
+        why = 'pip install "redist[gpu]" brings it along' if missing else str(error)
+        yield Fact("CuPy", "not installed" if missing else NO, why)
+        return
+    yield Fact("CuPy", cupy.__version__)
+    try:
+        n_gpus = int(cupy.cuda.runtime.getDeviceCount())
+        drives = _version(cupy.cuda.runtime.driverGetVersion())
+        runs = _version(cupy.cuda.runtime.runtimeGetVersion())
+    except Exception as error:
+        yield Fact("GPUs", NO, str(error))
+        return
+    yield Fact("GPUs", str(n_gpus), f"driver for CUDA {drives}, runtime {runs}")
+    for number in range(n_gpus):
+        yield _attempt(f"GPU {number}", lambda number=number: gpu_name(number))  # type: ignore[misc]
+    yield _attempt("pinned memory", _pin)
+    yield _attempt("CUDA IPC", _export)
+    yield _attempt("NCCL", _nccl)
+    yield _aware()
+
+
+def gpu_name(number: int) -> str:
+    """**Local.** A GPU in words.
+
+    As in ``NVIDIA H200, 139.8 GiB, 0000:8D:00.0``.
+    """
+    import cupy
+
+    found = cupy.cuda.runtime.getDeviceProperties(number)
+    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    where = cupy.cuda.Device(number).pci_bus_id
+    return f"{name}, {format_bytes(int(found['totalGlobalMem']))}, {where}"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _pin() -> str:
+    import cupy
+
+    memory = cupy.cuda.PinnedMemory(PROBE_BYTES)
+    stream = cupy.cuda.get_current_stream()
+    source = cupy.full(8, 7, np.uint8)
+    cupy.cuda.runtime.memcpyAsync(memory.ptr, int(source.data.ptr), 8, 4, stream.ptr)
+    stream.synchronize()
+    return f"{format_bytes(PROBE_BYTES)} taken and written by the GPU"
+
+
+def _export() -> str:
+    import cupy
+
+    from redist.runtime.cuda.transports.ipc import place_of
+
+    place_of(int(cupy.zeros(8, np.uint8).data.ptr))
+    return "a handle was made; ranks try out among themselves whether it opens"
+
+
+def _nccl() -> str:
+    from redist.runtime.cuda.transports.nccl import nccl_version
+
+    version = ".".join(map(str, nccl_version()))
+    return f"{version}; it needs a GPU for every rank"
+
+
+def _aware() -> Fact:
+    from redist.runtime.cuda.transports.mpi_aware import cuda_aware
+
+    answer = cuda_aware()
+    return Fact("CUDA-aware MPI", YES if answer.works else NO, answer.why)

@@ -1,0 +1,121 @@
+"""What a step moves, as data for a picture: from whom to whom, and which pieces."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from redist.draw.view import SHOWN_DEVICES
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
+from redist.layout.tiles import Grid, Ints, coordinates, overlaps
+from redist.plan.rules import difference, resolved_axes
+from redist.plan.schedule import make_schedule, own_rows, source_ranges
+from redist.plan.steps import AllReduce, Slice, Step
+from redist.plan.topology import Topology
+from redist.plan.traffic import LISTED_REQUESTS, flow
+from redist.text.units import format_bytes
+
+REST = -1
+"""Stands for all senders that are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A box of indices and the rank that sends it."""
+
+    sender: int
+    lo: tuple[int, ...]
+    hi: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Who sends to whom, for the receivers that are shown.
+
+    ``pairs`` maps (sender, receiver) to bytes, ``pieces`` each receiver to what it is sent where
+    that can be drawn, ``keeps`` are the receivers that use something they have.
+    """
+
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...]
+    pairs: dict[tuple[int, int], int]
+    pieces: dict[int, tuple[Piece, ...]]
+    keeps: frozenset[int]
+    note: str
+
+
+def moves_of(step: Step, before: ArrayType, topology: Topology) -> Moves | None:
+    """What a step moves; None where nothing moves or there are too many pieces to list."""
+    after = step.after
+    match step.action:
+        case Slice():
+            return None
+        case AllReduce(axes):
+            rest = difference((whole(before.mesh, name) for name, _ in before.mesh.axes), axes)
+            return _all_reduce(before, coordinates(before.mesh, rest), step)
+        case _:
+            have, need = flow(step.action, before, after)
+            need = _first_rows(need)
+            _, count = source_ranges(have, need)
+            if float(np.sum(np.prod(count, axis=1, dtype=np.float64))) > LISTED_REQUESTS:
+                return None
+            return _scheduled(before, after, have, need, topology)
+
+
+def _first_rows(g: Grid) -> Grid:
+    """The devices that are shown; what they are sent does not depend on the later ones."""
+    n = SHOWN_DEVICES
+    return Grid(g.sizes, g.cuts, g.ranks[:n], g.index[:n], g.holds[:n])
+
+
+def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Moves:
+    ranks = tuple(int(rank) for rank in before.mesh.ranks[:SHOWN_DEVICES])
+    share = step.received_range_bytes[1] // max(step.group - 1, 1)
+    pairs = {
+        (a, b): share
+        for i, a in enumerate(ranks)
+        for j, b in enumerate(ranks)
+        if share and i != j and group[i] == group[j]
+    }
+    note = "each pair combines its values"
+    return Moves(ranks, ranks, pairs, {}, frozenset(ranks), note)
+
+
+def _scheduled(
+    before: ArrayType, after: ArrayType, have: Grid, need: Grid, topology: Topology
+) -> Moves:
+    schedule = make_schedule(have, need, topology)
+    senders = tuple(int(rank) for rank in have.ranks[:SHOWN_DEVICES])
+    receivers = tuple(int(rank) for rank in need.ranks)
+    shown = set(senders)
+    n_bytes = schedule.elems() * before.dtype.itemsize
+    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    pieces: dict[int, list[Piece]] = defaultdict(list)
+    for k in range(len(n_bytes)):
+        sender = int(have.ranks[schedule.sender[k]])
+        receiver = int(need.ranks[schedule.receiver[k]])
+        pairs[sender if sender in shown else REST, receiver] += int(n_bytes[k])
+        lo, hi = (tuple(int(v) for v in x[k, : before.rank]) for x in (schedule.lo, schedule.hi))
+        pieces[receiver].append(Piece(sender, lo, hi))
+    if any(rank == REST for rank, _ in pairs):
+        senders = (*senders, REST)
+    largest = max((n for (rank, _), n in pairs.items() if rank != REST), default=0)
+    adds = bool(resolved_axes(before, after))
+    return Moves(
+        senders,
+        receivers,
+        dict(pairs),
+        {} if adds else {rank: tuple(items) for rank, items in pieces.items()},
+        frozenset(_keepers(have, need)),
+        f"strongest cell: {format_bytes(largest)}",
+    )
+
+
+def _keepers(have: Grid, need: Grid) -> list[int]:
+    own = own_rows(have, need)
+    rows = np.flatnonzero(own >= 0)
+    kept = overlaps(have, own[rows], need, rows) > 0
+    return [int(need.ranks[row]) for row in rows[kept]]

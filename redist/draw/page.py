@@ -1,0 +1,44 @@
+"""A plan as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape
+
+from redist.draw.picture import draw
+from redist.plan.plan import Plan
+from redist.plan.topology import FLAT, Topology
+
+_STYLE = """
+:root{color-scheme:light dark}
+body{margin:2rem auto;max-width:1180px;padding:0 1rem;background:#fbfbfa;color:#1c1e21;
+font:16px/1.5 ui-sans-serif,system-ui,'Segoe UI',Helvetica,Arial,sans-serif}
+h1{font-size:1.5rem} h2{font-size:1.15rem;margin-top:2rem}
+svg{max-width:100%;height:auto}
+pre{overflow-x:auto;padding:1rem;border:1px solid #dcdcd8;border-radius:8px;background:#fff;
+font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+@media (prefers-color-scheme:dark){body{background:#15171a;color:#eceef1}
+pre{background:#1d2024;border-color:#33373d}}
+"""
+
+
+def make_page(plan: Plan, topology: Topology = FLAT) -> str:
+    """Headline, picture, the plan as text, and the alternatives."""
+    title = escape(f"{plan.source} -> {plan.target}")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width"/>
+<title>{title}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>How to redistribute an array: {title}</h1>
+{draw(plan, topology)}
+<h2>The plan</h2>
+<pre>{escape(str(plan))}</pre>
+<h2>What else was considered</h2>
+<pre>{escape(plan.explain())}</pre>
+</body>
+</html>
+"""

@@ -1,0 +1,95 @@
+"""A picture of a plan: who holds what before and after each step, what moves, and memory."""
+
+from __future__ import annotations
+
+from redist.draw.arrows import moves_of
+from redist.draw.colours import rank_colours
+from redist.draw.matrix import step_figure
+from redist.draw.memory_bars import memory_figure
+from redist.draw.panels import panel
+from redist.draw.view import Seats, View
+from redist.layout.array_type import ArrayType
+from redist.plan.plan import Plan
+from redist.plan.topology import FLAT, Topology
+from redist.text.svg import MONO, Figure, card, column, document, lines, row
+from redist.text.units import format_bytes, format_time
+
+_PAD = 18
+_GAP = 26
+
+
+def draw(plan: Plan, topology: Topology = FLAT) -> str:
+    """The picture as the text of an SVG file.
+
+    >>> import redist
+    >>> draw(redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2)))[:4]
+    '<svg'
+    """
+    types = plan.types
+    view = View.of(types)
+    colours = rank_colours({rank for t in types for rank in Seats.of(t.mesh).ranks})
+    if plan.steps:
+        rows = [_step_row(plan, k, view, colours, topology) for k in range(len(plan.steps))]
+    else:
+        rows = [panel("source and target are the same type", plan.source, view, colours)]
+    width = max(row_.width for row_ in rows) + 2 * _PAD
+    width = max(width, 780.0)
+    memory = memory_figure(plan, width - 2 * _PAD)
+    cards = [card(figure, _PAD, width) for figure in (*rows, memory)]
+    body = column([_title(plan, view, width), *cards], 14)
+    whole = Figure(width + 2 * _PAD, body.height + 2 * _PAD, body.at(_PAD, _PAD))
+    return document(whole, f"{plan.source} -> {plan.target}")
+
+
+def _step_row(
+    plan: Plan, k: int, view: View, colours: dict[int, str], topology: Topology
+) -> Figure:
+    before, step = plan.types[k], plan.steps[k]
+    moves = moves_of(step, before, topology)
+    hidden = any(before.cuts[i] != step.after.cuts[i] for i in view.hidden_cut)
+    pieces = None if moves is None or hidden else moves.pieces
+    head = "source: what every device holds" if k == 0 else f"before step {k + 1}"
+    last = k == len(plan.steps) - 1
+    tail = f"after step {k + 1}" + (": the target" if last else "")
+    return row(
+        [
+            panel(head, before, view, colours),
+            step_figure(k, step, before, moves, colours),
+            panel(tail, step.after, view, colours, pieces),
+        ],
+        _GAP,
+    )
+
+
+def _title(plan: Plan, view: View, width: float) -> Figure:
+    got, bound = plan.received_bytes, plan.lower_bound_bytes
+    ratio = f", {got / bound:.2f} x the lower bound" if bound else ""
+    n = len(plan.steps)
+    facts = (
+        f"{n} step{'' if n == 1 else 's'}; {format_bytes(got)} received in all{ratio}"
+        f" (naive all-gather: {format_bytes(plan.naive_received_bytes)}); "
+        f"peak {format_bytes(plan.peak_bytes)} on the fullest device; "
+        f"modelled time {format_time(plan.time_ps)}"
+    )
+    key = (
+        f"How to read it: {view.caption()}. The filled part is what the device whose number "
+        "stands above it holds; every device has its own colour."
+    )
+    chars, wide_chars = int(width / 6), int(width / 17 / MONO)
+    return column(
+        [
+            lines([f"{plan.source}  ->  {plan.target}"], 17, "mono ink", wide_chars, 700),
+            lines([_meshes(plan.source, plan.target), facts], 12, "ink", chars),
+            lines([key], 11.5, "soft", chars),
+        ],
+        5,
+    )
+
+
+def _meshes(source: ArrayType, target: ArrayType) -> str:
+    def one(t: ArrayType) -> str:
+        text = str(t.mesh).replace(",", ", ")
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        return f"mesh {shown} ({t.mesh.n_devices} devices)"
+
+    return one(source) if source.mesh == target.mesh else f"{one(source)}  ->  {one(target)}"

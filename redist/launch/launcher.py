@@ -1,0 +1,158 @@
+"""Start an MPI job with the mpirun that is here: MPICH's or Open MPI's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redist
+from redist.cli.status import UsageError, one_line
+from redist.launch.outside import environment_outside
+
+NAMES = ("mpirun", "mpiexec")
+MPICH = "MPICH"
+OPEN_MPI = "Open MPI"
+MOST_RANKS = 4096
+ASK_S = 20.0
+END_S = 10.0
+"""So long may a job take to end after it was told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts MPI jobs, and whose it is."""
+
+    path: str
+    kind: str
+
+    def command(self, n_ranks: int, program: Sequence[str]) -> list[str]:
+        """The command line that runs ``program`` with this Python on so many ranks.
+
+        >>> Launcher("mpirun", MPICH).command(8, ["-m", "mine"])[:3]
+        ['mpirun', '-n', '8']
+        """
+        options = ["-n", str(n_ranks)]
+        if self.kind == OPEN_MPI:
+            # More ranks than cores are fine; Open MPI wants to be told, and root to be allowed.
+            options.append("--oversubscribe")
+            if hasattr(os, "geteuid") and os.geteuid() == 0:
+                options.append("--allow-run-as-root")
+        return [self.path, *options, sys.executable, *program]
+
+
+def find_launcher(given: str | None = None) -> Launcher:
+    """The mpirun that ``given`` names, else the one beside this Python, else the first in PATH."""
+    path = given if given is not None else next(_candidates(), None)
+    if path is None:
+        raise UsageError(
+            "cannot start an MPI job: there is no mpirun beside this Python or in PATH; "
+            'pip install "redist[mpi]" brings one along'
+        )
+    found = shutil.which(path)
+    if found is None:
+        raise UsageError(f"--mpi: cannot run {path}; give the path of an mpirun")
+    return Launcher(found, _kind(found))
+
+
+def ranks_of(text: str, least: int = 1) -> int:
+    """A number of ranks from ``-n``.
+
+    >>> ranks_of("8")
+    8
+    """
+    if not text.isdecimal() or not least <= int(text) <= MOST_RANKS:
+        raise UsageError(f"-n: cannot use {text!r}; need {least} to {MOST_RANKS} ranks, such as 8")
+    return int(text)
+
+
+def launch(launcher: Launcher, n_ranks: int, program: Sequence[str]) -> int:
+    """Run a job and return its exit status; Ctrl-C and SIGTERM end the job first."""
+    command = launcher.command(n_ranks, program)
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment()) as job:
+        try:
+            with _passing_on(signal.SIGTERM, job):
+                status = job.wait()
+        except BaseException:
+            _end(job)
+            raise
+    return 128 - status if status < 0 else status
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, in which the ranks find this redist and are no part of a job."""
+    return environment_outside()
+
+
+def package_folder() -> str:
+    """The folder from which this redist was imported."""
+    return str(Path(redist.__file__).resolve().parents[1])
+
+
+def _candidates() -> Iterator[str]:
+    for name in NAMES:
+        beside = Path(sys.executable).parent / name
+        if os.access(beside, os.X_OK):
+            yield str(beside)
+    for name in NAMES:
+        found = shutil.which(name)
+        if found is not None:
+            yield found
+
+
+def _kind(path: str) -> str:
+    """Whose launcher it is, from what it says about its version."""
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            timeout=ASK_S,
+            text=True,
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"cannot start an MPI job: {path} --version: {error}") from None
+    said = done.stdout.lower()
+    if "open mpi" in said or "openrte" in said or "prrte" in said:
+        return OPEN_MPI
+    if "hydra" in said or "mpich" in said or "intel" in said:
+        return MPICH
+    shown = one_line(done.stdout)[:200]
+    raise UsageError(
+        f"cannot start an MPI job: {path} is neither MPICH's nor Open MPI's (it says {shown!r}); "
+        "choose another with --mpi"
+    )
+
+
+def _end(job: subprocess.Popen[bytes]) -> None:
+    """End a job: ask it, then insist."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if job.poll() is None:
+            job.send_signal(number)
+            try:
+                job.wait(END_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+@contextmanager
+def _passing_on(number: signal.Signals, job: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals that this process gets go to the job too."""
+    try:
+        before = signal.signal(number, lambda *_: job.send_signal(number))
+    except ValueError:  # not in the main thread: whoever is there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -1,0 +1,1 @@
+"""Ways to do the work of a benchmark case: redist's own, by hand, and naive."""

@@ -1,0 +1,1 @@
+"""What a benchmark measured: values, a table, a chart."""

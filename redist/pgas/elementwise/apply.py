@@ -1,0 +1,156 @@
+"""Element-wise functions: bring operands to one layout, then let NumPy work on the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError, ShapeError
+from redist.layout.array_type import ArrayType
+from redist.pgas.elementwise import on_device as device_functions
+from redist.pgas.elementwise.standard_limits import takes_out
+from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
+from redist.pgas.tiles.devices import check_alike, is_gpu
+from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import refuse_writing
+
+SCALARS = (bool, int, float, complex)
+OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray)
+
+
+@lru_cache(maxsize=4096)
+def result_dtype(function: Callable[..., Any], *kinds: Any) -> np.dtype[Any]:
+    """The dtype that NumPy gives a function of such dtypes and kinds of Python numbers."""
+    args = [kind(1) if isinstance(kind, type) else np.ones(1, kind) for kind in kinds]
+    with np.errstate(all="ignore"):
+        out: np.dtype[Any] = function(*args).dtype
+    return out
+
+
+def apply(function: Callable[..., Any], *operands: Any) -> Any:
+    """**Collective** where operands must move. A NumPy function, element by element."""
+    arrays = [x for x in operands if isinstance(x, Tiled)]
+    if not arrays:
+        raise RequestError(f"cannot {function.__name__}: no operand is a global array")
+    first = arrays[0]
+    t = first.type
+    memory = first._memory
+    for x in arrays:
+        if x._memory is not memory:
+            check_alike(function.__name__, *arrays)
+    if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
+        _check_together(function, arrays)
+        *ends, t = meet(tuple(x.type for x in arrays))
+        moved = iter([move(x, end) for x, end in zip(arrays, ends, strict=True)])
+        operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
+    elif t.pending_op is not None:
+        moved = iter([settle(x) for x in arrays])
+        operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
+        t = next(x for x in operands if isinstance(x, Tiled)).type
+    tiles: list[Any] = []
+    kinds: list[Any] = []
+    for x in operands:
+        if isinstance(x, Tiled):
+            tiles.append(x.local)
+            kinds.append(x.dtype)
+        else:
+            tiles.append(_scalar(function, x))
+            kinds.append(type(x) if isinstance(x, SCALARS) else tiles[-1].dtype)
+    dtype = result_dtype(function, *kinds)
+    result = with_dtype(t, dtype_of(dtype))
+    if first.local is None:
+        nothing = [
+            np.empty(0, kind) if tile is None else tile
+            for tile, kind in zip(tiles, kinds, strict=True)
+        ]
+        function(*nothing)  # an error there is one here too
+        return first.new(result, None)
+    if memory is not BUFFERS:
+        memory.check_room(result.tile_bytes)
+        return first.new(result, device_functions.compute(function, tiles, kinds, dtype))
+    return first.new(result, _compute(function, tiles, result))
+
+
+def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
+    """**Collective** where the other operand must move. ``a = function(a, other)`` in a's own tile."""
+    refuse_writing("an update")
+    here = settle(a)
+    value = other
+    if isinstance(other, Tiled):
+        check_alike(function.__name__, here, other)
+        _check_together(function, [here, other])
+        if np.broadcast_shapes(here.shape, other.shape) != here.shape:
+            raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
+        value = move(other, folded(other.type, here.type))
+    kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
+    dtype = result_dtype(function, here.dtype, kind)
+    if not np.can_cast(dtype, here.dtype, "same_kind"):
+        raise TypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
+    if here.local is not None:
+        tile = value.local if isinstance(value, Tiled) else _scalar(function, value)
+        if here._memory is BUFFERS:
+            function(here.local, tile, out=here.local, casting="same_kind")
+        else:
+            tiles = (here.local, tile)
+            here.local[...] = device_functions.compute(function, tiles, (here.dtype, kind), dtype)
+    a.local, a._type = here.local, here.type
+    return a
+
+
+def _compute(function: Callable[..., Any], tiles: list[Any], result: ArrayType) -> Tile:
+    largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
+    if largest < SHARED_FROM or not takes_out(function):
+        check_room(result.tile_bytes)
+        return np.asarray(function(*tiles))
+    shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
+    out = empty(shape, result.dtype.to_numpy(), result.tile_bytes)
+    return np.asarray(function(*tiles, out=out))
+
+
+def _scalar(function: Callable[..., Any], x: Any) -> Any:
+    if isinstance(x, SCALARS):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0:
+        return np.asarray(x)
+    what = f"a NumPy array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(type(x))
+    raise RequestError(
+        f"cannot {function.__name__} a global array and {what}; make it global with pgas.asarray"
+    )
+
+
+def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
+    first = arrays[0]
+    for x in arrays[1:]:
+        if x.comm != first.comm or x.mesh != first.mesh:
+            raise RequestError(
+                f"cannot {function.__name__} arrays on {first.mesh} and on {x.mesh}: "
+                "bring them to one mesh with .to(type)"
+            )
+    try:
+        np.broadcast_shapes(*(x.shape for x in arrays))
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in arrays)
+        raise ShapeError(
+            f"cannot {function.__name__} shapes {shapes}: they do not broadcast"
+        ) from None
+
+
+def astype(x: Tiled, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """**Collective** where a reduction is pending. The same values in another dtype."""
+    if device is not None and is_gpu(device) != x._memory.on_device:
+        x = x.to_device(device)  # type: ignore[attr-defined]
+    kind = np.dtype(dtype)
+    if kind == x.dtype and not copy:
+        return x
+    x = settle(x)
+    t = with_dtype(x.type, dtype_of(kind))
+    if x.local is None:
+        return x.new(t, None)
+    tile = x._memory.empty(x.local.shape, kind, t.tile_bytes)
+    np.copyto(tile, x.local, casting="unsafe")
+    return x.new(t, tile)

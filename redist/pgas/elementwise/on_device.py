@@ -1,0 +1,104 @@
+"""Element by element on tiles of a GPU: CuPy's functions, with NumPy's dtypes and errors.
+
+NumPy hands its functions on to CuPy. Integers become the result's dtype first where NumPy computes with
+it. What CuPy lacks, and complex functions that differ from NumPy's at their limits, are done in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise.standard_limits import floor_divide
+from redist.pgas.memory import DEVICE
+from redist.pgas.tiles.tiled import Tile
+from redist.runtime.cuda.arrays import filled_on_device, is_device
+
+COMPLEX = {
+    "absolute", "add", "conj", "conjugate", "cos", "divide", "equal", "exp", "imag", "isfinite",
+    "isinf", "isnan", "logical_and", "logical_not", "logical_or", "logical_xor", "multiply",
+    "negative", "not_equal", "positive", "real", "sin", "square", "subtract", "where",
+}  # fmt: skip
+"""Functions of complex numbers that CuPy computes as NumPy does."""
+WHOLE = {"ceil", "floor", "round", "trunc"}
+"""Functions that leave integers as they are."""
+COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"}
+
+
+def compute(
+    function: Callable[..., Any], tiles: Sequence[Any], kinds: Sequence[Any], dtype: np.dtype[Any]
+) -> Tile:
+    """**Local.** A function of tiles on a GPU and of numbers, of their dtypes and types ``kinds``.
+
+    ``dtype`` is what NumPy gives.
+    """
+    numbers = [one for one in tiles if not is_device(one)]
+    if numbers:
+        empties = (
+            np.empty(0, kind) if is_device(one) else one
+            for one, kind in zip(tiles, kinds, strict=True)
+        )
+        function(*empties)  # NumPy's errors for numbers that do not fit
+    name = function.__name__
+    if _in_memory(name, tiles) or (name == "remainder" and _is_infinite(tiles[1])):
+        return _computed_in_memory(function, tiles)
+    dtypes = [one.dtype for one in tiles if is_device(one)]
+    if name in WHOLE and dtypes[0].kind in "biu":
+        copy: Tile = tiles[0].astype(dtype)
+        return copy
+    given = [one if is_device(one) else _number(one, dtypes) for one in tiles]
+    if name == "where" and not is_device(given[0]):
+        given[0] = filled_on_device((), bool(given[0]), np.dtype(bool))
+    if dtype.kind in "fc" and name != "where":
+        given = [
+            one.astype(dtype) if is_device(one) and one.dtype.kind in "iu" else one for one in given
+        ]
+    try:
+        out = _divided(*given) if function is floor_divide else function(*given)
+    except TypeError:  # NumPy has it for these dtypes, CuPy has not
+        return _computed_in_memory(function, tiles)
+    out = out if out.dtype == dtype else out.astype(dtype)
+    own = out.base is not None or any(out is one for one in tiles)
+    tile: Tile = out.copy() if own else out
+    return tile
+
+
+def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:
+    """A number for CuPy: Python's own where its dtype changes nothing, else an array without dims."""
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return x
+    if x.dtype in dtypes:
+        return x.item()
+    return filled_on_device((), x.item(), x.dtype)
+
+
+def _in_memory(name: str, tiles: Sequence[Any]) -> bool:
+    if any(np.iscomplexobj(one) if not is_device(one) else one.dtype.kind == "c" for one in tiles):
+        return name not in COMPLEX
+    long = {one.dtype.kind for one in tiles if hasattr(one, "dtype") and one.dtype.itemsize == 8}
+    return name in COMPARISONS and long >= {"i", "u"}
+
+
+def _computed_in_memory(function: Callable[..., Any], tiles: Sequence[Any]) -> Tile:
+    return DEVICE.asarray(function(*(DEVICE.host(one) if is_device(one) else one for one in tiles)))
+
+
+def _divided(x1: Any, x2: Any) -> Any:
+    """``floor_divide``; of one infinity and one finite number, their quotient as in the standard."""
+    down = np.floor_divide(x1, x2)
+    if down.dtype.kind != "f":
+        return down
+    return np.where(np.not_equal(_infinite(x1), _infinite(x2)), np.true_divide(x1, x2), down)
+
+
+def _is_infinite(x: Any) -> bool:
+    """Whether an infinity is among the values: CuPy's remainders by it are no numbers."""
+    if not is_device(x):
+        return not isinstance(x, int) and bool(np.isinf(x))
+    return x.dtype.kind == "f" and bool(np.isinf(x).any())
+
+
+def _infinite(x: Any) -> Any:
+    return np.isinf(x) if is_device(x) else bool(np.isinf(x))

@@ -1,0 +1,163 @@
+"""Every transform of a line that stays cut, of any length.
+
+A length that does not fall into rows and columns becomes a convolution with a chirp (Bluestein),
+j * k = (j**2 + k**2 - (k - j)**2) / 2, and that a transform of a longer length that does. Real
+transforms are complex ones of which half is kept, or which half fills up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.fft.cut_lines import by_rows, factors, scale_of
+from redist.pgas.indexing import basic as indexing
+from redist.pgas.indexing.keys import Cut
+from redist.pgas.memory import empty
+from redist.pgas.shapes.join import concat
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.move import move, tile_shape
+from redist.pgas.tiles.ownership import own_box
+from redist.pgas.tiles.tiled import Tile, Tiled
+
+Axes = tuple[SubAxis, ...]
+CHUNK = 2**12
+"""Indices whose factors are made together."""
+OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+@in_memory
+def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
+    """**Collective.** One of NumPy's transforms along a cut dim when no other dim can take its axes."""
+    cut = x.type.dims[dim]
+    if name == "hfft":
+        return transform(apply(np.conjugate, x), "irfft", dim, n, OTHER[norm])
+    if name == "ihfft":
+        return apply(np.conjugate, transform(x, "rfft", dim, n, OTHER[norm]))
+    if name == "irfft":
+        size = 2 * (x.shape[dim] - 1) if n is None else n
+        full = _filled_up(resized(x, dim, size // 2 + 1, cut), dim, size, cut)
+        return _real(line(full, dim, True, norm))
+    x = resized(x, dim, x.shape[dim] if n is None else n, cut)
+    out = line(x, dim, name == "ifft", norm)
+    return resized(out, dim, x.shape[dim] // 2 + 1, cut) if name == "rfft" else out
+
+
+def line(x: Tiled, dim: int, inverse: bool, norm: str) -> Any:
+    """**Collective.** The complex transform along a cut dim."""
+    scale = scale_of(x.shape[dim], inverse, norm)
+    if factors(x.shape[dim], x.type.cuts[dim]) is not None:
+        return by_rows(x, dim, inverse, scale)
+    return by_chirp(x, dim, inverse, scale)
+
+
+def by_chirp(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
+    """**Collective.** The transform along a cut dim of any length, in double precision."""
+    size, cut, p = x.shape[dim], x.type.dims[dim], x.type.cuts[dim]
+    sign = 1j if inverse else -1j
+    length = p * p * smooth(-(-(2 * size - 1) // (p * p)))
+
+    def chirp(k: Tile) -> Tile:
+        return np.asarray(np.exp((sign * np.pi / size) * (k * k % (2 * size))))
+
+    def kernel(k: Tile) -> Tile:
+        near = np.minimum(k, length - k)
+        return np.where(near < size, np.conj(chirp(near)), 0)
+
+    dtype = np.result_type(x.dtype, np.complex64)
+    wide = astype(x, np.complex128)
+    _multiply(wide, dim, chirp)
+    wide = by_rows(resized(wide, dim, length, cut), dim, False, 1.0)
+    shape = tuple(length if i == dim else 1 for i in range(x.ndim))
+    t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
+    own = tile_shape(t, x.comm.rank)
+    factor = x.new(t, None if own is None else _filled(own, t, 1))
+    _multiply(factor, dim, kernel)
+    factor = by_rows(factor, dim, False, 1.0)
+    if wide.local is not None and factor.local is not None:
+        wide.local *= factor.local
+    del factor
+    out = resized(by_rows(wide, dim, True, 1.0 / length), dim, size, cut)
+    _multiply(out, dim, lambda k: chirp(k) * scale)
+    return astype(out, dtype, copy=False)
+
+
+def smooth(n: int) -> int:
+    """The least number from n on whose prime factors are 2, 3 and 5.
+
+    >>> smooth(7), smooth(97), smooth(1)
+    (8, 100, 1)
+    """
+    most = max(1, n).bit_length()
+    return min(
+        k * 2 ** max(0, math.ceil(math.log2(n / k)))
+        for k in (3**b * 5**c for b in range(most) for c in range(most))
+        if k < 2 * n + 2 or k == 1
+    )
+
+
+def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
+    """**Collective** unless it is so long. The first ``n`` of a cut dim, or zeros behind it."""
+    have = x.shape[dim]
+    if n < have:
+        x = indexing.basic(x, _items(x, dim, range(n)))
+    elif n > have:
+        shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
+        t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
+        own = tile_shape(t, x.comm.rank)
+        x = concat([x, x.new(t, None if own is None else _filled(own, t, 0))], axis=dim)
+    return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
+
+
+def _filled_up(x: Tiled, dim: int, size: int, cut: Axes) -> Any:
+    """**Collective.** The values of a line of which the second half is the conjugate of the first."""
+    back = range(size - size // 2 - 1, 0, -1)
+    if not len(back):
+        return resized(x, dim, size, cut)
+    half = apply(np.conjugate, indexing.basic(x, _items(x, dim, back)))
+    out = concat([x, half], axis=dim)
+    return move(out, out.type.with_dims(_cut(out.type.dims, dim, cut)))
+
+
+def _items(x: Tiled, dim: int, kept: range) -> tuple[Cut, ...]:
+    return tuple(Cut(i, kept if i == dim else range(m)) for i, m in enumerate(x.shape))
+
+
+def _cut(dims: tuple[Axes, ...], dim: int, cut: Axes) -> tuple[Axes, ...]:
+    """Cuts of dims with those of one replaced; the others lose its axes."""
+    return tuple(
+        cut if i == dim else tuple(part for part in one if part not in cut)
+        for i, one in enumerate(dims)
+    )
+
+
+def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
+    """**Local.** Multiply along a dim, in place, by a function of the index."""
+    if x.local is None or not x.local.size:
+        return
+    start, end = own_box(x)[dim]
+    shape = [-1 if i == dim else 1 for i in range(x.ndim)]
+    for at in range(start, end, CHUNK):
+        stop = min(end, at + CHUNK)
+        part = x.local[(slice(None),) * dim + (slice(at - start, stop - start),)]
+        part *= values(np.arange(at, stop)).reshape(shape)
+
+
+def _filled(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
+    out = empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+    out[...] = value
+    return out
+
+
+def _real(x: Tiled) -> Any:
+    """**Local.** The real parts, in tiles of their own."""
+    dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
+    t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
+    return x.new(t, None if x.local is None else np.ascontiguousarray(x.local.real))

@@ -1,0 +1,247 @@
+"""``a[key]`` and ``a[key] = value``: ints, slices, new dims; what has arrays in it goes on to picking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.indexing import boolean as masking
+from redist.pgas.indexing import integer as picking
+from redist.pgas.indexing.keys import At, Cut, Item, Many, Mask, New, parse, result_shape
+from redist.pgas.memory import in_grains
+from redist.pgas.tiles.budget import staging_room
+from redist.pgas.tiles.devices import check_alike, hosted, lifted
+from redist.pgas.tiles.layouts import Shape, make_type
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.ownership import box_of
+from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import refuse_writing
+from redist.runtime.cuda.arrays import is_device, overlap, to_host
+from redist.runtime.elements.index_sets import Constant, Ranged, span, within
+
+
+def get(x: Tiled, key: Any) -> Any:
+    """**Collective.** The elements that a key names, as a new array.
+
+    Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays
+    cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
+    GPUs are chosen by arrays in memory.
+    """
+    x = settle(x)
+    on_device = x._memory.on_device
+    items = parse(hosted(key) if on_device else key, x.shape)
+    if not any(isinstance(item, (Mask, Many)) for item in items):
+        return basic(x, tuple(items))
+    check_key(x, key)
+    chosen = masking if any(isinstance(item, Mask) for item in items) else picking
+    return lifted(chosen.get(hosted(x), items)) if on_device else chosen.get(x, items)
+
+
+def check_key(x: Tiled, key: Any) -> None:
+    """**Local.** An error where an array in memory is indexed by one on GPUs, or the other way."""
+    check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
+
+
+def basic(x: Tiled, items: tuple[Item, ...]) -> Any:
+    """**Collective** where a cut dim is not taken whole. Elements by ints and slices."""
+    t = sliced(x.type, items)
+    if stays(x.type, items):
+        tile = new_tile(x, t)
+        if tile is not None and x.local is not None:
+            tile[...] = x.local[tuple(_own(item) for item in items)]
+        return x.new(t, tile)
+    return selected(x, t, _links(x.type, t, items))
+
+
+@lru_cache(maxsize=4096)
+def sliced(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
+    """The type of a part: cut as before, freed axes on the largest dim.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t = ArrayType.parse("f32[8{x}, 9{y}, 7]", Mesh(x=2, y=2))
+    >>> print(sliced(t, (At(0, 3), Cut(1, range(0, 9, 2)), Cut(2, range(7)))))
+    f32[5{y}, 7{x}]
+    """
+    dims = tuple(
+        () if isinstance(item, New) else t.dims[item.dim]
+        for item in items
+        if isinstance(item, (New, Cut))
+    )
+    free = tuple(part for item in items if isinstance(item, At) for part in t.dims[item.dim])
+    return placed(t, result_shape(items), dims, free)
+
+
+@lru_cache(maxsize=4096)
+def stays(t: ArrayType, items: tuple[Item, ...]) -> bool:
+    """Whether each rank has its part: cut dims are taken whole."""
+    return all(
+        t.cuts[item.dim] == 1
+        or (isinstance(item, Cut) and item.indices == range(t.shape[item.dim]))
+        for item in items
+        if isinstance(item, (At, Cut))
+    )
+
+
+def _own(item: Item) -> Any:
+    match item:
+        case At(index=index):
+            return index
+        case Cut(indices=indices):
+            return span(indices.start, indices.step, len(indices))
+        case _:
+            return None
+
+
+@lru_cache(maxsize=1024)
+def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Link, ...]:
+    links = []
+    to = 0
+    for item in items:
+        if isinstance(item, At):
+            one = range(item.index, item.index + 1)
+            source = Ranged(t.shape[item.dim], t.cuts[item.dim], one)
+            links.append(Link(item.dim, source, None, Constant(1)))
+        elif isinstance(item, Cut):
+            n = len(item.indices)
+            source = Ranged(t.shape[item.dim], t.cuts[item.dim], item.indices)
+            links.append(Link(item.dim, source, to, Ranged(n, result.cuts[to], range(n))))
+            to += 1
+        else:
+            links.append(Link(None, Constant(1), to, Ranged(1, result.cuts[to], range(1))))
+            to += 1
+    return tuple(links)
+
+
+def put(a: Tiled, key: Any, value: Any) -> None:
+    """**Collective.** Write values to the elements that a key names; values broadcast."""
+    refuse_writing("a[...] = value")
+    here = settle(a)
+    on_device = here._memory.on_device
+    items = parse(hosted(key) if on_device else key, here.shape)
+    values = as_values(here, value)
+    if any(isinstance(item, (Mask, Many)) for item in items):
+        check_key(here, key)
+        chosen = masking if any(isinstance(item, Mask) for item in items) else picking
+        there = hosted(here)
+        chosen.put(there, items, hosted(values))
+        if on_device and here.local is not None:
+            here.local[...] = here._memory.asarray(there.local)
+    else:
+        _put_basic(here, tuple(items), values)
+    a.local, a._type = here.local, here.type
+
+
+def as_values(a: Tiled, value: Any) -> Tiled:
+    """Values as a global array of a's dtype over its ranks: what all ranks have alike, or global."""
+    if isinstance(value, Tiled):
+        if value.comm != a.comm or value.mesh != a.mesh:
+            raise RequestError(
+                f"cannot write an array on {value.mesh} into one on {a.mesh}: bring it there with "
+                ".to(type)"
+            )
+        check_alike("write", value, a)
+        value = settle(value)
+        t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
+        tile = value.local
+        copies = tile is not None and (
+            tile.dtype != a.dtype or (a.local is not None and overlap(tile, a.local))
+        )
+        staging_room(a, 0, in_grains(t.tile_bytes) if copies else 0)
+        if tile is not None and copies:
+            fresh = a._memory.empty(tile.shape, a.dtype, t.tile_bytes)
+            np.copyto(fresh, tile, casting="unsafe")
+            tile = fresh
+        return a.new(t, tile)
+    given: Tile = np.asarray(to_host(value) if is_device(value) else value)
+    given = given.astype(a.dtype) if not isinstance(value, (bool, int, float, complex)) else (
+        np.asarray(value, dtype=a.dtype)
+    )  # fmt: skip
+    t = make_type(a.mesh, a.type.dtype, given.shape, ((),) * given.ndim)
+    return a.new(t, None if a.local is None else a._memory.asarray(given))
+
+
+def fitted(values: Tiled, shape: Shape) -> Tiled:
+    """Values without leading dims of size 1 that a shape does not have; an error if they do not fit."""
+    extra = max(0, values.ndim - len(shape))
+    own = values.shape[extra:]
+    wide = (1,) * (len(shape) - len(own)) + own
+    if any(n != 1 for n in values.shape[:extra]) or any(
+        n not in (1, size) for n, size in zip(wide, shape, strict=True)
+    ):
+        raise ValueError(
+            f"cannot write values of shape {values.shape} to elements of shape {shape}"
+        )
+    if not extra:
+        return values
+    return basic(values, tuple([At(i, 0) for i in range(extra)] + [
+        Cut(i, range(values.shape[i])) for i in range(extra, values.ndim)
+    ]))  # fmt: skip
+
+
+def _put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
+    shape = result_shape(items)
+    values = fitted(values, shape)
+    if 0 in shape:
+        return
+    missing = len(shape) - values.ndim
+    if not values.type.used:
+        _put_own(a, items, values, shape)
+        return
+    links = []
+    at = 0
+    for item in items:
+        if isinstance(item, At):
+            one = range(item.index, item.index + 1)
+            target = Ranged(a.shape[item.dim], a.type.cuts[item.dim], one)
+            links.append(Link(None, Constant(1), item.dim, target))
+            continue
+        n, own = shape[at], at - missing
+        if own >= 0 and values.shape[own] == n:
+            source: Any = Ranged(n, values.type.cuts[own], range(n))
+        else:
+            source = Constant(n)
+        dim = own if own >= 0 else None
+        at += 1
+        if isinstance(item, Cut):
+            target = Ranged(a.shape[item.dim], a.type.cuts[item.dim], item.indices)
+            links.append(Link(dim, source, item.dim, target))
+        else:
+            links.append(Link(dim, source, None, Constant(1)))
+    carry(values, a, links)
+
+
+def _put_own(a: Tiled, items: Sequence[Item], values: Tiled, shape: Shape) -> None:
+    """**Local.** Write values that every rank has whole: each writes those of its own tile."""
+    box = box_of(a.type, a.comm.rank)
+    if box is None or a.local is None or values.local is None:
+        return
+    own: list[Any] = []
+    theirs: list[Any] = []
+    for item in items:
+        if isinstance(item, New):
+            own.append(None)
+            theirs.append(slice(None))
+            continue
+        assert isinstance(item, (At, Cut))
+        lo, hi = box[item.dim]
+        if isinstance(item, At):
+            if not lo <= item.index < hi:
+                return
+            own.append(item.index - lo)
+            continue
+        inside = within(item.indices, lo, hi)
+        if inside.n == 0:
+            return
+        own.append(span(inside.at, inside.step, inside.n))
+        theirs.append(slice(inside.first, inside.first + inside.n))
+    missing = len(shape) - values.ndim
+    chosen = (
+        one if n > 1 else slice(None) for one, n in zip(theirs[missing:], values.shape, strict=True)
+    )
+    a.local[tuple(own)] = values.local[tuple(chosen)]

@@ -1,0 +1,223 @@
+"""Elements where a condition holds: each rank picks its own, then the result is made even."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.indexing import integer as picking
+from redist.pgas.indexing.keys import Cut, Item, Many, Mask, New
+from redist.pgas.memory import empty, in_grains
+from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import dtype_of, folded, make_type
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.ownership import box_of
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.select import Link, selected
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import PRETENDING
+from redist.runtime.elements.by_position import all_counts
+from redist.runtime.elements.index_sets import Ragged, Ranged
+from redist.runtime.elements.select import rows
+
+CHUNK_ELEMS = 2**14
+"""So many elements are looked at in one go."""
+
+
+def get(x: Tiled, items: Sequence[Item]) -> Any:
+    """**Collective.** The elements that a key with a mask names."""
+    mask = next(item for item in items if isinstance(item, Mask))
+    if not all(item is mask or _is_whole(item, x) for item in items):
+        return picking.get(x, _spelled(x, items))
+    if not mask.dims:
+        return _as_dim(x, items, bool(_value(mask.mask)))
+    _refuse_to_explain(x)
+    at = mask.dims[0]
+    n = math.prod(x.shape[i] for i in mask.dims)
+    flat = reshape(x, (*x.shape[:at], n, *x.shape[mask.dims[-1] + 1 :]))
+    keep = _flat_mask(flat, mask.mask, at, n)
+    counts = all_counts(x.comm, int(np.count_nonzero(keep)))
+    tile = _uneven_tile(flat, flat.type, counts, at)
+    if tile is not None and flat.local is not None:
+        _compress(flat.local, keep, at, tile)
+    return evened(flat, tile, at, counts)
+
+
+def _refuse_to_explain(x: Tiled) -> None:
+    if PRETENDING:
+        raise RequestError(
+            f"cannot explain which elements of {x.type} are taken: how many depends on the data"
+        )
+
+
+def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Tile | None:
+    """**Collective** under a memory limit. A tile like x's, of t's dtype, with each rank's own count."""
+    row_elems = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
+    row_bytes = row_elems * t.dtype.itemsize
+    worst = in_grains(max(counts) * row_bytes)
+    need(x, "take elements of", worst)
+    if x.local is None:
+        return None
+    own = (*x.local.shape[:dim], counts[x.comm.rank], *x.local.shape[dim + 1 :])
+    return empty(own, t.dtype.to_numpy(), worst)
+
+
+def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:
+    """The rows that are kept, some at a time: their numbers stay in the cache."""
+    step = max(1, CHUNK_ELEMS * len(keep) // max(1, tile.size)) if dim == 0 else max(1, len(keep))
+    at = 0
+    for lo in range(0, len(keep), step):
+        (which,) = keep[lo : lo + step].nonzero()
+        to = out[at : at + len(which)] if dim == 0 else out
+        of = tile[lo : lo + step] if dim == 0 else tile
+        of.take(which, axis=dim, out=to, mode="clip")  # without a copy, as no index is outside
+        at += len(which)
+
+
+def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
+    """**Collective.** Write to the elements that a key with a mask names."""
+    mask = next(item for item in items if isinstance(item, Mask))
+    whole = all(item is mask or _is_whole(item, a) for item in items)
+    if whole and values.size == 1 and values.ndim <= 1 + a.ndim - len(mask.dims):
+        values = move(values, make_type(a.mesh, a.type.dtype, values.shape, ((),) * values.ndim))
+        if a.local is None:
+            _own_mask(a, mask)
+            return
+        assert values.local is not None
+        where = _own_mask(a, mask)
+        a.local[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = (
+            values.local.reshape(())
+        )
+        return
+    if not mask.dims:
+        if len(items) - 1 != a.ndim or not whole:
+            raise IndexError("a mask without dims must stand alone")
+        from redist.pgas.indexing.basic import put as put_all
+
+        if bool(_value(mask.mask)):
+            put_all(a, (None, ...), values)
+        return
+    picking.put(a, _spelled(a, items), values)
+
+
+@in_memory
+def nonzero(x: Tiled, /) -> tuple[Any, ...]:
+    """**Collective.** The indices of all elements that are not zero, one array for every dim."""
+    if x.ndim == 0:
+        raise ValueError("cannot list the elements of an array without dims")
+    _refuse_to_explain(x)
+    x = settle(x)
+    truth = x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
+    flat = reshape(truth, (x.size,))
+    kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
+    own = 0 if flat.local is None else int(np.count_nonzero(flat.local))
+    counts = all_counts(x.comm, own)
+    found = _uneven_tile(flat, kind, counts, 0)
+    box = box_of(flat.type, x.comm.rank)
+    if found is not None and flat.local is not None and box is not None:
+        at = 0
+        for lo in range(0, flat.local.size, CHUNK_ELEMS):
+            (which,) = flat.local[lo : lo + CHUNK_ELEMS].nonzero()
+            np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
+            at += len(which)
+    places = evened(flat.new(kind, found), found, 0, counts)
+    need(places, "list", (x.ndim + 2) * places.type.tile_bytes)  # NumPy makes two on the way
+    if places.local is None:
+        return tuple(places.new(places.type, None) for _ in x.shape)
+    return tuple(places.new(places.type, i) for i in picking.unravel(places.local, x.shape))
+
+
+def evened(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
+    """**Collective.** An array whose tiles have any size along one dim, in order, made even along it.
+
+    ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
+    """
+    ranks, index = rows(x.type)
+    own = {tiles[dim]: counts[rank] for rank, tiles in zip(ranks, index, strict=True)}
+    starts = [0]
+    for k in range(x.type.cuts[dim]):
+        starts.append(starts[-1] + own[k])
+    total = starts[-1]
+    shape = (*x.shape[:dim], total, *x.shape[dim + 1 :])
+    t = make_type(x.mesh, x.type.dtype, shape, x.type.dims)
+    even = Ranged(total, t.cuts[dim], range(total))
+    if all(even.held(k) == Ragged(tuple(starts)).held(k) for k in range(t.cuts[dim])):
+        return x.new(t, tile)
+    links = [
+        Link(
+            i,
+            Ragged(tuple(starts)) if i == dim else Ranged(shape[i], t.cuts[i], range(shape[i])),
+            i,
+            Ranged(shape[i], t.cuts[i], range(shape[i])),
+        )
+        for i in range(len(shape))
+    ]
+    return selected(x.new(t, tile), t, links)
+
+
+def _is_whole(item: Item, x: Tiled) -> bool:
+    return isinstance(item, Cut) and item.indices == range(x.shape[item.dim])
+
+
+def _value(mask: Any) -> Any:
+    return picking.on_all(mask) if isinstance(mask, Tiled) else mask
+
+
+def _as_dim(x: Tiled, items: Sequence[Item], keep: bool) -> Any:
+    """A mask without dims is a new dim of size 1 or 0."""
+    from redist.pgas.indexing.basic import basic
+
+    out = basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
+    at = next(i for i, item in enumerate(items) if isinstance(item, Mask))
+    if keep:
+        return out
+    return basic(out, tuple(Cut(i, range(0 if i == at else n)) for i, n in enumerate(out.shape)))
+
+
+def _spelled(x: Tiled, items: Sequence[Item]) -> list[Item]:
+    """**Collective.** Masks as arrays of the indices where they hold."""
+    out: list[Item] = []
+    for item in items:
+        if not isinstance(item, Mask):
+            out.append(item)
+        elif not item.dims:
+            raise IndexError("a mask without dims must stand alone")
+        elif isinstance(item.mask, Tiled):
+            found: Any = nonzero(item.mask)
+            out += [Many(i, one) for i, one in zip(item.dims, found, strict=True)]
+        else:
+            found = np.nonzero(item.mask)
+            out += [Many(i, one) for i, one in zip(item.dims, found, strict=True)]
+    return out
+
+
+def _flat_mask(flat: Tiled, mask: Any, at: int, n: int) -> Tile:
+    """This rank's part of a mask, cut as the flattened dim is."""
+    t = make_type(flat.mesh, dtype_of(np.dtype(np.bool_)), (n,), (flat.type.dims[at],))
+    if isinstance(mask, Tiled):
+        tile = move(reshape(mask, (n,)), t).local
+        return np.zeros(0, np.bool_) if tile is None else tile
+    box = box_of(t, flat.comm.rank)
+    return mask.reshape(-1)[slice(*box[0])] if box is not None else np.zeros(0, np.bool_)
+
+
+def _own_mask(a: Tiled, item: Mask) -> Tile:
+    """This rank's part of a mask, cut as the array is."""
+    mask = item.mask
+    dims = tuple(a.type.dims[i] for i in item.dims)
+    t = make_type(a.mesh, dtype_of(np.dtype(np.bool_)), mask.shape, dims)
+    if isinstance(mask, Tiled):
+        mask = settle(mask)
+        tile = move(mask, folded(mask.type, t)).local
+        return np.zeros(0, np.bool_) if tile is None else tile
+    box = box_of(t, a.comm.rank)
+    return (
+        mask[tuple(slice(lo, hi) for lo, hi in box)] if box is not None else np.zeros(0, np.bool_)
+    )

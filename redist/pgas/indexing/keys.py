@@ -1,0 +1,166 @@
+"""What stands between the brackets: one item for every dim of an array, as NumPy reads it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.pgas.tiles.layouts import Shape
+from redist.pgas.tiles.tiled import Tiled
+
+Indices = NDArray[Any] | Tiled
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """One index of a dim, which goes away."""
+
+    dim: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A range of a dim."""
+
+    dim: int
+    indices: range
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A new dim of size 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Many:
+    """Any indices of a dim."""
+
+    dim: int
+    indices: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """Where a condition on several dims holds."""
+
+    dims: tuple[int, ...]
+    mask: Indices
+
+
+Item = At | Cut | New | Many | Mask
+
+
+def parse(key: Any, shape: Shape) -> list[Item]:
+    """**Collective** where an index is a global array without dims. A key as items, all dims named.
+
+    >>> parse((0, ..., None), (4, 5))
+    [At(dim=0, index=0), Cut(dim=1, indices=range(0, 5)), New()]
+    """
+    given = [_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
+    named = sum(_n_dims(one) for one in given)
+    if named > len(shape):
+        raise IndexError(f"too many indices: {named} for an array of {len(shape)} dims")
+    dots = sum(one is Ellipsis for one in given)
+    if dots > 1:
+        raise IndexError("an index can have only one '...'")
+    if not dots:
+        given.append(Ellipsis)
+    items: list[Item] = []
+    dim = 0
+    for one in given:
+        if one is Ellipsis:
+            skipped = len(shape) - named
+            items += [Cut(i, range(shape[i])) for i in range(dim, dim + skipped)]
+            dim += skipped
+        elif one is None:
+            items.append(New())
+        else:
+            items += _items(one, dim, shape)
+            dim += _n_dims(one)
+    return items
+
+
+def _plain(one: Any) -> Any:
+    """Lists as arrays; numbers, also those in arrays without dims, as ints."""
+    if one is None or one is Ellipsis or isinstance(one, slice):
+        return one
+    if isinstance(one, (bool, np.bool_)):
+        return np.asarray(one)
+    if isinstance(one, (list, tuple)):
+        one = np.asarray(one)
+        one = one.astype(np.int64) if one.size == 0 else one
+    if isinstance(one, (np.ndarray, Tiled)):
+        if one.dtype.kind == "b":
+            return one
+        if one.dtype.kind not in "iu":
+            raise IndexError(f"cannot index by an array of {one.dtype}: use integers or booleans")
+        return operator.index(one) if one.ndim == 0 else one  # type: ignore[arg-type]
+    try:
+        return operator.index(one)
+    except TypeError:
+        raise IndexError(
+            f"cannot index by {one!r}: use integers, slices, '...', None, or arrays of integers or "
+            "booleans"
+        ) from None
+
+
+def _n_dims(one: Any) -> int:
+    if one is None or one is Ellipsis:
+        return 0
+    if isinstance(one, (np.ndarray, Tiled)) and one.dtype.kind == "b":
+        return one.ndim
+    return 1
+
+
+def _items(one: Any, dim: int, shape: Shape) -> list[Item]:
+    if not isinstance(one, (np.ndarray, Tiled)) or one.dtype.kind != "b":
+        return [_item(one, dim, shape)]
+    dims = tuple(range(dim, dim + one.ndim))
+    sizes = tuple(shape[i] for i in dims)
+    if one.shape == sizes:
+        return [Mask(dims, one)]
+    if any(n not in (0, size) for n, size in zip(one.shape, sizes, strict=True)):
+        raise IndexError(
+            f"cannot index dims {dims} of shape {shape} by a mask of shape {one.shape}: they must "
+            "be the same"
+        )
+    return [Many(i, np.empty(0, np.int64)) for i in dims]  # a mask of no elements holds nowhere
+
+
+def _item(one: Any, dim: int, shape: Shape) -> Item:
+    size = shape[dim]
+    if isinstance(one, slice):
+        return Cut(dim, _range(one, size))
+    if isinstance(one, (np.ndarray, Tiled)):
+        return Many(dim, one)
+    if not -size <= one < size:
+        raise out_of_bounds(one, dim, size)
+    return At(dim, one % size)
+
+
+def _range(one: slice, size: int) -> range:
+    try:
+        found = range(*one.indices(size))
+    except ValueError:
+        raise ValueError("slice step cannot be zero") from None
+    return found if len(found) else range(0)
+
+
+def out_of_bounds(index: Any, dim: int, size: int) -> IndexError:
+    """The error for an index outside a dim."""
+    return IndexError(f"index {index} is out of bounds for dim {dim} of size {size}")
+
+
+def result_shape(items: Sequence[Item]) -> Shape:
+    """The shape that items without arrays select."""
+    return tuple(
+        1 if isinstance(item, New) else len(item.indices)
+        for item in items
+        if isinstance(item, (New, Cut))
+    )

@@ -1,0 +1,107 @@
+"""Functions of whole matrices: stacks are spread over the ranks, single matrices are whole on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.tiles.free_dims import freed
+from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.ranks.room import least_available
+from redist.text.units import format_bytes
+
+LARGEST_BYTES = 2**28
+"""A matrix that must be whole on a rank may be so large."""
+Function = Callable[..., Any]
+
+
+def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = True) -> None:
+    """Raise unless ``x`` is a global stack of matrices of the wanted kind."""
+    if not isinstance(x, Tiled):
+        raise RequestError(f"cannot {name} a {type(x).__name__}; make it global with pgas.asarray")
+    if x.ndim < 2:
+        raise ValueError(f"cannot {name} an array of shape {x.shape}: need at least 2 dims")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise ValueError(
+            f"cannot {name} matrices of {x.shape[-2]} x {x.shape[-1]}: need square ones"
+        )
+    if floating and x.dtype.kind not in "fc":
+        raise TypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
+
+
+def whole(name: str, x: Tiled) -> Any:
+    """**Collective.** The array with whole matrices; their axes go to the dims of the stack."""
+    x = settle(x)
+    inner = frozenset({x.ndim - 2, x.ndim - 1})
+    size = x.shape[-1] * x.shape[-2] * x.dtype.itemsize
+    if size > LARGEST_BYTES:
+        raise RequestError(
+            f"cannot {name} {x.type}: a matrix of {format_bytes(size)} would be whole on a rank, the "
+            f"limit is {format_bytes(LARGEST_BYTES)}; only solve and inv of one matrix, qr, "
+            "lstsq and svd of tall matrices, and norms are cut"
+        )
+    return move(x, freed(x.type, inner))
+
+
+def agreed(name: str, x: Tiled, work: Callable[[], Any]) -> Any:
+    """**Collective.** What ``work`` gives; a matrix that it refuses is refused on every rank."""
+    out, fine = None, True
+    try:
+        if x.local is not None:
+            out = work()
+    except np.linalg.LinAlgError:
+        fine = False
+    refuse_together(name, x, not fine)
+    return out
+
+
+def refuse_together(name: str, x: Tiled, bad: bool) -> None:
+    """**Collective.** An error on every rank where a matrix is bad on one."""
+    if least_available(x.comm, int(not bad)) == 0:
+        raise np.linalg.LinAlgError(
+            f"cannot {name} {x.type}: a matrix is refused, as singular, not positive definite, or "
+            "without convergence"
+        )
+
+
+def per_matrix(
+    name: str, function: Function, x: Tiled, ends: Sequence[tuple[tuple[int, ...], Any]]
+) -> list[Any]:
+    """**Collective.** ``function`` of the matrices of a stack.
+
+    ``ends`` says for each result the dims behind those of the stack, and the dtype.
+    """
+    x = whole(name, x)
+    tile = x.local
+    found = agreed(name, x, lambda: _run(function, tile))
+    return [
+        x.new(_type(x, shape, dtype), None if found is None else _made(found[i], x, shape, dtype))
+        for i, (shape, dtype) in enumerate(ends)
+    ]
+
+
+def _run(function: Function, tile: Tile | None) -> Sequence[Any]:
+    out = function(tile)
+    return out if isinstance(out, tuple) else (out,)
+
+
+def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
+    n = x.ndim - 2
+    dims = (*x.type.dims[:n], *((),) * len(shape))
+    return ArrayType(x.mesh, dtype_of(np.dtype(dtype)), (*x.shape[:n], *shape), dims)
+
+
+def _made(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
+    assert x.local is not None
+    return np.asarray(value, dtype=dtype).reshape((*x.local.shape[:-2], *shape))
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of absolute values."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype

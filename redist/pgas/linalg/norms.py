@@ -1,0 +1,106 @@
+"""Norms of vectors and matrices, by reductions where they are sums or largest values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.linalg.matrices import check_matrices, real_dtype
+from redist.pgas.memory import check_room
+from redist.pgas.reductions import named as reductions
+from redist.pgas.reductions.reduce import reduced
+from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.tiles.axis_arguments import dims_of
+from redist.pgas.tiles.tiled import Tiled
+
+Order = float | str
+
+
+def vector_norm(
+    x: Tiled, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
+    ord: float = 2,
+) -> Any:  # fmt: skip
+    """**Collective** where what is cut must be known. The norm over dims; ord is a number or inf."""
+    check_arrays("vector_norm", x)
+    if x.dtype.kind not in "fc":
+        raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
+    dims = dims_of(axis, x.ndim)
+    here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
+    if ord == 2 and here and not x._memory.on_device:
+        return _local_norm(x, dims, keepdims)
+    size = _absolute(x)
+    where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    if ord in (math.inf, -math.inf):
+        function = reductions.max if ord > 0 else reductions.min
+        if ord > 0 and math.prod(x.shape[i] for i in dims) == 0:
+            return reductions.sum(size, **where)
+        return function(size, **where)
+    if ord == 0:
+        ones = elementwise.astype(elementwise.apply(np.not_equal, size, 0.0), size.dtype)
+        return reductions.sum(ones, dtype=size.dtype, **where)
+    if ord == 1:
+        return reductions.sum(size, dtype=size.dtype, **where)
+    if ord == 2:
+        squares = elementwise.apply(np.multiply, size, size)
+        return elementwise.apply(np.sqrt, reductions.sum(squares, dtype=size.dtype, **where))
+    powers = elementwise.apply(np.power, size, float(ord))
+    return elementwise.apply(np.power, reductions.sum(powers, dtype=size.dtype, **where), 1.0 / ord)
+
+
+def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro") -> Any:
+    """**Collective** where what is cut must be known. The norm of each matrix of a stack."""
+    check_matrices("matrix_norm", x)
+    ends = (x.ndim - 2, x.ndim - 1)
+    if ord in (None, "fro"):
+        return vector_norm(x, axis=ends, keepdims=keepdims)
+    if ord in (1, -1, math.inf, -math.inf):
+        assert ord is not None and not isinstance(ord, str)
+        inner = ends[0] if abs(ord) == 1 else ends[1]
+        sums = reductions.sum(_absolute(x), axis=inner, keepdims=True, dtype=real_dtype(x.dtype))
+        best = reductions.max if ord > 0 else reductions.min
+        if ord > 0 and sums.shape[-1] * sums.shape[-2] == 0:
+            return reductions.sum(sums, axis=ends, keepdims=keepdims, dtype=sums.dtype)
+        return best(sums, axis=ends, keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        from redist.pgas.linalg import svdvals
+
+        values = svdvals(x)
+        empty = values.shape[-1] == 0 and ord != -2
+        function = (
+            reductions.sum
+            if ord == "nuc" or empty
+            else reductions.max
+            if ord == 2
+            else reductions.min
+        )
+        out = function(values, axis=-1)
+        if not keepdims:
+            return out
+        from redist.pgas.shapes.manipulation import expand_dims
+
+        return expand_dims(expand_dims(out, axis=-1), axis=-1)
+    raise ValueError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
+
+
+def _local_norm(x: Tiled, dims: tuple[int, ...], keepdims: bool) -> Any:
+    """The 2-norm over dims that no axis cuts."""
+    t = reduced(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
+    check_room(t.tile_bytes)
+    if x.local is None:
+        return x.new(t, None)
+    if len(dims) == x.ndim and not keepdims:
+        tile = np.linalg.norm(x.local if x.ndim == 1 else x.local.reshape(-1))  # the quickest
+    else:
+        tile = np.linalg.vector_norm(x.local, axis=dims, keepdims=keepdims)
+    return x.new(t, np.asarray(tile, t.dtype.to_numpy()))
+
+
+def _absolute(x: Tiled) -> Any:
+    return elementwise.apply(np.abs, x)
+
+
+__all__ = ["matrix_norm", "vector_norm"]

@@ -1,0 +1,84 @@
+"""QR of tall matrices: each rank its rows, then the small R factors of all ranks together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.lower_bound import lower_bound_bytes
+from redist.layout.tiles import bounds
+from redist.pgas.linalg.matrices import LARGEST_BYTES
+from redist.pgas.memory import empty
+from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.ownership import tile_index
+from redist.pgas.tiles.tiled import Tile, Tiled
+
+
+def by_rows(t: ArrayType) -> ArrayType:
+    """The type with whole rows: the axes of the columns cut the rows too, and so do idle ones."""
+    dims = list(t.dims)
+    dims[-2], dims[-1] = (*dims[-2], *dims[-1]), ()
+    plain = ArrayType(t.mesh, t.dtype, t.shape, tuple(dims))
+    if plain.used:
+        return plain
+    from redist.layout.axes import whole
+
+    dims[-2] = tuple(whole(t.mesh, name) for name, _ in t.mesh.axes)
+    other = ArrayType(t.mesh, t.dtype, t.shape, tuple(dims))
+    return min(plain, other, key=lambda end: lower_bound_bytes(t, end) + end.tile_bytes)
+
+
+def factors_bytes(t: ArrayType) -> int:
+    """Bytes of the R factors that a rank sees together, for one stack of matrices."""
+    rows, columns = t.tile_shape[-2], t.shape[-1]
+    stack = int(np.prod(t.tile_shape[:-2], dtype=np.int64))
+    return t.cuts[-2] * min(rows, columns) * columns * t.dtype.itemsize * stack
+
+
+def distributes(t: ArrayType) -> bool:
+    """Whether the R factors of the rows are small: the matrix is tall."""
+    return t.shape[-2] >= t.shape[-1] and factors_bytes(by_rows(t)) <= LARGEST_BYTES
+
+
+def qr(x: Tiled) -> tuple[Any, Any]:
+    """**Collective.** Q cut as the rows, R whole: ``x = Q R`` of a tall matrix, or a stack."""
+    x = settle(x)
+    x = move(x, by_rows(x.type))
+    t = x.type
+    m, n = t.shape[-2:]
+    k, p, tile = min(m, n), t.cuts[-2], t.tile_shape[-2]
+    some = min(tile, n)
+    q = r = None
+    need(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
+    if x.local is not None:
+        q, r = np.linalg.qr(x.local)
+    factors = _all_factors(x, r, some)
+    lo, hi = bounds(m, p, np.arange(p))
+    held = np.minimum(hi - lo, n)  # rows of R that every tile has
+    q_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-1], k), (*t.dims[:-1], ()))
+    r_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-2], k, n), (*t.dims[:-2], (), ()))
+    if x.local is None or q is None or factors is None:
+        return x.new(q_type, None), x.new(r_type, None)
+    rows = np.concatenate([np.arange(i * some, i * some + h) for i, h in enumerate(held.tolist())])
+    q2, r_all = np.linalg.qr(factors[..., rows, :])
+    mine = tile_index(t, x.comm.rank)[-2]
+    first = int(held[:mine].sum())
+    part = q2[..., first : first + int(held[mine]), :]
+    shape = (*x.local.shape[:-1], k)
+    out = np.matmul(q, part, out=empty(shape, x.dtype, q_type.tile_bytes))
+    return x.new(q_type, out), x.new(r_type, np.ascontiguousarray(r_all))
+
+
+def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
+    """**Collective.** The R factors of all tiles one below another, ``some`` rows for each."""
+    t = x.type
+    shape = (*t.shape[:-2], t.cuts[-2] * some, t.shape[-1])
+    source = ArrayType(t.mesh, t.dtype, shape, t.dims)
+    tile: Tile | None = None
+    if r is not None:
+        tile = np.zeros((*r.shape[:-2], some, r.shape[-1]), x.dtype)
+        tile[..., : r.shape[-2], :] = r
+    return move(x.new(source, tile), source.with_dims((*t.dims[:-2], (), ()))).local

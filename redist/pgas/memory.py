@@ -1,0 +1,251 @@
+"""Memory for tiles, of the host or of a GPU, counted against a limit; the host's is shared and reused."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import MemoryLimitError, RequestError
+from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
+from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
+from redist.text.units import format_bytes, parse_bytes
+
+Tile = NDArray[Any]
+
+SHARED_FROM = 2**16
+"""Smaller tiles lie in private memory: neighbours get them through the pool. They count where a
+limit was set before they were made."""
+GRAIN = 2**16
+KEPT_BYTES = 2**28
+"""Dead segments up to this much are kept for the next tiles."""
+
+
+class Buffers:
+    """Where tiles come from.
+
+    ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
+    ones only under a limit). ``made`` and ``reused`` count segments.
+    """
+
+    limit_bytes: ClassVar[int | None] = None
+    """One limit for all kinds of memory; each kind counts its own bytes against it."""
+    on_device: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.live_bytes = 0
+        self.made = self.reused = 0
+        self._free: dict[int, list[Bytes]] = {}
+        self._kept_bytes = 0
+        self._adopted: dict[int, _Held] = {}
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+        """**Local.** A tile with any contents; an error where the limit has no room for it.
+
+        ``worst_bytes`` is what the fullest rank takes: counted here too, so that all ranks have the
+        same error.
+        """
+        n_bytes = math.prod(shape) * dtype.itemsize
+        counted = max(n_bytes, worst_bytes)
+        if counted < SHARED_FROM or not can_share():
+            if self.limit_bytes is not None:
+                self.check(counted)
+            return np.empty(shape, dtype)
+        counted = in_grains(counted)
+        self.check(counted)
+        size = in_grains(max(1, n_bytes))
+        memory = self._take(size)
+        owner = _Owner(memory)
+        self.live_bytes += counted
+        weakref.finalize(owner, self._give_back, memory, size, counted).atexit = False
+        tile: Bytes = np.asarray(owner)
+        return tile[:n_bytes].view(dtype).reshape(shape)
+
+    def asarray(self, values: Any) -> Tile:
+        """**Local.** Values from the host, or from here, in this memory."""
+        return np.asarray(values)
+
+    def host(self, tile: Tile) -> Tile:
+        """**Local.** A tile as a NumPy array."""
+        return tile
+
+    def contiguous(self, tile: Tile) -> Tile:
+        """**Local.** A tile in C order: itself where it is."""
+        return np.ascontiguousarray(tile)
+
+    def check_room(self, n_bytes: int) -> None:
+        """**Local.** An error where the limit has no room for so many bytes more."""
+        if self.limit_bytes is not None:
+            self.check(n_bytes)
+
+    def adopt(self, tile: Tile, worst_bytes: int) -> None:
+        """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
+        root: Any = tile
+        base = root.base
+        while base.__class__ is np.ndarray:
+            root, base = base, base.base
+        if base.__class__ is _Owner or id(root) in self._adopted:
+            return
+        self._hold(root, worst_bytes)
+
+    def _hold(self, root: Any, worst_bytes: int) -> None:
+        held = _Held(root, self._disown)
+        held.root, held.counted = id(root), max(root.nbytes, worst_bytes)
+        self._adopted[held.root] = held
+        self.live_bytes += held.counted
+
+    def _disown(self, held: Any) -> None:
+        del self._adopted[held.root]
+        self.live_bytes -= held.counted
+
+    def check(self, n_bytes: int) -> None:
+        """An error where so many bytes more would pass the limit."""
+        if self.limit_bytes is not None and self.live_bytes + n_bytes > self.limit_bytes:
+            raise MemoryLimitError(
+                f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
+                f"and the limit is {format_bytes(self.limit_bytes)}; free arrays, cut them into "
+                "smaller tiles, or raise the limit"
+            )
+
+    def _take(self, size: int) -> Bytes:
+        found = self._free.get(size)
+        if found:
+            self._kept_bytes -= size
+            self.reused += 1
+            return found.pop()
+        self.made += 1
+        if self.limit_bytes is not None:
+            self.forget(max(0, self.limit_bytes - self.live_bytes - size))
+        return shared_bytes(size)
+
+    def _give_back(self, memory: Bytes, size: int, counted: int) -> None:
+        self.live_bytes -= counted
+        if self._kept_bytes + size <= KEPT_BYTES:
+            self._free.setdefault(size, []).append(memory)
+            self._kept_bytes += size
+
+    def forget(self, most_bytes: int = 0) -> None:
+        """Free dead segments until at most so many bytes are kept."""
+        while self._kept_bytes > most_bytes and self._free:
+            size, found = next(iter(self._free.items()))
+            if found:
+                found.pop()
+                self._kept_bytes -= size
+            else:
+                del self._free[size]
+
+
+class _Held(weakref.ref[Any]):
+    """Knows when an array dies, and what was counted for it."""
+
+    __slots__ = ("counted", "root")
+    root: int
+    counted: int
+
+
+class _Owner:
+    """Keeps a segment in use as long as an array looks at it."""
+
+    def __init__(self, memory: Bytes) -> None:
+        self.__array_interface__ = memory.__array_interface__
+
+
+class DeviceBuffers(Buffers):
+    """Tiles on the rank's GPU, from CuPy's pool. Their bytes count apart from those in memory."""
+
+    on_device: ClassVar[bool] = True
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+        """**Local.** A tile with any contents; an error where the limit has no room for it."""
+        if self.limit_bytes is not None:
+            self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
+        tile: Tile = empty_on_device(shape, dtype)
+        return tile
+
+    def asarray(self, values: Any) -> Tile:
+        """**Local.** Values from the host, or from here, in this memory."""
+        tile: Tile = to_device(values)
+        return tile
+
+    def host(self, tile: Tile) -> Tile:
+        """**Local.** A tile as a NumPy array: a copy, made when the stream has come to it."""
+        out: Tile = to_host(tile)
+        return out
+
+    def contiguous(self, tile: Tile) -> Tile:
+        """**Local.** A tile in C order: itself where it is."""
+        return tile if tile.flags.c_contiguous else tile.copy()
+
+    def adopt(self, tile: Tile, worst_bytes: int) -> None:
+        """**Local.** Count a tile, once with all views of it, for as long as it lives."""
+        root = tile if tile.base is None else tile.base
+        if id(root) not in self._adopted:
+            self._hold(root, worst_bytes)
+
+
+BUFFERS = Buffers()
+DEVICE = DeviceBuffers()
+
+
+def as_tile(values: Any) -> Tile:
+    """**Local.** What a function on tiles gave, as an array: NumPy gives numbers where no dim is left.
+
+    >>> as_tile(np.float32(3)).shape
+    ()
+    """
+    if isinstance(values, (np.ndarray, np.generic)):
+        return np.asarray(values)
+    tile: Tile = values
+    return tile
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+    """**Local.** A tile with any contents."""
+    return BUFFERS.empty(shape, dtype, worst_bytes)
+
+
+def in_grains(n_bytes: int) -> int:
+    """Bytes as segments have them: up to the next whole grain."""
+    return -(-n_bytes // GRAIN) * GRAIN
+
+
+def check_room(n_bytes: int) -> None:
+    """**Local.** An error where the limit has no room for so many bytes more."""
+    if BUFFERS.limit_bytes is not None:
+        BUFFERS.check(n_bytes)
+
+
+class memory_limit:
+    """Bound what global arrays may hold on each rank: from now on, or while a block runs.
+
+    >>> import redist
+    >>> with redist.memory_limit("1MiB"):
+    ...     empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
+
+    **Local**, but give all ranks the same. Arrays count by the tile of the fullest rank, and what a
+    move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
+    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
+    """
+
+    def __init__(self, limit_bytes: int | str | None) -> None:
+        limit = parse_bytes(limit_bytes) if isinstance(limit_bytes, str) else limit_bytes
+        if limit is not None and (isinstance(limit, bool) or limit < 0):
+            raise RequestError(
+                f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
+            )
+        self._before = Buffers.limit_bytes
+        Buffers.limit_bytes = limit
+        if limit is not None:
+            BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
+
+    def __enter__(self) -> memory_limit:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Buffers.limit_bytes = self._before

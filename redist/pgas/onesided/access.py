@@ -1,0 +1,136 @@
+"""One array in the global address space: its window, and what an interval has put so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
+from redist.pgas.onesided.tile_index import Selection
+from redist.pgas.tiles.tiled import Tile
+from redist.runtime.onesided.delivery import MESSAGE_BYTES
+from redist.runtime.onesided.parts import Part
+from redist.runtime.onesided.records import enclose, once, opened, refer
+from redist.runtime.onesided.window import Window
+from redist.runtime.shm.segments import Bytes, find
+
+OPS: dict[str, np.ufunc | None] = {
+    "replace": None,
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+NAMES = tuple(OPS)
+REFER_FROM = 4096
+"""Values from so many bytes on stay where they were put, for owners on the same node to read."""
+MOST_BYTES = MESSAGE_BYTES - 1024
+"""Of a record; larger writes are several."""
+
+
+class Space:
+    """What this rank knows of an array in the global address space.
+
+    ``log`` has the writes of this interval for every rank, in order, ready to travel; ``staged`` what
+    they refer to. Both count against the memory limit until the interval ends.
+    """
+
+    __slots__ = (
+        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "tiles",
+        "type", "views", "window",
+    )  # fmt: skip
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.type: ArrayType = window.type
+        self.tile: Tile | None = window.tile
+        self.shape, self.tiles, self.cuts = window.shape, window.tiles, window.cuts
+        self.views, self.peeked, self.dtype = window.views, window.peeked, window.dtype
+        self.is_open = False
+        self.log: dict[int, list[Bytes]] = {}
+        self.log_bytes = 0
+        self.staged: list[Tile] = []
+
+    def read(self, selection: Selection) -> Any:
+        """**Local.** The elements selected, as an array of this rank's own or one number."""
+        part = selection.part
+        check_room(part.n_elems * self.dtype.itemsize)
+        out = np.empty(part.shape, self.dtype)
+        self.window.read(selection.pieces(self.shape, self.tiles, self.cuts), out)
+        return out.reshape(selection.shape)[()]
+
+    def write(self, selection: Selection, values: Any, op: str) -> None:
+        """**Local.** Note a write for the end of the interval."""
+        data = self._copied(selection, values)
+        code, node = NAMES.index(op), self.window.world.node
+        is_shared = not selection.part.has_list and find(data) is not None
+        made: list[tuple[int, Bytes]] = []
+        for shard, piece, where in selection.pieces(self.shape, self.tiles, self.cuts):
+            holders = self.window.holders[shard]
+            given: Tile = data[where] if piece.has_list else data[(*where, ...)]
+            if is_shared and once(given).nbytes >= REFER_FROM:
+                record = refer(code, piece, given, self.window.world.rank)
+                made += [(rank, record) for rank in holders if rank in node]
+                holders = [rank for rank in holders if rank not in node]
+            if holders:
+                records = list(self._records(code, piece, given))
+                made += [(rank, record) for record in records for rank in holders]
+        for record in {id(record): record for _, record in made}.values():
+            self.log_bytes += len(record)
+            BUFFERS.live_bytes += len(record)
+        for rank, record in made:
+            self.log.setdefault(rank, []).append(record)
+        if is_shared:
+            self.staged.append(data)
+
+    def _copied(self, selection: Selection, values: Any) -> Tile:
+        """Values as they are now, in the array's dtype; those that repeat are kept once.
+
+        Many lie in shared memory, where the owners of the elements find them.
+        """
+        part, itemsize = selection.part, self.dtype.itemsize
+        shape = selection.shape if part.has_list else np.shape(values)
+        if len(shape) > len(selection.shape) or math.prod(shape) >= part.n_elems:
+            shape = selection.shape
+        n_bytes = math.prod(shape) * itemsize
+        travels = part.has_list or n_bytes < SHARED_FROM or not self.window.world.one_node
+        extra = n_bytes + (8 * part.n_elems if part.flat else 0) if travels else 0
+        check_room((n_bytes if n_bytes < SHARED_FROM else 0) + extra)
+        data = np.empty(shape, self.dtype) if part.has_list else empty(shape, self.dtype, 0)
+        data[...] = values
+        wide = data if shape == selection.shape else np.broadcast_to(data, selection.shape)
+        return wide.reshape(part.shape)
+
+    def _records(self, code: int, piece: Part, given: Tile) -> Iterator[Bytes]:
+        """A write in parts that fit a message each, the values with them."""
+        if not piece.has_list and once(given).nbytes <= MOST_BYTES:
+            yield enclose(code, piece, once(given))
+            return
+        most = MOST_BYTES // (self.dtype.itemsize + (8 if piece.has_list else 0))
+        for small, there in piece.split(most):
+            yield enclose(code, small, given[there])
+
+    def take(self, record: Bytes) -> None:
+        """**Local.** Do a write to this rank's tile."""
+        assert self.tile is not None
+        code, part, values = opened(record, self.dtype, self.window.world)
+        function = OPS[NAMES[code]]
+        index = part.index(self.tile.shape)
+        if function is None:
+            self.tile[index] = values
+        elif part.repeats:
+            function.at(self.tile, index, np.broadcast_to(values, part.shape))
+        elif part.has_list:
+            self.tile[index] = function(self.tile[index], values)
+        else:
+            view = self.tile[(*index, ...)]
+            function(view, values, out=view)
+
+    def forget(self) -> None:
+        """**Local.** Drop what this interval has put."""
+        BUFFERS.live_bytes -= self.log_bytes
+        self.log, self.log_bytes, self.staged = {}, 0, []

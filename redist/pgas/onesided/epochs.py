@@ -1,0 +1,235 @@
+"""The global address space: any rank reads and writes any element, without the others' help.
+
+In an SPMD program::
+
+    with a.epoch():                                  # all ranks begin
+        if comm.rank == 2:
+            row = a.get((7, slice(None)))            # nobody else takes part
+            a.put((0, slice(0, 10, 2)), 1.0)
+        a.accumulate(([1, 1, 5], 0), 1.0, "sum")     # repeated indices all count
+    print(a.get((0, 0)))                             # all ranks have ended: everything is there
+
+**When effects are visible.** An epoch is cut into intervals by :func:`fence`. Reads in an interval
+see the values from its start, also of what the reading rank itself has put. Writes are kept by the
+rank that makes them (their values, once where they repeat, and one word for each index in a list;
+counted against the memory limit) and done by the owners of the elements when the interval ends. They
+are done in order of the ranks that made them and, of one rank, in the order made: of several puts of
+one element the last one of the highest rank stays, and sums of floats are the same in every run.
+Every copy of a replicated tile is written. Values of 64 KiB or more stay in shared memory, where
+owners on the same node read them; other records travel, a message of 1 MiB at a time.
+
+Outside an epoch :func:`get` reads the current values; what it sees of writes to ``a.local`` since the
+ranks last met is undefined. Inside, leave ``a.local`` and in-place operators of ``a`` alone.
+
+**Errors** of an operation (an index out of range, values that do not fit, no epoch) are those of its
+rank, at once, and the epoch goes on. An exception that leaves the epoch of one rank reaches the others
+at their next fence, or at the end: they raise :class:`redist.PeerError`, and nothing of that interval
+is done. The array and the communicator stay usable.
+
+**Where tiles are.** Tiles of 64 KiB or more lie in shared memory: on a node a read is a load. Smaller
+ones, and those from :func:`from_local`, are read through the kernel. On other nodes a thread answers.
+An array becomes reachable by its first epoch or fence, and its tiles then stay in memory until it has
+died on every rank and another array becomes reachable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+
+from redist.errors import RedistError, RequestError
+from redist.pgas.onesided.access import NAMES, Space
+from redist.pgas.onesided.tile_index import select
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.onesided.delivery import deliver
+from redist.runtime.onesided.intervals import BEGIN, DONE_WORD, END, FENCE, Unmet, come_together
+from redist.runtime.onesided.publish import publish, retire
+from redist.runtime.ranks.worlds import world_of
+from redist.runtime.request import TIMEOUT_S
+
+T = TypeVar("T", bound=Tiled)
+
+
+def get(a: Tiled, index: Any) -> Any:
+    """**Local.** The elements at a global index, as NumPy's rules say: a NumPy array, or one number.
+
+    Inside an epoch: the values from the start of the interval. Outside: the current ones.
+    """
+    space = _space(a)
+    at = (index,) if type(index) is int else index
+    if type(at) is tuple and len(at) == len(space.shape):
+        shard = 0
+        inside = []
+        for i, n, tile, k in zip(at, space.shape, space.tiles, space.cuts):  # noqa: B905
+            if type(i) is not int or not -n <= i < n:
+                break
+            q, r = divmod(i + n if i < 0 else i, tile)
+            shard = shard * k + q
+            inside.append(r)
+        else:
+            view = space.views[shard]
+            if view is not None:
+                return view[tuple(inside)]
+            private = space.peeked.get(shard)
+            if private is not None:
+                return private.item(inside)
+    return space.read(select(index, space.shape))
+
+
+def put(a: Tiled, index: Any, values: Any) -> None:
+    """**Local.** Write values at a global index when the interval ends; NumPy's ``a[index] = values``.
+
+    ``values`` broadcast and are cast as NumPy does it, and may be changed after the call.
+    """
+    space = _open(a, "put into")
+    space.write(select(index, space.shape), values, "replace")
+
+
+def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
+    """**Local.** Combine elements with values when the interval ends: sum, prod, max, min or replace.
+
+    An element that is named several times is combined several times. Values are cast to the array's
+    dtype first, and refused where NumPy's ``a[index] += values`` would refuse them.
+    """
+    space = _open(a, "accumulate into")
+    if op not in NAMES:
+        raise RequestError(f"cannot accumulate by {op!r}: known are {', '.join(NAMES)}")
+    if op != "replace":
+        if space.type.dtype.extended_name is not None:
+            raise RequestError(f"cannot accumulate {space.type.dtype}: NumPy has no sums of it")
+        values = values if isinstance(values, (bool, int, float, complex)) else np.asarray(values)
+        if not np.can_cast(np.result_type(space.dtype, values), space.dtype, "same_kind"):
+            kind = getattr(values, "dtype", type(values).__name__)
+            raise TypeError(f"cannot accumulate {kind} into {space.type}: it would lose its kind")
+    space.write(select(index, space.shape), values, op)
+
+
+def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
+    """**Collective.** Everything before it, on any rank, is visible after it on every rank.
+
+    Inside an epoch it does the writes of this interval and begins the next.
+    """
+    space: Space | None = getattr(a, "_space", None)
+    if space is not None and space.is_open:
+        _finish(space, FENCE, timeout_s)
+    else:
+        _begin(a, FENCE, timeout_s)
+
+
+class Epoch(Generic[T]):
+    """A span of one-sided operations on one array: ``with a.epoch():``.
+
+    **Collective** at both ends. ``timeout_s`` bounds the waiting for other ranks.
+    """
+
+    def __init__(self, a: T, timeout_s: float | None = TIMEOUT_S) -> None:
+        self._array, self._timeout_s = a, timeout_s
+
+    def __enter__(self) -> T:
+        space: Space | None = getattr(self._array, "_space", None)
+        if space is not None and space.is_open:
+            raise RequestError(f"cannot begin an epoch of {space.type}: one is open; use fence()")
+        _begin(self._array, BEGIN, self._timeout_s).is_open = True
+        return self._array
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        space: Space = self._array._space
+        if not space.is_open:  # a failure has ended it
+            return
+        if error is None:
+            _finish(space, END, self._timeout_s)
+            space.is_open = False
+            return
+        space.forget()
+        space.is_open = False
+        text = f"{type(error).__name__}: {error}"
+        world = space.window.world
+        if not isinstance(error, Exception):  # Ctrl-C waits for nobody
+            world.abort(text)
+            return
+        with contextlib.suppress(RedistError):
+            come_together(space.window, END, False, text, self._timeout_s)
+
+
+def reach(
+    a: Tiled,
+    transport: str = "auto",
+    node_size: int | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+) -> Space:
+    """**Collective.** Make every tile reachable from every rank; options as for a Transfer."""
+    world = world_of(a.comm, transport, node_size, timeout_s)
+    world.check_usable()
+    a._space = Space(publish(world, a, a.type, a.local, timeout_s))
+    return a._space
+
+
+def _begin(a: Tiled, kind: int, timeout_s: float | None) -> Space:
+    """Meet, with every tile reachable after it."""
+    if a.type.pending_op is not None:
+        here = settle(a)
+        a.local, a._type = here.local, here.type
+    space: Space | None = getattr(a, "_space", None)
+    is_new = space is None or space.tile is not a.local or space.type != a.type
+    world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
+    met = Unmet(world, str(a.type)) if space is None else space.window
+    if come_together(met, kind, is_new, None, timeout_s):
+        if space is not None:
+            retire(space.window)
+        space = Space(publish(world, a, a.type, a.local, timeout_s))
+        a._space = space
+    assert space is not None
+    return space
+
+
+def _finish(space: Space, kind: int, timeout_s: float | None) -> None:
+    """Meet, and do the writes of the interval."""
+    world, log, done = space.window.world, space.log, False
+    try:
+        if come_together(space.window, kind, bool(log), None, timeout_s):
+            with world.failing_together():
+                deliver(world, [log.get(r, ()) for r in range(world.size)], space.take, timeout_s)
+                world.meet(DONE_WORD, 0, timeout_s)
+        done = True
+    except RequestError:  # all ranks have one, and will say so when they leave
+        done = True
+        raise
+    finally:
+        space.forget()
+        space.is_open = space.is_open and done
+
+
+def _space(a: Tiled) -> Space:
+    """The array's place in the global address space, as it is now."""
+    try:
+        space: Space = a._space
+    except AttributeError:
+        if a.comm.size > 1:
+            _refuse(a, "it has not been made reachable")
+        return _begin(a, FENCE, None)
+    if space.tile is not a.local or space.type is not a._type:
+        if a.comm.size > 1:
+            _refuse(a, "its tiles have changed places since the ranks last met")
+        return _begin(a, FENCE, None)
+    return space
+
+
+def _refuse(a: Tiled, why: str) -> NoReturn:
+    raise RequestError(
+        f"cannot get elements of {a.type}: {why}; call a.fence() on all ranks, "
+        "or read inside `with a.epoch():`"
+    )
+
+
+def _open(a: Tiled, verb: str) -> Space:
+    space: Space | None = getattr(a, "_space", None)
+    if space is None or not space.is_open:
+        raise RequestError(f"cannot {verb} {a.type}: no epoch is open; write `with a.epoch():`")
+    if space.window.fixed:
+        raise RequestError(
+            f"cannot {verb} {a.type}: the tile of rank {space.window.fixed[0]} is read-only"
+        )
+    return space

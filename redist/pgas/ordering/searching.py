@@ -1,0 +1,135 @@
+"""Where values would go in a sorted array: counted in the tiles, or asked of their holders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.lower_bound import lower_bound_bytes
+from redist.layout.tiles import Ints
+from redist.pgas.elementwise.apply import SCALARS
+from redist.pgas.memory import check_room
+from redist.pgas.shapes.manipulation import take
+from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.select import new_tile, pretend_to_fill
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import PRETENDING
+from redist.pgas.watch.trace import Watching
+from redist.runtime.elements.by_position import places_of
+from redist.runtime.ranks.collectives import exchange, tell_all
+from redist.text.units import ceil_div
+
+SMALL_BYTES = 2**20
+"""Sorted arrays up to this size may be brought to every rank."""
+INT = np.dtype(np.int64)
+
+
+@in_memory
+def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | None = None) -> Any:
+    """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.
+
+    Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is pending.
+    Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its place.
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"cannot search on side {side!r}: need 'left' or 'right'")
+    if x1.ndim != 1:
+        raise ValueError(f"cannot search in {x1.ndim} dims: x1 must have one")
+    x1 = settle(x1)
+    if sorter is not None:
+        x1 = _in_order(x1, sorter)
+    if isinstance(x2, SCALARS):
+        value = np.asarray(x2, x1.dtype)
+        t = make_type(x1.mesh, x1.type.dtype, (), ())
+        x2 = x1.new(t, None if x1.local is None else value)
+    if x2.comm != x1.comm or x2.mesh != x1.mesh:
+        raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
+    x2 = settle(x2)
+    axes = x1.type.dims[0]
+    free = not any(a.name == b.name for a in axes for b in x2.type.used)
+    if free:
+        return _counted(x1, x2, side)
+    whole = x1.type.with_dims(((),))
+    asked_bytes = x2.size * (x2.dtype.itemsize + INT.itemsize)
+    if whole.tile_bytes <= max(SMALL_BYTES, x2.type.tile_bytes) and lower_bound_bytes(
+        x1.type, whole
+    ) <= max(asked_bytes, SMALL_BYTES):
+        return _counted(move(x1, whole), x2, side)
+    t = with_dtype(x2.type, dtype_of(INT))
+    need(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
+    if PRETENDING:
+        moved = t.tile_bytes + x2.type.tile_bytes
+        return pretend_to_fill("search", x2, x2.new(t, new_tile(x2, t)), moved)
+    with Watching("search", x2.type, t) as seen:
+        tile, seen.received_bytes = _asked(x1, x2, side)
+    return x2.new(t, tile)
+
+
+def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
+    """Each rank finds places in its tile of x1: the sum over tiles is the place."""
+    axes, t = x1.type.dims[0], x2.type
+    pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
+    check_room(pending.tile_bytes)
+    if x1.local is None or x2.local is None:
+        return x2.new(pending, None)
+    return x2.new(pending, np.asarray(np.searchsorted(x1.local, x2.local, side), INT))
+
+
+def _in_order(x1: Tiled, sorter: Tiled) -> Tiled:
+    """**Collective.** ``x1[sorter]``, cut like x1."""
+    sorter = settle(sorter)
+    if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
+        raise ValueError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
+    return move(take(x1, sorter), x1.type)
+
+
+def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
+    """**Collective.** Every value goes to the rank whose tile of x1 has its place, and back."""
+    comm = x1.comm
+    first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
+    firsts = tell_all(comm, first)[:, 0]
+    places = places_of(x1.type)
+    filled = ceil_div(x1.shape[0], x1.type.tile_shape[0])
+    starts = firsts[places.holders[:filled, 0]]
+    asked = (
+        np.empty(0, x2.dtype) if x2.local is None else np.ascontiguousarray(x2.local).reshape(-1)
+    )
+    shard = np.maximum(np.searchsorted(starts, asked, side) - 1, 0)
+    owner = places.nearest(comm.rank)[shard]
+    order = np.argsort(owner, kind="stable")
+    matrix = tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
+    most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
+    rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
+    offset = places.shard_of.get(comm.rank, 0) * x1.type.tile_shape[0]
+    tile = np.empty(0, x1.dtype) if x1.local is None else x1.local
+    sizes = matrix[comm.rank]
+    at = np.cumsum(sizes) - sizes
+    out, received = np.empty(len(asked), INT), 0
+    for k in range(rounds):
+        lo, hi = (matrix * j // rounds for j in (k, k + 1))
+        parts = hi - lo
+        sent = np.ascontiguousarray(parts[comm.rank])
+        mine = _ranges(at + lo[comm.rank], sent)
+        questions = np.ascontiguousarray(asked[order[mine]])
+        come = np.ascontiguousarray(parts[:, comm.rank])
+        heard = np.empty(int(come.sum()), x2.dtype)
+        go, back = (sent, np.cumsum(sent) - sent), (come, np.cumsum(come) - come)
+        received += exchange(comm, questions, go, heard, back)
+        found = np.asarray(np.searchsorted(tile, heard, side) + offset, INT)
+        answers = np.empty(len(questions), INT)
+        received += exchange(comm, found, back, answers, go)
+        out[order[mine]] = answers
+    return None if x2.local is None else out.reshape(x2.local.shape), received
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """Numbers of several ranges, one after the other."""
+    return np.concatenate(
+        [np.arange(a, a + n) for a, n in zip(starts.tolist(), counts.tolist(), strict=True)]
+    ).astype(np.int64)

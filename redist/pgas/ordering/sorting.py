@@ -1,0 +1,230 @@
+"""Sorting along a dim: in the tiles where they hold all of it, else by exact splitters.
+
+A cut dim first gives its axes to another dim that is large enough: then tiles hold whole rows. Where
+none is, as for arrays of one dim, every rank sorts its own, all find where to part the runs, and one
+irregular all-to-all brings each element to the tile where it stays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import refined_parts
+from redist.layout.lower_bound import lower_bound_bytes
+from redist.layout.tiles import Ints, bounds, coordinates, grid
+from redist.pgas.memory import check_room, empty
+from redist.pgas.ordering.splitters import split
+from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.select import new_tile, pretend_to_fill
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import PRETENDING
+from redist.pgas.watch.trace import Watching
+from redist.runtime.ranks.collectives import exchange
+from redist.runtime.ranks.comm import Comm
+
+MOST_GROWTH = 2
+"""A dim takes over axes where tiles grow to at most so many times their size."""
+
+
+@in_memory
+def sort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """**Collective** where the dim is cut. The values in order along a dim; NaN is the largest."""
+    return _sorted(x, "sort", axis, descending, stable)
+
+
+@in_memory
+def argsort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """**Collective** where the dim is cut. The indices that sort along a dim."""
+    return _sorted(x, "argsort", axis, descending, stable)
+
+
+def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> Any:
+    x = settle(x)
+    dim = dim_of(axis, x.ndim)
+    if x.type.cuts[dim] > 1:
+        x = move(x, sorting_type(x.type, dim))
+    with_places = what == "argsort"
+    t = with_dtype(x.type, dtype_of(np.dtype(np.int64))) if with_places else x.type
+    if x.type.cuts[dim] > 1:
+        need(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
+        if PRETENDING:
+            moved = x.type.tile_bytes + with_places * t.tile_bytes
+            return pretend_to_fill(what, x, x.new(t, new_tile(x, t)), moved)
+        with Watching(what, x.type, t) as seen:
+            tile, seen.received_bytes = _sort_cut(x, dim, descending, stable, with_places)
+        return x.new(t, tile)
+    if x.local is None:
+        return x.new(t, None)
+    given = np.flip(x.local, dim) if descending else x.local
+    if not with_places:
+        out = empty(given.shape, given.dtype, t.tile_bytes)
+        np.copyto(out, given)
+        out.sort(axis=dim, kind=_kind(out, stable))
+        return x.new(t, np.ascontiguousarray(np.flip(out, dim)) if descending else out)
+    check_room(2 * t.tile_bytes)
+    places = np.argsort(given, axis=dim, kind="stable")
+    if descending:
+        places = np.ascontiguousarray(np.flip(given.shape[dim] - 1 - places, dim))
+    return x.new(t, places)
+
+
+def _kind(values: Tile, stable: bool) -> Any:
+    """The sort to use: one sees a difference only where equal elements differ, as 0.0 and -0.0."""
+    return "stable" if stable and values.dtype.kind in "fc" else None
+
+
+@lru_cache(maxsize=4096)
+def sorting_type(t: ArrayType, dim: int) -> ArrayType:
+    """The type under which tiles hold a dim whole, by the least bytes; the same where none will do.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> print(sorting_type(ArrayType.parse("f32[8{x}, 9, 2]", Mesh(x=2)), 0))
+    f32[8, 9{x}, 2]
+    >>> print(sorting_type(ArrayType.parse("f32[8{x}]", Mesh(x=2)), 0))
+    f32[8{x}]
+    """
+    best: tuple[int, int, ArrayType] | None = None
+    for other in range(t.rank):
+        if other == dim:
+            continue
+        dims = list(t.dims)
+        dims[other], dims[dim] = (*t.dims[other], *t.dims[dim]), ()
+        end = t.with_dims(dims)
+        if end.tile_bytes <= MOST_GROWTH * t.tile_bytes:
+            found = lower_bound_bytes(t, end), other, end
+            best = found if best is None else min(best, found, key=lambda one: one[:2])
+    return t if best is None else best[2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """The ranks that hold parts of the same rows along a dim, in order; what each holds of them."""
+
+    members: list[int]
+    starts: Ints
+    sizes: Ints
+
+    def turned(self) -> Group:
+        """The same ranks, the last first."""
+        return Group(self.members[::-1], self.starts[::-1], self.sizes[::-1])
+
+
+@lru_cache(maxsize=1024)
+def group_of(t: ArrayType, dim: int, rank: int) -> Group:
+    """The group of a rank; outside the mesh, that of its first device."""
+    cells = grid(t)
+    idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
+    others = np.delete(cells.index, dim, axis=1)
+    keys = np.column_stack([others, coordinates(t.mesh, idle)])
+    ranks = t.mesh.rank_array()
+    row = int(np.argmax(ranks == rank))
+    (together,) = np.nonzero((keys == keys[row]).all(axis=1))
+    together = together[np.argsort(cells.index[together, dim])]
+    lo, hi = bounds(t.shape[dim], t.cuts[dim], np.arange(t.cuts[dim], dtype=np.int64))
+    return Group(ranks[together].tolist(), lo, hi - lo)
+
+
+def _sort_cut(
+    x: Tiled, dim: int, descending: bool, stable: bool, with_places: bool
+) -> tuple[Tile | None, int]:
+    """Sort where ranks hold parts of rows. Descending is ascending from the last to the first."""
+    t = x.type
+    group = group_of(t, dim, x.comm.rank)
+    me = group.members.index(x.comm.rank) if x.local is not None else 0
+    start = int(group.starts[me])
+    group = group.turned() if descending else group
+    most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
+    rows = np.empty((0, 0), x.dtype)
+    if x.local is not None:
+        given = np.moveaxis(x.local, dim, -1)
+        rows = np.ascontiguousarray(given[..., ::-1] if descending else given)
+        rows = rows.reshape(math.prod(given.shape[:-1]), given.shape[-1])
+    columns = [rows]
+    if with_places:
+        order = np.argsort(rows, axis=1, kind="stable")
+        local = rows.shape[1] - 1 - order if descending else order
+        columns = [np.take_along_axis(rows, order, axis=1), local + start]
+    else:
+        columns = [np.sort(rows, axis=1, kind=_kind(rows, stable))]
+    columns, received = merged(x.comm, columns, group.members, group.sizes, group.sizes, most_rows)
+    if x.local is None:
+        return None, received
+    result = columns[-1][:, ::-1] if descending else columns[-1]
+    worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
+    out = empty(x.local.shape, result.dtype, worst)
+    seen = np.moveaxis(out, dim, -1)
+    seen[...] = result.reshape(seen.shape)
+    return out, received
+
+
+def merged(
+    comm: Comm,
+    columns: list[Tile],
+    members: list[int],
+    sizes: Ints,
+    wanted: Ints,
+    most_rows: int = 1,
+) -> tuple[list[Tile], int]:
+    """**Collective over** ``comm``. Sorted rows of a group merged; each member gets what it wanted.
+
+    The first column has the keys, sorted in every rank; the others go along. Members hold ``sizes``
+    elements of each row and get ``wanted``. Also gives the bytes that came from other ranks.
+    """
+    rows = columns[0]
+    cuts, n_bytes = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
+    if comm.rank not in members:
+        cuts = np.zeros((0, len(members) - 1, len(members)), dtype=np.int64)
+    me = members.index(comm.rank) if comm.rank in members else 0
+    ends = np.broadcast_to(sizes, (len(cuts), 1, len(members)))
+    edges = np.concatenate([np.zeros_like(ends), cuts, ends], axis=1)
+    go = edges[:, :, me]
+    come = edges[:, me + 1] - edges[:, me]
+    sent = _by_rank(comm, members, np.diff(go, axis=1).sum(axis=0))
+    received = _by_rank(comm, members, come.sum(axis=0))
+    out = []
+    for column in columns:
+        parts = [
+            column[r, go[r, k] : go[r, k + 1]]
+            for k in range(len(members))
+            for r in range(len(cuts))
+        ]
+        packed = column if len(column) == 1 else np.concatenate([*parts, column[:0].reshape(-1)])
+        got = np.empty(int(received[0].sum()), column.dtype)
+        n_bytes += exchange(comm, np.ascontiguousarray(packed), sent, got, received)
+        out.append(_unpacked(got, come))
+    return _merged_rows(out), n_bytes
+
+
+def _by_rank(comm: Comm, members: list[int], counts: Ints) -> tuple[Ints, Ints]:
+    """Counts of members as counts and places of all ranks; members lie in their own order."""
+    both = np.zeros((2, comm.size), dtype=np.int64)
+    both[0, members] = counts
+    both[1, members] = np.cumsum(counts) - counts
+    return both[0], both[1]
+
+
+def _unpacked(got: Tile, come: Ints) -> Tile:
+    """Rows from what came: by member, then by row."""
+    n_rows = len(come)
+    if n_rows <= 1:
+        return got.reshape(n_rows, -1) if n_rows else np.empty((0, 0), got.dtype)
+    pieces = np.split(got, np.cumsum(come.T.reshape(-1))[:-1])
+    return np.stack([np.concatenate(pieces[r::n_rows]) for r in range(n_rows)])
+
+
+def _merged_rows(columns: list[Tile]) -> list[Tile]:
+    """Runs in order are merged; equal elements stay in the order of their runs."""
+    if len(columns) == 1:
+        return [np.sort(columns[0], axis=1, kind="stable")]
+    order = np.argsort(columns[0], axis=1, kind="stable")
+    return [np.take_along_axis(column, order, axis=1) for column in columns]

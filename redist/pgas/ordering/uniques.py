@@ -1,0 +1,237 @@
+"""Values without their repetitions: sorted over all ranks, and each counted where it begins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import refined_parts
+from redist.layout.tiles import Ints, bounds, grid
+from redist.pgas.memory import empty
+from redist.pgas.ordering.sorting import merged
+from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
+from redist.pgas.tiles.move import move, settle, tile_shape
+from redist.pgas.tiles.ownership import own_box
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.dry_run import PRETENDING
+from redist.pgas.watch.trace import Watching
+from redist.runtime.elements.by_position import ROUND_ELEMS, store
+from redist.runtime.ranks.collectives import exchange, tell_all
+from redist.text.units import ceil_div
+
+INT = np.dtype(np.int64)
+
+
+class UniqueAll(NamedTuple):
+    """What :func:`unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What :func:`unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What :func:`unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@in_memory
+def unique_values(x: Tiled, /) -> Any:
+    """**Collective.** The different values, ascending; every NaN is one of its own."""
+    return _counted(x).values
+
+
+@in_memory
+def unique_counts(x: Tiled, /) -> UniqueCounts:
+    """**Collective.** The different values, and how often each occurs."""
+    return _counted(x)
+
+
+@in_memory
+def unique_inverse(x: Tiled, /) -> UniqueInverse:
+    """**Collective.** The different values, and for each element which of them it is."""
+    values, _, inverse, _ = unique_all(x)
+    return UniqueInverse(values, inverse)
+
+
+@in_memory
+def unique_all(x: Tiled, /) -> UniqueAll:
+    """**Collective.** The different values, where each occurs first, which each element is, and counts."""
+    x = _once(x)
+    need(
+        x,
+        "find what is unique in",
+        2 * x.type.tile_bytes + 5 * x.type.tile_bytes * 8 // x.dtype.itemsize,
+    )
+    keys, places = _mine(x), _positions(x)
+    order = np.argsort(keys, kind="stable")
+    keys, places = _balanced(x, keys[order], places[order])
+    runs = Runs.of(x, keys)
+    flags = runs.flags
+    total = _to_array(x, runs, runs.joined(np.add, np.ones(len(keys), np.int64), 0))
+    first = _to_array(x, runs, runs.joined(np.minimum, places, 2**62))
+    ids = np.cumsum(flags) - 1 + runs.offset
+    inverse = _scattered(x, places, ids)
+    return UniqueAll(_to_array(x, runs, keys[flags]), first, inverse, total)
+
+
+def _counted(x: Tiled) -> UniqueCounts:
+    """Values and counts; what repeats in a tile does not travel."""
+    x = _once(x)
+    need(
+        x,
+        "find what is unique in",
+        2 * x.type.tile_bytes + 3 * x.type.tile_bytes * 8 // x.dtype.itemsize,
+    )
+    keys, counts = np.unique(_mine(x), return_counts=True, equal_nan=False)
+    keys, counts = _balanced(x, keys, counts.astype(np.int64))
+    runs = Runs.of(x, keys)
+    total = runs.joined(np.add, counts, 0)
+    return UniqueCounts(_to_array(x, runs, keys[runs.flags]), _to_array(x, runs, total))
+
+
+@lru_cache(maxsize=4096)
+def held_once(t: ArrayType) -> ArrayType:
+    """The type with every element on one device: axes that replicate cut the largest tile.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> print(held_once(ArrayType.parse("f32[8{x}, 9]", Mesh(x=2, y=2))))
+    f32[8{x}, 9{y}]
+    """
+    idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
+    if not t.shape or not idle:
+        return t
+    at = t.tile_shape.index(max(t.tile_shape))
+    return t.with_dims([(*dim, *idle) if i == at else dim for i, dim in enumerate(t.dims)])
+
+
+def _once(x: Tiled) -> Tiled:
+    if PRETENDING:
+        raise RequestError(
+            f"cannot explain what is unique in {x.type}: how many values there are depends on the data"
+        )
+    x = settle(x)
+    return move(x, held_once(x.type))
+
+
+def _mine(x: Tiled) -> Tile:
+    """Elements of the tile in one dim; those of an array without dims are with one rank."""
+    if x.local is None or (x.ndim == 0 and x.comm.rank != x.mesh.ranks[0]):
+        return np.empty(0, x.dtype)
+    return x.local.reshape(-1)
+
+
+def _positions(x: Tiled) -> Ints:
+    """The number of each of these elements in the whole array."""
+    out = np.zeros(_mine(x).shape, np.int64)
+    if x.local is None or x.ndim == 0:
+        return out
+    at = np.zeros((), np.int64)
+    for i, (ends, size) in enumerate(zip(own_box(x), x.shape, strict=True)):
+        along = np.arange(*ends).reshape(-1, *(1,) * (x.ndim - 1 - i))
+        at = at * size + along
+    return np.broadcast_to(at, x.local.shape).reshape(-1)
+
+
+def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
+    """Sorted columns of all ranks merged, as many elements on each."""
+    comm = x.comm
+    sizes = tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
+    lo, hi = bounds(int(sizes.sum()), comm.size, np.arange(comm.size, dtype=np.int64))
+    rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
+    with Watching("unique", x.type, x.type) as seen:
+        out, seen.received_bytes = merged(comm, rows, everyone, sizes, hi - lo)
+    return [column.reshape(-1) for column in out]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Runs of equal elements over the ranks; a run belongs to the rank where it begins."""
+
+    x: Tiled
+    flags: Any
+    begun: Ints
+    offset: int
+
+    @staticmethod
+    def of(x: Tiled, keys: Tile) -> Runs:
+        """**Collective.** The runs of keys that are sorted over all ranks."""
+        last = np.zeros(1, x.dtype) if len(keys) == 0 else keys[-1:]
+        lasts = tell_all(x.comm, last)[:, 0]
+        sizes = tell_all(x.comm, np.array(len(keys), dtype=np.int64))
+        flags = np.ones(len(keys), np.bool_)
+        flags[1:] = keys[1:] != keys[:-1]
+        before = np.flatnonzero(sizes[: x.comm.rank])
+        if len(keys) and len(before):
+            flags[0] = lasts[before[-1]] != keys[0]
+        begun = tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
+        return Runs(x, flags, begun, int(begun[: x.comm.rank].sum()))
+
+    def joined(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
+        """**Collective.** Values of each run that begins here put together, its end elsewhere too."""
+        starts = np.flatnonzero(self.flags)
+        lead = values[: starts[0]] if len(starts) else values
+        led = tell_all(self.x.comm, np.array(function.reduce(lead, initial=nothing), np.int64))
+        out = function.reduceat(values, starts) if len(starts) else np.empty(0, np.int64)
+        for rank in range(self.x.comm.rank + 1, self.x.comm.size) if len(starts) else ():
+            out[-1] = function(out[-1], led[rank])
+            if self.begun[rank]:
+                break
+        return np.asarray(out, np.int64)
+
+
+def _to_array(x: Tiled, runs: Runs, values: Tile) -> Any:
+    """**Collective.** A global array from what the ranks hold one after the other."""
+    comm, n = x.comm, int(runs.begun.sum())
+    t = make_type(x.mesh, dtype_of(values.dtype), (n,), default_dims(x.mesh, (n,)))
+    starts = np.cumsum(runs.begun) - runs.begun
+    wants = np.zeros((2, comm.size), dtype=np.int64)
+    lo, hi = grid(t).boxes()
+    wants[:, x.mesh.rank_array()] = lo[:, 0], hi[:, 0]
+
+    def shared(begin: Any, end: Any, rows: Any) -> tuple[Ints, Ints]:
+        a = np.maximum(begin, rows[0])
+        return np.maximum(np.minimum(end, rows[1]) - a, 0), a
+
+    own = runs.offset
+    counts, at = shared(own, own + len(values), wants)
+    received, _ = shared(wants[0, comm.rank], wants[1, comm.rank], (starts, starts + runs.begun))
+    shape = tile_shape(t, comm.rank)
+    out = empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
+    sent = counts, np.where(counts, at - own, 0)
+    places = received, np.cumsum(received) - received
+    with Watching("spread", t, t) as seen:
+        seen.received_bytes = exchange(comm, np.ascontiguousarray(values), sent, out, places)
+    return x.new(t, None if shape is None else out)
+
+
+def _scattered(x: Tiled, places: Ints, ids: Ints) -> Any:
+    """**Collective.** An array like x with ids at places of the whole array."""
+    t = with_dtype(x.type, dtype_of(INT))
+    tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)
+    most = ceil_div(math.prod(x.shape), x.comm.size)
+    rounds = ceil_div(most, ROUND_ELEMS)
+    with Watching("store", t, t) as seen:
+        seen.received_bytes = store(
+            x.comm, t, tile, rounds, len(places),
+            lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
+        )  # fmt: skip
+    return x.new(t, tile)

@@ -1,0 +1,25 @@
+"""How a global array prints: shape, dtype, type, and a corner of this rank's tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redist.pgas.tiles.devices import name_of
+from redist.pgas.tiles.tiled import Tiled
+
+CORNER = 3
+"""Elements shown along each dim."""
+
+
+def text(a: Tiled) -> str:
+    """One array in a few lines, without a message: every rank shows what it has."""
+    where = f", {name_of(a)}" if a._memory.on_device else ""
+    head = f"pgas.Array {a.type} on {a.mesh}{where}"
+    if a.local is None:
+        return f"{head}\n  rank {a.comm.rank} holds nothing of it"
+    corner = a._memory.host(a.local[(slice(CORNER),) * a.local.ndim])
+    body = np.array2string(corner, precision=4, separator=", ", threshold=50)
+    more = "" if corner.shape == a.local.shape else " ..."
+    what = "partial values" if a.type.pending_op else "tile"
+    lines = [f"{head}", f"  rank {a.comm.rank}, {what} {list(a.local.shape)}:{more}"]
+    return "\n".join([*lines, *(f"    {line}" for line in body.splitlines())])

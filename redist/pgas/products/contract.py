@@ -1,0 +1,234 @@
+"""Products of two arrays by labelled dims: place, move, and let NumPy multiply the tiles.
+
+An operand that would grow beyond its own tile passes in blocks of a contracted dim instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.memory import DEVICE, SHARED_FROM, as_tile, empty
+from redist.pgas.products.contract_layout import Labels, Placed, Product, place
+from redist.pgas.products.streaming import aligned, block_count, block_length, pieces
+from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.layouts import Shape, dtype_of, resolved
+from redist.pgas.tiles.move import move
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.cuda.arrays import is_device
+from redist.runtime.ranks.room import all_fit, least_available
+
+
+def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:
+    """**Collective** where operands must move. The sum over the labels that ``lo`` lacks."""
+    if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
+        raise RequestError(
+            f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
+        )
+    memory = a._memory
+    if b._memory is not memory:
+        check_alike(name, a, b)
+    product, found, streamed = _prepared(a.type, b.type, la, lb, lo, name)
+    if memory.limit_bytes is not None:
+        room = memory.limit_bytes - memory.live_bytes
+        moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
+        need = sum(t.tile_bytes for t in (*moved, found.result))
+        if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
+            found = place(product, least_available(a.comm, room))
+            streamed = _streamed(product, found)
+    if streamed is not None:
+        return _by_blocks(a, b, product, found, *streamed)
+    x, y = move(a, found.a), move(b, found.b)
+    if x.local is None or y.local is None:
+        return a.new(found.result, None)
+    return a.new(found.result, multiply(x.local, y.local, la, lb, lo, found.result))
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, name: str
+) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
+    """What is asked, where it happens, and which operand passes in blocks of which label."""
+    _check(a.shape, b.shape, la, lb, name)
+    dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
+    product = Product(a, b, la, lb, lo, dtype_of(dtype))
+    found = place(product)
+    return product, found, _streamed(product, found)
+
+
+def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
+    size: dict[Hashable, int] = {}
+    for label, n in [*zip(la, a, strict=True), *zip(lb, b, strict=True)]:
+        if 1 not in (n, size.get(label, 1)) and size[label] != n:
+            raise ValueError(
+                f"cannot {name} shapes {a} and {b}: sizes {size[label]} and {n} differ"
+            )
+        size[label] = n if size.get(label, 1) == 1 else size[label]
+
+
+def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
+    """Which operand passes in blocks of which label: the one that grows most, where one does."""
+    sizes = product.sizes
+    ends = (
+        (product.a, found.a, product.la),
+        (product.b, found.b, product.lb),
+    )
+    growing = [
+        (end.tile_bytes, which)
+        for which, (start, end, _) in enumerate(ends)
+        if block_count(resolved(start), end) > 1
+    ]
+    for _, which in sorted(growing, reverse=True):
+        start, end, labels = ends[which]
+        other = ends[1 - which][2]
+        for label in sorted(set(labels) & set(other), key=lambda one: -sizes[one]):
+            i, j = labels.index(label), other.index(label)
+            source, target = resolved(start).dims[i], end.dims[i]
+            stretched = ends[1 - which][0].shape[j] != end.shape[i]
+            if label not in product.lo and not stretched and target in ((), source):
+                return label, which
+    return None
+
+
+def _by_blocks(
+    a: Tiled, b: Tiled, product: Product, found: Placed, label: Hashable, which: int
+) -> Any:
+    """**Collective.** The product, with one operand in blocks: each is moved, used and freed.
+
+    Where the other one would grow too it follows in blocks of the same indices.
+    """
+    la, lb, lo = product.la, product.lb, product.lo
+    dims = (la.index(label), lb.index(label))
+    ends = (found.a, found.b)
+    operands = [move(x, resolved(x.type)) if i == which else x for i, x in enumerate((a, b))]
+    first = operands[which]
+    n = block_length(first.type, ends[which], dims[which])
+    other, end = operands[1 - which], ends[1 - which]
+    start = _follower(first.type.dims[dims[which]], resolved(other.type), end, dims[1 - which])
+    blocks = pieces(first, ends[which], dims[which], n)
+    if start is None:
+        stays = move(other, end)
+        pairs = ((piece, stays.local, here, there) for piece, here, there in blocks)
+    else:
+        others = pieces(move(other, start), end, dims[1 - which], n)
+        pairs = ((one[0], two[0], one[1], two[1]) for one, two in zip(blocks, others, strict=True))
+    dtype = np.result_type(a.dtype, b.dtype)
+    out: Tile | None = None
+    for piece, rest, here, there in pairs:
+        if piece is None or rest is None:
+            continue
+        tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
+        x, y = tiles if which == 0 else tiles[::-1]
+        one = multiply(x, y, la, lb, lo, found.result)
+        if out is None:
+            out = one
+        elif dtype == np.bool_:
+            np.logical_or(out, one, out=out)
+        else:
+            np.add(out, one, out=out)
+    return a.new(found.result, out)
+
+
+def _follower(
+    cut: tuple[SubAxis, ...], source: ArrayType, end: ArrayType, dim: int
+) -> ArrayType | None:
+    """The type from which an operand follows in blocks; None where it moves as a whole."""
+    if block_count(source, end) <= 1:
+        return None
+    start = aligned(source, dim, cut)
+    fits = start is not None and start.tile_bytes <= 2 * source.tile_bytes
+    return start if fits and end.dims[dim] in ((), cut) else None
+
+
+def _part(tile: Tile, dim: int, part: slice) -> Tile:
+    return tile[(slice(None),) * dim + (part,)]
+
+
+def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType) -> Tile:
+    """**Local.** The product of two tiles, by matrix products where there is something to contract."""
+    dtype = result.dtype.to_numpy()
+    if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
+        shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
+        return _matmul(x, y, shape, dtype, result.tile_bytes)
+    x, la = _unstretched(x, la, y, lb)
+    y, lb = _unstretched(y, lb, x, la)
+    both = [label for label in la if label in lb]
+    batch = [label for label in both if label in lo]
+    inner = [label for label in both if label not in lo]
+    left = [label for label in la if label not in lb]
+    right = [label for label in lb if label not in la]
+    if not inner or not (left or right) or {*left, *right} - {*lo}:
+        number = {label: i for i, label in enumerate(dict.fromkeys((*la, *lb)))}
+        named = [[number[label] for label in labels] for labels in (la, lb, lo)]
+        truth = dtype.kind == "b" and is_device(x)  # CuPy has no sum of truth values
+        kind = np.dtype(np.int32) if truth else dtype
+        x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)
+        out = as_tile(np.einsum(x, named[0], y, named[1], named[2]))
+        if truth:
+            return np.not_equal(out, 0)
+        return out if getattr(out.flags, "writeable", True) else out.copy()
+    p = _matrices(x, la, batch, left, inner)
+    q = _matrices(y, lb, batch, inner, right)
+    size = {**dict(zip(la, x.shape, strict=True)), **dict(zip(lb, y.shape, strict=True))}
+    made = [*batch, *left, *right]
+    shape = (*p.shape[:-1], q.shape[-1])
+    flat = _matmul(p, q, shape, dtype, result.tile_bytes)
+    tile = flat.reshape([size[label] for label in made])
+    return tile.transpose([made.index(label) for label in lo])
+
+
+def _matmul(x: Tile, y: Tile, shape: Shape, dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+    """**Local.** The matrix products of two tiles, in tiles of the right memory."""
+    if is_device(x):
+        DEVICE.check_room(worst_bytes)
+        if dtype.kind == "b":  # CuPy has no product of truth values
+            return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
+        return np.matmul(x.astype(dtype, copy=False), y.astype(dtype, copy=False))
+    if math.prod(shape) * dtype.itemsize < SHARED_FROM:
+        return np.asarray(np.matmul(x, y, dtype=dtype))
+    return np.matmul(x, y, out=empty(shape, dtype, worst_bytes), dtype=dtype)
+
+
+@lru_cache(maxsize=1024)
+def _are_matrices(la: Labels, lb: Labels, lo: Labels) -> bool:
+    """Whether the labels are those of a product of (stacks of) matrices, or a matrix and a vector."""
+    if len(la) == 2 and lb == la[1:]:
+        return lo == la[:1]
+    if min(len(la), len(lb)) < 2 or la[:-2] != lb[:-2]:
+        return False
+    return la[-1] == lb[-2] and lo == (*la[:-1], lb[-1]) and la[-1] not in lo
+
+
+def _unstretched(x: Tile, la: Labels, y: Tile, lb: Labels) -> tuple[Tile, Labels]:
+    """A tile without the dims of size 1 that the other operand's stretch."""
+    flat = [
+        i for i, label in enumerate(la)
+        if x.shape[i] == 1 and label in lb and y.shape[lb.index(label)] != 1
+    ]  # fmt: skip
+    if not flat:
+        return x, la
+    index = tuple(0 if i in flat else slice(None) for i in range(x.ndim))
+    return as_tile(x[index]), tuple(label for i, label in enumerate(la) if i not in flat)
+
+
+def _matrices(
+    x: Tile, labels: Labels, batch: Sequence[Hashable], rows: Sequence[Hashable],
+    columns: Sequence[Hashable],
+) -> Tile:  # fmt: skip
+    """The tile as a stack of matrices."""
+    order = [labels.index(label) for label in (*batch, *rows, *columns)]
+    x = x.transpose(order)
+    n, r = len(batch), len(batch) + len(rows)
+    shape = (
+        *x.shape[:n],
+        int(np.prod(x.shape[n:r], dtype=np.int64)),
+        int(np.prod(x.shape[r:], dtype=np.int64)),
+    )
+    return x.reshape(shape)

@@ -1,0 +1,166 @@
+"""Einstein sums of any number of operands: two at a time, the smallest result first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.products.contract import contract
+from redist.pgas.reductions.reduce import reduce
+from redist.pgas.shapes.diagonals import diagonal
+from redist.pgas.shapes.manipulation import permute_dims
+from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tiled
+
+Labels = tuple[Any, ...]
+
+
+def einsum(subscripts: str, /, *operands: Tiled) -> Any:
+    """**Collective** where operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
+
+    A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
+    """
+    if not isinstance(subscripts, str):
+        raise TypeError(
+            f"cannot einsum {type(subscripts).__name__}: the labels come first, as text"
+        )
+    check_arrays("einsum", *operands)
+    inputs, output = _parse(subscripts, tuple(x.ndim for x in operands))
+    items = [_prepared(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)]
+    _check_sizes(subscripts, items)
+    while len(items) > 1:
+        items = _alone_summed(items, output)
+        i, j = _next_pair(items, output) if len(items) > 2 else (0, 1)
+        (a, la), (b, lb) = items[i], items[j]
+        others = [item for k, item in enumerate(items) if k not in (i, j)]
+        needed = {*output, *(label for _, labels in others for label in labels)}
+        lo = tuple(label for label in dict.fromkeys((*la, *lb)) if label in needed)
+        if not others:
+            lo = output
+        items = [*others, (contract(a, b, la, lb, lo, "einsum"), lo)]
+    x, labels = items[0]
+    gone = [i for i, label in enumerate(labels) if label not in output]
+    if gone:
+        x = _summed(x, gone)
+        labels = tuple(label for label in labels if label in output)
+    if labels == output:
+        return (
+            x
+            if x is not operands[0]
+            else x.new(x.type, None if x.local is None else x.local.copy())
+        )
+    return permute_dims(x, [labels.index(label) for label in output])
+
+
+@lru_cache(maxsize=256)
+def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
+    """Labels of the operands and of the result; dims of ``...`` are numbered from the end."""
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ndims):
+        raise ValueError(
+            f"cannot einsum {subscripts!r}: {len(terms)} terms but {len(ndims)} operands"
+        )
+    inputs = []
+    for term, ndim in zip(terms, ndims, strict=True):
+        named = len(term.replace("...", ""))
+        if named > ndim or (named < ndim and "..." not in term):
+            raise ValueError(f"cannot einsum {subscripts!r}: {term!r} for an array of {ndim} dims")
+        inputs.append(_labels(subscripts, term, ndim - named))
+    spread = max((len([1 for label in one if isinstance(label, int)]) for one in inputs), default=0)
+    if arrow:
+        output = _labels(subscripts, right, spread)
+    else:
+        counts = Counter(label for one in inputs for label in one if isinstance(label, str))
+        once = tuple(sorted(label for label, n in counts.items() if n == 1))
+        output = (*range(-spread, 0), *once)
+    known = {label for one in inputs for label in one}
+    if len(set(output)) < len(output) or not set(output) <= known:
+        raise ValueError(
+            f"cannot einsum {subscripts!r}: the result's labels must be the operands', once"
+        )
+    return inputs, output
+
+
+def _labels(subscripts: str, term: str, spread: int) -> Labels:
+    head, dots, tail = term.partition("...")
+    if not set(head + tail) <= set(string.ascii_letters):
+        raise ValueError(f"cannot einsum {subscripts!r}: {term!r} must be letters and one '...'")
+    return (*head, *(range(-spread, 0) if dots else ()), *tail)
+
+
+def _prepared(x: Tiled, labels: Labels, subscripts: str) -> tuple[Tiled, Labels]:
+    """An operand without repeated labels: of those, the diagonal."""
+    while len(set(labels)) < len(labels):
+        label = next(label for label in labels if labels.count(label) > 1)
+        i = labels.index(label)
+        j = labels.index(label, i + 1)
+        if x.shape[i] != x.shape[j]:
+            raise ValueError(
+                f"cannot einsum {subscripts!r}: sizes {x.shape[i]} and {x.shape[j]} of {label!r} differ"
+            )
+        x = diagonal(x, i, j)
+        labels = (*(one for k, one in enumerate(labels) if k not in (i, j)), label)
+    return x, labels
+
+
+def _check_sizes(subscripts: str, items: list[tuple[Tiled, Labels]]) -> None:
+    sizes: dict[Any, int] = {}
+    for x, labels in items:
+        for label, n in zip(labels, x.shape, strict=True):
+            if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
+                raise ValueError(
+                    f"cannot einsum {subscripts!r}: sizes {sizes[label]} and {n} of {label!r} differ"
+                )
+            sizes[label] = max(sizes[label], n) if n else n
+
+
+def _alone_summed(items: list[tuple[Tiled, Labels]], output: Labels) -> list[tuple[Tiled, Labels]]:
+    """Operands without the labels that only they have and the result lacks."""
+    out = []
+    for k, (x, labels) in enumerate(items):
+        rest = {*output, *(one for i, (_, other) in enumerate(items) if i != k for one in other)}
+        gone = [i for i, label in enumerate(labels) if label not in rest]
+        if gone:
+            x = _summed(x, gone)
+            labels = tuple(label for label in labels if label in rest)
+        out.append((x, labels))
+    return out
+
+
+def _summed(x: Tiled, dims: list[int]) -> Any:
+    op = "max" if x.dtype == np.bool_ else "sum"
+    if op == "max" and any(x.shape[i] == 0 for i in dims):
+        return elementwise.astype(
+            reduce(elementwise.astype(x, np.int64), "sum", dims, False, np.int64), bool
+        )
+    x = settle(x) if x.type.pending_op != "sum" else x
+    return reduce(x, op, dims, False, x.dtype)
+
+
+def _next_pair(items: list[tuple[Tiled, Labels]], output: Labels) -> tuple[int, int]:
+    """The pair whose product grows least over its operands, then the cheapest one."""
+
+    def cost(pair: tuple[int, int]) -> tuple[int, int]:
+        i, j = pair
+        sizes: dict[Any, int] = {}
+        for x, labels in (items[i], items[j]):
+            for label, n in zip(labels, x.shape, strict=True):
+                sizes[label] = max(n, sizes.get(label, 0))
+        rest = {
+            *output,
+            *(label for k, (_, one) in enumerate(items) if k not in pair for label in one),
+        }
+        made = math.prod(n for label, n in sizes.items() if label in rest)
+        return made - items[i][0].size - items[j][0].size, math.prod(sizes.values())
+
+    return min(itertools.combinations(range(len(items)), 2), key=cost)

@@ -1,0 +1,132 @@
+"""Products of the standard: matrix products, tensor contractions and inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.products.contract import contract
+from redist.pgas.products.contract_layout import Labels
+from redist.pgas.shapes.manipulation import expand_dims
+from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.tiles.layouts import with_dtype
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.dry_run import refuse_writing
+
+
+def matmul(x1: Any, x2: Any, /) -> Any:
+    """**Collective** where operands must move. Matrix product, over stacks of matrices.
+
+    ``pgas.matmul(a, b)`` with a of ``f64[m{x}, k]`` and b of ``f64[k, n]`` is local; a contracted
+    dim that is cut alike in both gives a pending sum.
+    """
+    check_arrays("matmul", x1, x2)
+    if x1.ndim == 0 or x2.ndim == 0:
+        raise ValueError(f"cannot matmul shapes {x1.shape} and {x2.shape}: each needs a dim")
+    la, lb, lo = _matrix_labels(x1.ndim, x2.ndim)
+    if x1.shape[-1] != x2.shape[lb.index("inner")]:
+        raise ValueError(
+            f"cannot matmul shapes {x1.shape} and {x2.shape}: "
+            f"sizes {x1.shape[-1]} and {x2.shape[lb.index('inner')]} differ"
+        )
+    return contract(x1, x2, la, lb, lo, "matmul")
+
+
+@lru_cache(maxsize=256)
+def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
+    """Labels of the dims of both operands of a matrix product, and of the result."""
+    la = (*_stack(n - 2), "row", "inner") if n > 1 else ("inner",)
+    lb = (*_stack(m - 2), "inner", "column") if m > 1 else ("inner",)
+    ends = [label for label in ("row", "column") if label in (*la, *lb)]
+    return la, lb, (*_stack(max(n, m, 2) - 2), *ends)
+
+
+def update(a: Tiled, other: Any) -> Any:
+    """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
+    refuse_writing("an update")
+    out = matmul(a, other)
+    if out.shape != a.shape:
+        raise ValueError(f"cannot update {a.shape} with a product of {out.shape}: it would change")
+    if not np.can_cast(out.dtype, a.dtype, "same_kind"):
+        raise TypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
+    here = settle(a)
+    out = move(out, with_dtype(here.type, out.type.dtype))
+    if here.local is not None and out.local is not None:
+        np.copyto(here.local, out.local, casting="same_kind")
+    a.local, a._type = here.local, here.type
+    return a
+
+
+def tensordot(
+    x1: Tiled, x2: Tiled, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Any:
+    """**Collective** where operands must move. The sum over pairs of dims."""
+    check_arrays("tensordot", x1, x2)
+    if isinstance(axes, (int, np.integer)):
+        n = int(axes)
+        if not 0 <= n <= min(x1.ndim, x2.ndim):
+            raise ValueError(f"cannot tensordot {x1.ndim} and {x2.ndim} dims over {n} of them")
+        first, second = list(range(x1.ndim - n, x1.ndim)), list(range(n))
+    else:
+        first, second = (_listed(one) for one in axes)
+    if len(first) != len(second):
+        raise ValueError(f"cannot tensordot over {len(first)} dims of one, {len(second)} of other")
+    pairs = {dim_of(i, x1.ndim): dim_of(j, x2.ndim) for i, j in zip(first, second, strict=True)}
+    for i, j in pairs.items():
+        if x1.shape[i] != x2.shape[j]:
+            raise ValueError(
+                f"cannot tensordot {x1.shape} and {x2.shape}: sizes of dims {i} and {j} differ"
+            )
+    back = {j: i for i, j in pairs.items()}
+    la = tuple(("a", i) for i in range(x1.ndim))
+    lb = tuple(("a", back[j]) if j in back else ("b", j) for j in range(x2.ndim))
+    lo = (*(("a", i) for i in range(x1.ndim) if i not in pairs),
+          *(("b", j) for j in range(x2.ndim) if j not in back))  # fmt: skip
+    return contract(x1, x2, la, lb, lo, "tensordot")
+
+
+def vecdot(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
+    """**Collective** where operands must move. Inner products along a dim, the first conjugated."""
+    from redist.pgas.elementwise.apply import apply
+
+    check_arrays("vecdot", x1, x2)
+    if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
+        raise ValueError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
+    i, j = axis % x1.ndim, axis % x2.ndim
+    if x1.shape[i] != x2.shape[j]:
+        raise ValueError(f"cannot vecdot shapes {x1.shape} and {x2.shape} along dim {axis}")
+    if x1.dtype.kind == "c":
+        x1 = apply(np.conjugate, x1)
+    la = _around(x1.ndim, i)
+    lb = _around(x2.ndim, j)
+    n = max(x1.ndim, x2.ndim) - 1
+    return contract(x1, x2, la, lb, tuple(range(-n, 0)), "vecdot")
+
+
+def outer(x1: Tiled, x2: Tiled, /) -> Any:
+    """**Collective** where operands must move. All products of the elements of two vectors."""
+    check_arrays("outer", x1, x2)
+    if (x1.ndim, x2.ndim) != (1, 1):
+        raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
+    return elementwise.apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
+
+
+def _stack(n: int) -> tuple[int, ...]:
+    """Labels of the dims before the matrices, counted from the end so that they broadcast."""
+    return tuple(range(-n, 0))
+
+
+def _around(ndim: int, dim: int) -> tuple[Any, ...]:
+    """Labels of dims but one, which is the contracted one."""
+    others = iter(range(-(ndim - 1), 0))
+    return tuple("inner" if i == dim else next(others) for i in range(ndim))
+
+
+def _listed(axes: int | Sequence[int]) -> list[int]:
+    return [axes] if isinstance(axes, int) else list(axes)

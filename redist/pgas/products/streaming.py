@@ -1,0 +1,93 @@
+"""An operand in blocks: the same piece of every tile along one dim, moved, used and freed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from redist.errors import LayoutError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.memory import Buffers
+from redist.pgas.tiles.move import move
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.text.units import ceil_div
+
+BLOCK_BYTES = 2**22
+"""A block may always be so large; beyond it, no larger than the tile that it came from."""
+
+
+def block_count(source: ArrayType, target: ArrayType) -> int:
+    """In how many blocks an operand moves so that none is larger than its tile was."""
+    if source == target:
+        return 1
+    return ceil_div(target.tile_bytes, max(BLOCK_BYTES, source.tile_bytes))
+
+
+def block_length(source: ArrayType, target: ArrayType, dim: int) -> int:
+    """How much of a tile along a dim goes into a block."""
+    return max(1, ceil_div(source.tile_shape[dim], block_count(source, target)))
+
+
+def aligned(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | None:
+    """The type with ``dim`` cut so; the axes that it had go where the new ones came from.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t = ArrayType.parse("f32[8{x}, 8{y}]", Mesh(x=2, y=2))
+    >>> print(aligned(t, 0, t.dims[1]))
+    f32[8{y}, 8{x}]
+    """
+    others = [i for i in range(t.rank) if i != dim]
+    if not others or any(part in cut for part in t.dims[dim]):
+        return t if t.dims[dim] == cut else None
+    home = next((i for i in others if set(t.dims[i]) & set(cut)), others[0])
+    dims = [tuple(part for part in one if part not in cut) for one in t.dims]
+    dims[home] += dims[dim]
+    dims[dim] = cut
+    try:
+        return t.with_dims(dims)
+    except LayoutError:
+        return None
+
+
+def pieces(
+    x: Tiled, target: ArrayType, dim: int, n: int
+) -> Iterator[tuple[Tile | None, slice, slice]]:
+    """**Collective.** Blocks of ``x`` with ``n`` of each tile, under the target's cuts.
+
+    Each is a block (None outside the mesh), a part of it along ``dim``, and the indices of that part
+    in a tile that is whole along ``dim``, or cut as ``x`` is. The target cuts ``dim`` as ``x`` or not.
+    """
+    t = x.type
+    size, n_tiles, tile = t.shape[dim], t.cuts[dim], t.tile_shape[dim]
+    whole = target.dims[dim] != t.dims[dim]
+    for start in range(0, max(1, tile), n):
+        shape = tuple(n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
+        source = ArrayType(t.mesh, t.dtype, shape, t.dims)
+        own = x.new(
+            source,
+            None
+            if x.local is None
+            else _padded(x.local, dim, start, n, source.tile_bytes, x._memory),
+        )
+        block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).local
+        if not whole:
+            held = 0 if x.local is None else max(0, min(n, x.local.shape[dim] - start))
+            yield block, slice(0, held), slice(start, start + held)
+            continue
+        for i in range(n_tiles):
+            first = i * tile + start
+            held = max(0, min(n, tile - start, size - first))
+            yield block, slice(i * n, i * n + held), slice(first, first + held)
+
+
+def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: Buffers) -> Tile:
+    """A piece of a tile along a dim, filled up with zeros to ``n``."""
+    piece = tile[(slice(None),) * dim + (slice(start, start + n),)]
+    held = piece.shape[dim]
+    if held == n:
+        return piece
+    shape = tuple(n if i == dim else m for i, m in enumerate(tile.shape))
+    out = memory.empty(shape, tile.dtype, worst_bytes)
+    out[(slice(None),) * dim + (slice(0, held),)] = piece
+    out[(slice(None),) * dim + (slice(held, n),)] = 0
+    return out

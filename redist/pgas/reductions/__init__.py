@@ -1,0 +1,1 @@
+"""Sums, extrema and running sums along dims."""

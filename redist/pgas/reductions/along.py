@@ -1,0 +1,134 @@
+"""Operations along one dim that see beyond a tile: each rank tells one value per row to the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.memory import as_tile
+from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.ownership import tile_index
+from redist.pgas.tiles.tiled import Tile, Tiled
+
+
+def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:
+    """**Collective.** What every tile along ``dim`` says (the dim taken out), in order, as dim 0.
+
+    Tiles that are empty for want of indices are left out.
+    """
+    t = x.type
+    rest = [i for i in range(t.rank) if i != dim]
+    said = ArrayType(
+        t.mesh,
+        dtype_of(dtype),
+        (t.cuts[dim], *(t.shape[i] for i in rest)),
+        (t.dims[dim], *(t.dims[i] for i in rest)),
+    )
+    own = x.new(said, None if tile is None else x._memory.contiguous(tile[np.newaxis]))
+    whole = move(own, said.with_dims(((), *(t.dims[i] for i in rest))))
+    filled = -(-t.shape[dim] // max(1, t.tile_shape[dim]))
+    return None if whole.local is None else whole.local[: max(1, filled)]
+
+
+def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> Any:
+    """**Collective** where the dim is cut. Running sums or products along a dim."""
+    x = settle(x)
+    dim = dim_of(axis, x.ndim)
+    t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
+    x._memory.check_room(t.tile_bytes)
+    local = x.local
+    out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
+    if x.type.cuts[dim] > 1:
+        total = None if local is None else function.reduce(local, axis=dim, dtype=dtype)
+        totals = stacked(x, dim, total, dtype)
+        if out is not None and totals is not None:
+            before = totals[: tile_index(x.type, x.comm.rank)[dim]]
+            offset = np.expand_dims(function.reduce(before, axis=0, dtype=dtype), dim)
+            function(out, offset, out=out)
+    return x.new(t, out)
+
+
+def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) -> Any:
+    """**Collective** where the dim is cut. The index of the first largest or smallest value."""
+    x = settle(x)
+    dim = dim_of(axis, x.ndim)
+    if x.shape[dim] == 0:
+        raise ValueError("cannot find a largest or smallest value in nothing")
+    keep = [i for i in range(x.ndim) if keepdims or i != dim]
+    t = ArrayType(
+        x.mesh,
+        dtype_of(np.dtype(np.int64)),
+        tuple(1 if i == dim else x.shape[i] for i in keep),
+        tuple(() if i == dim else x.type.dims[i] for i in keep),
+    )
+    x._memory.check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
+    place = _local_argument(x, function, dim)
+    if x.type.cuts[dim] > 1:
+        best = None
+        if x.local is not None and place is not None:
+            best = _taken(x.local, place, dim)
+            place = place + tile_index(x.type, x.comm.rank)[dim] * x.type.tile_shape[dim]
+        values = stacked(x, dim, best, x.dtype)
+        places = stacked(x, dim, place, np.dtype(np.int64))
+        if values is not None and places is not None:
+            place = _taken(places, function(values, axis=0), 0)
+    if place is None:
+        return x.new(t, None)
+    return x.new(t, np.expand_dims(place, dim) if keepdims else place)
+
+
+def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | None:
+    if x.local is None:
+        return None
+    if x.local.shape[dim] == 0:
+        shape = [n for i, n in enumerate(x.local.shape) if i != dim]
+        return x._memory.asarray(np.zeros(shape, np.int64))
+    return as_tile(function(x.local, axis=dim)).astype(np.int64, copy=False)
+
+
+def _taken(values: Tile, place: Tile, dim: int) -> Tile:
+    """Values at places along a dim, the dim taken out; zeros where there are none."""
+    if values.shape[dim] == 0:
+        return np.zeros_like(place, values.dtype)
+    return np.take_along_axis(values, np.expand_dims(place, dim), dim).squeeze(dim)
+
+
+def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> Any:
+    """**Collective** where the array is cut. The flat index of the first largest or smallest value."""
+    if x.size == 0:
+        raise ValueError("cannot find a largest or smallest value in nothing")
+    parts = x.type.used
+    n = math.prod(part.size for part in parts)
+    value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
+    if x.local is not None and x.local.size:
+        at = np.unravel_index(int(function(x.local)), x.local.shape)
+        start = [
+            i * c for i, c in zip(tile_index(x.type, x.comm.rank), x.type.tile_shape, strict=True)
+        ]
+        value[0] = x._memory.host(x.local[at])
+        index = tuple(int(i) + s for i, s in zip(at, start, strict=True))
+        place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
+    values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
+    ndim = x.ndim if keepdims else 0
+    t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
+    if values is None or places is None:
+        return x.new(t, None)
+    values, places = x._memory.host(values), x._memory.host(places)
+    held = places >= 0
+    values, places = values[held], places[held]
+    best = values[function(values)]
+    same = (values == best) | ((values != values) & (best != best))
+    return x.new(t, x._memory.asarray(np.asarray(places[same].min()).reshape(t.shape)))
+
+
+def _from_all(x: Tiled, tile: Tile, parts: Sequence[SubAxis], n: int) -> Tile | None:
+    said = ArrayType(x.mesh, dtype_of(tile.dtype), (n,), (tuple(parts),))
+    own = x.new(said, None if x.local is None else x._memory.asarray(tile))
+    return move(own, said.with_dims(((),))).local

@@ -1,0 +1,165 @@
+"""Reductions by their names in the standard; the names hide Python's own in this module."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.memory import as_tile
+from redist.pgas.reductions import along
+from redist.pgas.reductions.reduce import reduce, reduced
+from redist.pgas.tiles.axis_arguments import Axis, dims_of
+from redist.pgas.tiles.devices import kind_of
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tiled
+
+
+def _accumulated(x: Tiled, dtype: Any) -> np.dtype[Any]:
+    """The dtype of a sum: small integers grow to the default one."""
+    return np.dtype(dtype) if dtype is not None else _grown(x.dtype)
+
+
+@lru_cache(maxsize=64)
+def _grown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.sum(np.ones(1, dtype)).dtype
+
+
+def sum(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum over dims; pending over the axes that cut them until someone needs it."""
+    return reduce(x, "sum", axis, keepdims, _accumulated(x, dtype))
+
+
+def prod(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product over dims."""
+    return reduce(x, "prod", axis, keepdims, _accumulated(x, dtype))
+
+
+def max(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest value over dims."""
+    return reduce(x, "max", axis, keepdims, x.dtype)
+
+
+def min(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest value over dims."""
+    return reduce(x, "min", axis, keepdims, x.dtype)
+
+
+def any(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether a value is not zero."""
+    return _logical(x, "max", axis, keepdims)
+
+
+def all(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether no value is zero."""
+    return _logical(x, "min", axis, keepdims)
+
+
+def count_nonzero(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many values are not zero."""
+    return sum(_truth(x), axis=axis, keepdims=keepdims, dtype=np.int64)
+
+
+def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The average over dims."""
+    n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
+    out = _divided(sum(x, axis=axis, keepdims=keepdims, dtype=_averaging(x.dtype)), n)
+    return out if x.dtype != np.float16 else elementwise.astype(out, np.float16)
+
+
+def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The variance over dims, with ``n - correction`` in the denominator."""
+    n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
+    off = elementwise.apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
+    off = elementwise.apply(np.abs, off) if off.dtype.kind == "c" else off
+    squares = elementwise.apply(np.multiply, off, off)
+    total = sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
+    return _divided(total, n - correction)
+
+
+def std(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The standard deviation over dims."""
+    return elementwise.apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def argmax(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first largest value along a dim, or in the whole array."""
+    return _argument(x, np.argmax, axis, keepdims)
+
+
+def argmin(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first smallest value along a dim, or in the whole array."""
+    return _argument(x, np.argmin, axis, keepdims)
+
+
+def _averaging(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which an average is summed: integers as float64, as NumPy does."""
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _divided(total: Any, n: float) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return elementwise.apply(np.true_divide, total, total.dtype.type(max0(n)))
+
+
+def max0(n: float) -> float:
+    """A denominator that is not negative."""
+    return n if n > 0 else 0
+
+
+def _truth(x: Tiled) -> Any:
+    return x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
+
+
+def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
+    """Any and all, as the largest and the smallest of truth values; of nothing, as usual."""
+    x = settle(_truth(x))
+    dims = tuple(sorted(dims_of(axis, x.ndim)))
+    t = reduced(x.type, dims, op, keepdims, np.bool_)
+    if x.local is None:
+        return x.new(t, None)
+    function = np.any if op == "max" else np.all
+    return x.new(t, as_tile(function(x.local, axis=dims, keepdims=keepdims)))
+
+
+def _argument(x: Tiled, function: Any, axis: int | None, keepdims: bool) -> Any:
+    if axis is not None:
+        return along.argument(x, function, axis, keepdims)
+    return along.argument_of_all(settle(x), function, keepdims)
+
+
+def cumulative_sum(
+    x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running sums along a dim."""
+    return _running(x, np.add, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running products along a dim."""
+    return _running(x, np.multiply, axis, dtype, include_initial)
+
+
+def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> Any:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"cannot run along {x.ndim} dims: name one with axis=")
+        axis = 0
+    out = along.cumulate(x, function, axis, _accumulated(x, dtype))
+    if not initial:
+        return out
+    from redist.pgas.creation import full
+    from redist.pgas.shapes.manipulation import concat
+
+    shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
+    first = full(
+        shape, function.identity, dtype=out.dtype, device=kind_of(x), mesh=x.mesh, comm=x.comm
+    )
+    return concat([first, out], axis=axis)

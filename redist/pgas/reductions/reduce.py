@@ -1,0 +1,62 @@
+"""How dims are reduced: each rank its tile, and what was cut stays pending until it is needed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.tiles.axis_arguments import Axis, dims_of
+from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.copies.reduce import identity
+
+
+@lru_cache(maxsize=4096)
+def reduced(t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype: Any) -> ArrayType:
+    """The type after reducing: axes that cut the dims are pending."""
+    pending: list[SubAxis] = [*t.pending_axes, *(part for i in dims for part in t.dims[i])]
+    keep = [i for i in range(t.rank) if keepdims or i not in dims]
+    shape = tuple(1 if i in dims else t.shape[i] for i in keep)
+    cuts = tuple(() if i in dims else t.dims[i] for i in keep)
+    return ArrayType(
+        t.mesh, dtype_of(np.dtype(dtype)), shape, cuts, op if pending else None, tuple(pending)
+    )
+
+
+def reduce(x: Tiled, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Any:
+    """**Collective** where something else is pending. Reduce by sum, prod, max or min."""
+    if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
+        x = settle(x)  # partial values in another dtype would not wrap where the sum does
+    dims = tuple(sorted(dims_of(axis, x.ndim)))
+    if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
+        raise ValueError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
+    t = reduced(x.type, dims, op, keepdims, dtype)
+    memory = x._memory
+    if memory.limit_bytes is not None:
+        memory.check(t.tile_bytes)
+    if x.local is None:
+        return x.new(t, None)
+    return x.new(t, memory.asarray(_tile(x.local, op, dims, keepdims, t)))
+
+
+def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether a reduction over dims has results."""
+    return 0 not in (n for i, n in enumerate(shape) if i not in dims)
+
+
+def _tile(local: Tile, op: str, dims: tuple[int, ...], keepdims: bool, t: ArrayType) -> Any:
+    dtype = t.dtype.to_numpy()
+    if op in ("sum", "prod"):
+        function = np.sum if op == "sum" else np.prod
+        return function(local, axis=dims, dtype=dtype, keepdims=keepdims)
+    if any(local.shape[i] == 0 for i in dims):
+        shape = [n for i, n in enumerate(local.shape) if i not in dims]
+        if keepdims:
+            shape = [1 if i in dims else n for i, n in enumerate(local.shape)]
+        return np.full(shape, identity(op, t.dtype), dtype)
+    return (np.max if op == "max" else np.min)(local, axis=dims, keepdims=keepdims)

@@ -1,0 +1,118 @@
+"""Several arrays as one: along a dim that they have, or along a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.layouts import dtype_of, make_type, meet
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.select import Link, carry, new_tile
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.elements.index_sets import Ranged
+
+
+def concat(arrays: Sequence[Tiled], /, *, axis: int | None = 0) -> Any:
+    """**Collective** where elements must move. Arrays one behind the other along a dim.
+
+    The result is cut as the largest of them is; without a dim (None), all are flattened first.
+    """
+    given = [settle(x) for x in _alike("concat", arrays)]
+    if axis is None:
+        given, axis = [reshape(x, (x.size,)) for x in given], 0
+    first = given[0]
+    if not -first.ndim <= axis < first.ndim:
+        raise IndexError(f"there is no dim {axis}: the array has {first.ndim}")
+    dim = axis % first.ndim
+    for x in given[1:]:
+        if x.ndim != first.ndim or any(
+            n != m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != dim
+        ):
+            raise ValueError(
+                f"cannot concat shapes {first.shape} and {x.shape}: only dim {dim} may differ"
+            )
+    largest = max(given, key=lambda x: x.size)
+    total = sum(x.shape[dim] for x in given)
+    shape = (*first.shape[:dim], total, *first.shape[dim + 1 :])
+    t = make_type(first.mesh, first.type.dtype, shape, largest.type.dims)
+    if t.cuts[dim] == 1:
+        given = [move(x, make_type(x.mesh, x.type.dtype, x.shape, t.dims)) for x in given]
+        out = first.new(t, new_tile(first, t))
+        tiles = [x.local for x in given if x.local is not None]
+        if out.local is not None and tiles:
+            np.concatenate(tiles, axis=dim, out=out.local)
+        return out
+    out = first.new(t, new_tile(first, t))
+    at = 0
+    for x in given:
+        if x.size:
+            carry(x, out, _links(x.type, t, dim, at))
+        at += x.shape[dim]
+    return out
+
+
+def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
+    return [
+        Link(
+            i,
+            Ranged(n, t.cuts[i], range(n)),
+            i,
+            Ranged(result.shape[i], result.cuts[i], range(at, at + n) if i == dim else range(n)),
+        )
+        for i, n in enumerate(t.shape)
+    ]
+
+
+def stack(arrays: Sequence[Tiled], /, *, axis: int = 0) -> Any:
+    """**Collective** where types differ. Arrays of one shape along a new dim, which is not cut."""
+    given = _alike("stack", arrays)
+    first = given[0]
+    for x in given[1:]:
+        if x.shape != first.shape:
+            raise ValueError(
+                f"cannot stack shapes {first.shape} and {x.shape}: they must be the same"
+            )
+    n = first.ndim + 1
+    if not -n <= axis < n:
+        raise IndexError(f"there is no dim {axis}: the result has {n}")
+    dim = axis % n
+    *ends, t = meet(tuple(x.type for x in given))
+    moved = [move(x, end) for x, end in zip(given, ends, strict=True)]
+    result = make_type(
+        t.mesh,
+        t.dtype,
+        (*t.shape[:dim], len(given), *t.shape[dim:]),
+        (*t.dims[:dim], (), *t.dims[dim:]),
+    )
+    out = first.new(result, new_tile(first, result))
+    tiles = [x.local for x in moved if x.local is not None]
+    if out.local is not None and tiles:
+        np.stack(tiles, axis=dim, out=out.local)
+    return out
+
+
+def _alike(what: str, arrays: Sequence[Tiled]) -> list[Any]:
+    """Arrays of one mesh, in the dtype that they promote to."""
+    given = list(arrays)
+    if not given:
+        raise ValueError(f"cannot {what} nothing: need at least one array")
+    for x in given:
+        if not isinstance(x, Tiled):
+            raise TypeError(f"cannot {what} {type(x).__name__}: make it global with pgas.asarray")
+        if x.comm != given[0].comm or x.mesh != given[0].mesh:
+            raise RequestError(
+                f"cannot {what} arrays on {given[0].mesh} and on {x.mesh}: bring them to one mesh "
+                "with .to(type)"
+            )
+    check_alike(what, *given)
+    kind = np.result_type(*(x.dtype for x in given))
+    return [
+        x if x.dtype == kind else elementwise.astype(x, dtype_of(kind).to_numpy()) for x in given
+    ]

@@ -1,0 +1,166 @@
+"""The same values several times: each rank repeats its own, and what becomes uneven moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.pgas.indexing import basic as indexing
+from redist.pgas.indexing.integer import on_all
+from redist.pgas.tiles.devices import check_alike, hosted
+from redist.pgas.tiles.layouts import Dims, Shape, default_dims, folded, make_type, meet, with_dtype
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.select import idle_parts, new_tile, placed
+from redist.pgas.tiles.tiled import Tiled
+
+
+def broadcast_to(x: Tiled, /, shape: Sequence[int]) -> Any:
+    """**Collective** where a stretched dim is cut. The values repeated along dims of size 1 and new ones.
+
+    Axes that x does not use cut the result: each rank makes its part alone.
+    """
+    x = settle(x)
+    sizes = tuple(int(n) for n in shape)
+    missing = len(sizes) - x.ndim
+    if missing < 0 or any(n not in (1, m) for n, m in zip(x.shape, sizes[missing:], strict=True)):
+        raise ValueError(f"cannot broadcast {x.shape} to {sizes}")
+    own = tuple(
+        d if n == m else () for n, m, d in zip(x.shape, sizes[missing:], x.type.dims, strict=True)
+    )
+    dims: Dims = ((),) * missing + own
+    if sizes == x.shape:
+        return spread(x, x.type)
+    return spread(x, placed(x.type, sizes, dims, idle_parts(x.type, dims)))
+
+
+def spread(x: Tiled, t: ArrayType) -> Any:
+    """**Collective** where x must move. The values as an array of type ``t``, which they broadcast to."""
+    x = move(x, folded(x.type, t))
+    tile = new_tile(x, t)
+    if tile is not None and x.local is not None:
+        tile[...] = x.local
+    return x.new(t, tile)
+
+
+def broadcast_arrays(*arrays: Tiled) -> list[Any]:
+    """**Collective** where arrays must move. Arrays of one shape and one layout."""
+    if not arrays:
+        return []
+    try:
+        np.broadcast_shapes(*(x.shape for x in arrays))
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in arrays)
+        raise ValueError(f"cannot broadcast shapes {shapes} together") from None
+    _check(arrays)
+    *_, t = meet(tuple(x.type for x in arrays))
+    return [spread(settle(x), with_dtype(t, x.type.dtype)) for x in arrays]
+
+
+def meshgrid(*arrays: Tiled, indexing: str = "xy") -> list[Any]:
+    """**Collective** where arrays must move. Coordinates of a grid from those along each dim."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
+    if not arrays:
+        return []
+    if any(x.ndim > 1 for x in arrays):
+        raise ValueError("cannot make a grid from arrays of more than one dim")
+    if len({x.dtype for x in arrays}) > 1:
+        raise ValueError("cannot make a grid from arrays of several dtypes")
+    _check(arrays)
+    order = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        order[:2] = [1, 0]
+    sizes = [x.size for x in arrays]
+    shape = tuple(sizes[order.index(i)] for i in range(len(arrays)))
+    mesh = arrays[0].mesh
+    out = []
+    for x, at in zip(arrays, order, strict=True):
+        own = tuple(sizes[order.index(i)] if i == at else 1 for i in range(len(arrays)))
+        t = make_type(mesh, x.type.dtype, shape, default_dims(mesh, shape))
+        out.append(spread(reshape(x, own), t))
+    return out
+
+
+def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
+    """**Collective** where tiles become uneven. Each element so often, one behind the other."""
+    x = settle(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"there is no dim {axis}: the array has {x.ndim}")
+    dim, n = axis % x.ndim, x.shape[axis]
+    if isinstance(repeats, Tiled):
+        repeats = on_all(settle(hosted(repeats)))
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu":
+        raise TypeError(f"cannot repeat {counts.dtype} times: use integers")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError("cannot repeat less than 0 times")
+    if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, n)):
+        raise ValueError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
+    if counts.size != 1:
+        which = np.repeat(np.arange(n), counts)
+        return indexing.get(x, (*(slice(None),) * dim, which))
+    times = int(counts.reshape(-1)[0])
+    return _times(x, {dim: times}, behind=True)
+
+
+def tile(x: Tiled, repetitions: Sequence[int], /) -> Any:
+    """**Collective** where tiles become uneven. The whole array so often along every dim."""
+    times = tuple(int(n) for n in repetitions)
+    x = settle(x)
+    if len(times) > x.ndim:
+        x = reshape(x, (1,) * (len(times) - x.ndim) + x.shape)
+    first = x.ndim - len(times)
+    return _times(x, {first + i: n for i, n in enumerate(times)}, behind=False)
+
+
+def _times(x: Tiled, times: dict[int, int], behind: bool) -> Any:
+    """Repeated along dims: a new dim beside each, then both as one."""
+    mid: list[int] = []
+    wide: list[int] = []
+    dims: list[Any] = []
+    end: list[int] = []
+    for i, n in enumerate(x.shape):
+        k = times.get(i, 1)
+        end.append(n * k)
+        pair = [(n, n, x.type.dims[i])]
+        if k != 1:
+            pair.insert(1 if behind else 0, (1, k, ()))
+        for own, size, cut in pair:
+            mid.append(own)
+            wide.append(size)
+            dims.append(cut)
+    t = make_type(x.mesh, x.type.dtype, tuple(mid), tuple(dims))
+    inner = None if x.local is None else _beside(x.local, x.shape, times, behind)
+    return reshape(spread(x.new(t, inner), t_wide(t, tuple(wide))), tuple(end))
+
+
+def t_wide(t: ArrayType, shape: Shape) -> ArrayType:
+    """The same cuts over a larger shape."""
+    return make_type(t.mesh, t.dtype, shape, t.dims)
+
+
+def _beside(tile: Any, shape: Shape, times: dict[int, int], behind: bool) -> Any:
+    out: list[int] = []
+    for i in range(len(shape)):
+        pair = [tile.shape[i]]
+        if times.get(i, 1) != 1:
+            pair.insert(1 if behind else 0, 1)
+        out += pair
+    return tile.reshape(out)
+
+
+def _check(arrays: Sequence[Tiled]) -> None:
+    check_alike("broadcast", *arrays)
+    for x in arrays[1:]:
+        if x.comm != arrays[0].comm or x.mesh != arrays[0].mesh:
+            raise RequestError(
+                f"cannot broadcast arrays on {arrays[0].mesh} and on {x.mesh}: bring them to one "
+                "mesh with .to(type)"
+            )

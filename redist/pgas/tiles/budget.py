@@ -1,0 +1,41 @@
+"""Room for what an operation needs beside its result: asked for on all ranks before it begins."""
+
+from __future__ import annotations
+
+from redist.errors import MemoryLimitError
+from redist.pgas.memory import SHARED_FROM
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.room import least_available
+from redist.text.units import format_bytes
+
+
+def need(x: Tiled, what: str, n_bytes: int) -> None:
+    """**Collective** under a limit. An error on all ranks where one has no room for so many bytes."""
+    memory = x._memory
+    if memory.limit_bytes is None:
+        return
+    free = least_available(x.comm, memory.limit_bytes - memory.live_bytes)
+    if n_bytes > free:
+        raise MemoryLimitError(
+            f"cannot {what} {x.type}: it needs {format_bytes(n_bytes)} on a rank that has "
+            f"{format_bytes(max(0, free))} left of its limit; free arrays, cut them into smaller "
+            "tiles, or raise the limit"
+        )
+
+
+def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
+    """**Collective** under a memory limit. What staging may take on every rank, up to ``most_bytes``.
+
+    ``n_bytes`` is what this rank takes before that; an error on all ranks where one has no room for
+    it. Less than :data:`SHARED_FROM` does not count: so much is there always.
+    """
+    memory = x._memory
+    if memory.limit_bytes is None:
+        return most_bytes
+    left = least_available(x.comm, memory.limit_bytes - memory.live_bytes - n_bytes)
+    if left < 0 and x.type.tile_bytes >= SHARED_FROM:
+        raise MemoryLimitError(
+            f"cannot pass elements of {x.type} on: a rank lacks {format_bytes(-left)} below its "
+            "limit; free arrays, cut them into smaller tiles, or raise the limit"
+        )
+    return min(most_bytes, max(left, SHARED_FROM))

@@ -1,0 +1,127 @@
+"""Where tiles lie: names of devices, tiles carried between memory and GPU, work done in memory instead.
+
+What has no rule for tiles on a GPU is marked by :func:`in_memory`: its operands are copied to memory, the
+work is done there, and its results are copied back. What cannot even do that is refused by name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+from redist.errors import RequestError
+from redist.pgas.memory import BUFFERS
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
+
+F = TypeVar("F", bound=Callable[..., Any])
+SAID = "Arrays on GPUs are copied to memory for it, and its results back."
+"""Ends the docstring of every function that does so."""
+
+
+def is_gpu(device: Any) -> bool:
+    """**Local.** Whether the name of a device is that of this rank's GPU; an error if it is none.
+
+    >>> is_gpu(None), is_gpu("cpu")
+    (False, False)
+    """
+    if device in (None, "cpu"):
+        return False
+    kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
+    if kind != "cuda" or not (number.isdigit() or device == "cuda"):
+        raise ValueError(f"cannot use device {device!r}: use 'cpu', 'cuda' or 'cuda:<number>'")
+    own = _current_gpu(device)
+    if number and int(number) != own:
+        raise ValueError(
+            f"cannot use device {device!r}: this rank's GPU is number {own}; "
+            f"choose another by cupy.cuda.Device({number}).use()"
+        )
+    return True
+
+
+def _current_gpu(device: str) -> int:
+    try:
+        return current_gpu()
+    except ImportError:
+        raise ValueError(f"cannot use device {device!r}: CuPy is not installed") from None
+    except Exception as problem:
+        raise ValueError(f"cannot use device {device!r}: {problem}") from None
+
+
+def names() -> list[str]:
+    """**Local.** Devices for tiles: the CPU, and GPUs once CuPy is in use."""
+    if "cupy" not in sys.modules:
+        return ["cpu"]
+    try:
+        return ["cpu", *(f"cuda:{i}" for i in range(gpu_count()))]
+    except Exception:  # CuPy without a GPU
+        return ["cpu"]
+
+
+def name_of(x: Tiled) -> str:
+    """**Local.** Where the tile of this rank lies, or would."""
+    if not x._memory.on_device:
+        return "cpu"
+    return f"cuda:{current_gpu() if x.local is None else gpu_of(x.local)}"
+
+
+def kind_of(x: Tiled) -> str:
+    """**Local.** Where new tiles beside those of an array go: ``cpu``, or ``cuda``, the current GPU."""
+    return "cuda" if x._memory.on_device else "cpu"
+
+
+def check_alike(what: str, *arrays: Any) -> None:
+    """**Local.** An error where some tiles lie in memory and some on GPUs."""
+    found = {x._memory.on_device for x in arrays if isinstance(x, Tiled)}
+    if len(found) > 1:
+        raise RequestError(
+            f"cannot {what} arrays in memory and on a GPU: "
+            'bring them together by a.to_device("cuda") or a.to_device("cpu")'
+        )
+
+
+def refuse(what: str) -> NoReturn:
+    """**Local.** The error where an array on a GPU cannot be used, the same on all ranks."""
+    raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
+
+
+def hosted(thing: Any) -> Any:
+    """**Local.** Arrays in memory in place of those on a GPU, also in tuples, lists and slices."""
+    if isinstance(thing, Tiled):
+        return thing.to_device("cpu") if thing._memory.on_device else thing  # type: ignore[attr-defined]
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(hosted(one) for one in thing)
+    if isinstance(thing, slice):
+        return slice(hosted(thing.start), hosted(thing.stop), hosted(thing.step))
+    return to_host(thing) if is_device(thing) else thing
+
+
+def lifted(thing: Any) -> Any:
+    """**Local.** Arrays on the GPU in place of those in memory, also in tuples of results."""
+    if isinstance(thing, Tiled):
+        return thing.to_device("cuda")  # type: ignore[attr-defined]
+    if isinstance(thing, tuple) and hasattr(thing, "_make"):
+        return thing._make(lifted(one) for one in thing)
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(lifted(one) for one in thing)
+    return thing
+
+
+def in_memory(function: F) -> F:
+    """The function; given arrays on GPUs, it works on copies in memory and its results go back."""
+    what = function.__name__
+
+    @wraps(function)
+    def anywhere(*args: Any, **options: Any) -> Any:
+        for one in (*args, *options.values()) if options else args:
+            if isinstance(one, Tiled) and one._memory is not BUFFERS:
+                break
+        else:
+            return function(*args, **options)
+        check_alike(what, *args, *options.values())
+        return lifted(function(*hosted(args), **{k: hosted(v) for k, v in options.items()}))
+
+    anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"
+    return anywhere  # type: ignore[return-value]

@@ -1,0 +1,178 @@
+"""Types of global arrays: where new ones lie, and where operands of one operation meet."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from redist.errors import LayoutError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, whole
+from redist.layout.dtype import DType
+from redist.layout.lower_bound import lower_bound_bytes
+from redist.layout.mesh import Mesh
+
+Dims = tuple[tuple[SubAxis, ...], ...]
+Shape = tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def dtype_of(dtype: np.dtype[np.generic]) -> DType:
+    """Our name of a NumPy dtype."""
+    return DType.named(dtype.name)
+
+
+@lru_cache(maxsize=64)
+def line_mesh(n: int) -> Mesh:
+    """All ranks along one axis, x: the mesh where none is named."""
+    return Mesh(x=n)
+
+
+@lru_cache(maxsize=4096)
+def default_dims(mesh: Mesh, shape: Shape) -> Dims:
+    """The largest dim cut by all axes, the others not.
+
+    >>> default_dims(Mesh(x=2), (3, 8))
+    ((), (SubAxis(name='x', pre=1, size=2),))
+    """
+    dims: list[tuple[SubAxis, ...]] = [()] * len(shape)
+    if shape and max(shape) > 1:
+        dims[shape.index(max(shape))] = tuple(whole(mesh, name) for name, _ in mesh.axes)
+    return tuple(dims)
+
+
+@lru_cache(maxsize=4096)
+def make_type(mesh: Mesh, dtype: DType, shape: Shape, dims: Dims) -> ArrayType:
+    """A type without pending reductions."""
+    return ArrayType(mesh, dtype, shape, dims)
+
+
+@lru_cache(maxsize=4096)
+def retyped(t: ArrayType, text: str | ArrayType) -> ArrayType:
+    """The type of an array that a user wants in another layout."""
+    return parse_dims(text, t.mesh, t.dtype, t.shape)
+
+
+@lru_cache(maxsize=4096)
+def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Shape) -> ArrayType:
+    """A type for an array from what a user gives: nothing, the cuts alone, or a whole type.
+
+    >>> print(parse_dims("{x}, {}", Mesh(x=2), DType.named("f32"), (4, 6)))
+    f32[4{x}, 6]
+    """
+    if text is None:
+        return make_type(mesh, dtype, shape, default_dims(mesh, shape))
+    if isinstance(text, str):
+        if "[" in text:
+            text = ArrayType.parse(text, mesh)
+        else:
+            cuts = _split(text)
+            if len(cuts) != len(shape):
+                raise LayoutError(
+                    f"cannot use the type {text!r}: {len(cuts)} dims, but the array has {len(shape)}"
+                )
+            body = ", ".join(
+                f"{n}{'' if cut in ('', '{}') else cut}" for n, cut in zip(shape, cuts, strict=True)
+            )
+            return ArrayType.parse(f"{dtype}[{body}]", mesh)
+    if (text.shape, text.dtype) != (shape, dtype):
+        raise LayoutError(f"cannot use the type {text}: the array is {dtype} of shape {shape}")
+    return text
+
+
+def _split(text: str) -> list[str]:
+    """Cuts of the dims: commas outside braces part them."""
+    out, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth == 0:
+            out.append("")
+        else:
+            out[-1] += letter
+    cuts = [cut.strip() for cut in out]
+    return [] if cuts == [""] else cuts
+
+
+@lru_cache(maxsize=4096)
+def with_dtype(t: ArrayType, dtype: DType) -> ArrayType:
+    """The same layout of other elements."""
+    return ArrayType(t.mesh, dtype, t.shape, t.dims, t.pending_op, t.pending_axes)
+
+
+@lru_cache(maxsize=4096)
+def picked(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
+    """The same layout of some dims, in this order; the others, if any, must be of size 1.
+
+    >>> print(picked(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2)), (1, 0)))
+    f32[9, 8{x}] sum{y}
+    """
+    shape, cuts = tuple(t.shape[i] for i in dims), tuple(t.dims[i] for i in dims)
+    return ArrayType(t.mesh, t.dtype, shape, cuts, t.pending_op, t.pending_axes)
+
+
+@lru_cache(maxsize=4096)
+def resolved(t: ArrayType) -> ArrayType:
+    """Where a pending array goes when its value is needed: cut along the pending axes if it can be.
+
+    >>> print(resolved(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2))))
+    f32[8{x}, 9{y}]
+    """
+    if t.pending_op is None:
+        return t
+    plain = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
+    tiles = t.tile_shape
+    if not tiles or max(tiles) < math.prod(part.size for part in t.pending_axes):
+        return plain
+    at = tiles.index(max(tiles))
+    dims = [(*dim, *t.pending_axes) if i == at else dim for i, dim in enumerate(t.dims)]
+    return plain.with_dims(dims)
+
+
+@lru_cache(maxsize=4096)
+def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
+    """Where operands go so that an element-wise operation is local: one type each, the result's last.
+
+    Every operand's layout is a candidate, and the default one; the cheapest wins, by the bytes that a
+    device receives and those that it writes.
+
+    >>> m = Mesh(x=2)
+    >>> a, b = ArrayType.parse("f32[4{x}, 6]", m), ArrayType.parse("f32[6{x}]", m)
+    >>> [str(t) for t in meet((a, b))]
+    ['f32[4{x}, 6]', 'f32[6]', 'f32[4{x}, 6]']
+    """
+    mesh = types[0].mesh
+    shape = np.broadcast_shapes(*(t.shape for t in types))
+    layouts = [_spread(resolved(t), shape) for t in types]
+    layouts.append(default_dims(mesh, shape))
+    best: tuple[int, tuple[ArrayType, ...]] | None = None
+    for dims in dict.fromkeys(layouts):
+        result = make_type(mesh, types[0].dtype, shape, dims)
+        ends = [folded(t, result) for t in types]
+        moved = sum(lower_bound_bytes(t, end) for t, end in zip(types, ends, strict=True))
+        cost = moved + result.tile_bytes * mesh.n_devices
+        if best is None or cost < best[0]:
+            best = cost, (*ends, result)
+    assert best is not None
+    return best[1]
+
+
+def _spread(t: ArrayType, shape: Shape) -> Dims:
+    """The cuts of an operand as cuts of the result."""
+    missing = len(shape) - t.rank
+    own = (
+        dim if n == size else ()
+        for n, size, dim in zip(t.shape, shape[missing:], t.dims, strict=True)
+    )
+    return ((),) * missing + tuple(own)
+
+
+def folded(t: ArrayType, result: ArrayType) -> ArrayType:
+    """Where an operand must be for a result: cut like it, but whole where it is stretched."""
+    missing = result.rank - t.rank
+    dims = (
+        dim if n == size else ()
+        for n, size, dim in zip(t.shape, result.shape[missing:], result.dims[missing:], strict=True)
+    )
+    return make_type(t.mesh, t.dtype, t.shape, tuple(dims))

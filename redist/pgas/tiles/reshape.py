@@ -1,0 +1,167 @@
+"""Other dims over the same elements: most of them stay where they are, and only the rest moves.
+
+Sizes fall into groups with equal products, (6, 4, 5) -> (24, 5) into 6, 4 -> 24 and 5 -> 5; each group is
+judged alone. A group's axes go to one of its new dims, and tiles are boxes before and after, so each
+pair of ranks knows which runs of elements it has to pass on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.pgas.memory import in_grains
+from redist.pgas.tiles.budget import staging_room
+from redist.pgas.tiles.layouts import Shape, default_dims, make_type
+from redist.pgas.tiles.move import settle, tile_shape
+from redist.pgas.tiles.select import Link, selected
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.cuda.arrays import is_device, viewed
+from redist.runtime.elements.index_sets import Flat
+
+Group = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+    """**Collective** where elements must move. The same elements, row by row, in another shape."""
+    x = settle(x)
+    sizes = full_shape(shape, x.shape)
+    t, stays = reshaped(x.type, sizes)
+    if stays:
+        own = tile_shape(t, x.comm.rank)
+        view = None if x.local is None or own is None else _viewed(x.local, own)
+        if copy is False and view is None and x.local is not None:
+            raise ValueError(
+                f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
+            )
+        copies = x.local is not None and (copy or view is None)
+        staging_room(x, 0, in_grains(t.tile_bytes) if copies else 0)
+        if x.local is None or own is None or not copies:
+            return x.new(t, view)
+        fresh = x._memory.empty(x.local.shape, x.dtype, t.tile_bytes)
+        fresh[...] = x.local
+        return x.new(t, fresh.reshape(own))
+    if copy is False:
+        raise ValueError(f"cannot reshape {x.type} to {sizes} without a copy: elements must move")
+    return selected(x, t, _links(x.type, t))
+
+
+def _viewed(tile: Tile, shape: Shape) -> Tile | None:
+    """The tile in another shape; None where that takes a copy."""
+    if is_device(tile):
+        found: Tile | None = viewed(tile, shape)
+        return found
+    try:
+        return tile.reshape(shape, copy=False)
+    except ValueError:
+        return None
+
+
+def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:
+    """A shape with its one -1 filled in.
+
+    >>> full_shape((-1, 4), (6, 2))
+    (3, 4)
+    """
+    given = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    sizes = tuple(int(n) for n in given)
+    n = math.prod(old)
+    known = math.prod(s for s in sizes if s != -1)
+    if sizes.count(-1) == 1 and known > 0 and n % known == 0:
+        return tuple(n // known if s == -1 else s for s in sizes)
+    if any(s < 0 for s in sizes) or known != n:
+        raise ValueError(f"cannot reshape {old} to {sizes}: {n} elements do not fill it")
+    return sizes
+
+
+@lru_cache(maxsize=4096)
+def groups(old: Shape, new: Shape) -> tuple[Group, ...]:
+    """Dims of two shapes, none of them 0, that cover the same elements, the fewest at a time.
+
+    >>> groups((6, 4, 5), (24, 5))
+    (((0, 1), (0,)), ((2,), (1,)))
+    """
+    out: list[Group] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        i0, j0 = i, j
+        a, b = old[i], new[j]
+        i, j = i + 1, j + 1
+        while a != b:
+            if a < b:
+                a, i = a * old[i], i + 1
+            else:
+                b, j = b * new[j], j + 1
+        out.append((tuple(range(i0, i)), tuple(range(j0, j))))
+    rest = tuple(range(i, len(old))), tuple(range(j, len(new)))
+    if (rest[0] or rest[1]) and out:  # sizes of 1 at the end
+        last = out.pop()
+        out.append((last[0] + rest[0], last[1] + rest[1]))
+    elif rest[0] or rest[1]:
+        out.append(rest)
+    return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
+    """The type after reshaping, and whether every rank keeps what it has.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t, stays = reshaped(ArrayType.parse("f32[8{x}, 6]", Mesh(x=2)), (48,))
+    >>> str(t), stays
+    ('f32[48{x}]', True)
+    """
+    if t.global_elems == 0:
+        return make_type(t.mesh, t.dtype, shape, default_dims(t.mesh, shape)), True
+    dims: list[tuple[SubAxis, ...]] = [()] * len(shape)
+    stays = True
+    for olds, news in groups(t.shape, shape):
+        parts = tuple(part for i in olds for part in t.dims[i])
+        if not parts:
+            continue
+        old = Flat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds))
+        at, same = _best(old, tuple(shape[j] for j in news), math.prod(p.size for p in parts))
+        if at is None:
+            plain = t.with_dims(() if i in olds else dim for i, dim in enumerate(t.dims))
+            found, _ = reshaped(plain, shape)
+            return found, False
+        dims[news[at]] = parts
+        stays = stays and same
+    return make_type(t.mesh, t.dtype, shape, tuple(dims)), stays
+
+
+def _best(old: Flat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
+    """Which of the new dims to cut: one where nothing moves, else the one with the smallest tiles."""
+    cut = [i for i, k in enumerate(old.cuts) if k > 1]
+    for at in range(len(sizes)):
+        if len(cut) == 1 and _same(old, cut[0], sizes, at, cuts):
+            return at, True
+    if not sizes:
+        return None, False
+    return min(range(len(sizes)), key=lambda at: -(-sizes[at] // cuts) / sizes[at]), False
+
+
+def _same(old: Flat, dim: int, sizes: Shape, at: int, cuts: int) -> bool:
+    """Whether tiles along two dims of a group hold the same elements."""
+    n, m = old.sizes[dim], sizes[at]
+    before, after = math.prod(old.sizes[:dim]), math.prod(sizes[:at])
+    behind, beyond = math.prod(old.sizes[dim + 1 :]), math.prod(sizes[at + 1 :])
+    return before == after and -(-n // cuts) * behind == -(-m // cuts) * beyond
+
+
+def _links(t: ArrayType, result: ArrayType) -> list[Link]:
+    return [
+        Link(
+            olds,
+            Flat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds)),
+            news,
+            Flat(tuple(result.shape[j] for j in news), tuple(result.cuts[j] for j in news)),
+        )
+        for olds, news in groups(t.shape, result.shape)
+    ]

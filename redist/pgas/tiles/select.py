@@ -1,0 +1,139 @@
+"""Results made of chosen elements of an operand: where they lie, and how they get there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.pgas.memory import in_grains
+from redist.pgas.tiles.budget import need, staging_room
+from redist.pgas.tiles.layouts import Dims, Shape, make_type
+from redist.pgas.tiles.move import tile_shape
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.call_site import calling_line
+from redist.pgas.watch.dry_run import PRETENDING, made_up
+from redist.pgas.watch.trace import Move, Watching
+from redist.runtime.elements import select as selection
+from redist.runtime.elements.index_sets import Edge
+from redist.runtime.elements.select import exchange, planned_bytes, side
+
+T = TypeVar("T", bound=Tiled)
+Dim = int | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One dim of a selection: the dims of source and target (None: none), and which indices."""
+
+    source_dim: Dim
+    source: Edge
+    target_dim: Dim
+    target: Edge
+
+
+def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
+    """**Collective** under a memory limit. A tile of a result; without room, an error on all ranks."""
+    if x._memory.limit_bytes is not None:
+        need(x, f"make {t} from", in_grains(t.tile_bytes))
+    shape = tile_shape(t, x.comm.rank)
+    return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+
+
+def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
+    """**Collective.** Fill a part of ``out`` from a part of ``x``; bytes that this rank received.
+
+    Tiles on GPUs are copied to memory for it, and the result's back.
+    """
+    ends = (
+        side(x.type, tuple((link.source_dim, link.source) for link in links)),
+        side(out.type, tuple((link.target_dim, link.target) for link in links)),
+    )
+    if PRETENDING:
+        pretend_to_fill("select", x, out, planned_bytes(x.comm.rank, *ends, x.dtype.itemsize))
+        return 0
+    of, to = [link.source_dim for link in links], [link.target_dim for link in links]
+    joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
+    local, room = in_order(x, selection.STAGING_BYTES) if joins else (x.local, None)
+    if room is None:
+        room = staging_room(x, selection.STAGING_BYTES)
+    result = out.local
+    if x._memory.on_device:
+        local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
+    with Watching("select", x.type, out.type) as seen:
+        seen.received_bytes = exchange(x.comm, *ends, _view(local, of), _view(result, to), room)
+    if x._memory.on_device and out.local is not None and result is not None:
+        out.local[...] = x._memory.asarray(result)
+    return seen.received_bytes
+
+
+def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
+    """**Collective** under a memory limit. The tile with its elements in C order, and the staging left."""
+    tile = x.local
+    if tile is None or tile.flags.c_contiguous:
+        return tile, staging_room(x, most_bytes)
+    left = staging_room(x, most_bytes, in_grains(x.type.tile_bytes))
+    fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
+    fresh[...] = tile
+    return fresh, left
+
+
+def pretend_to_fill(what: str, x: Tiled, out: T, received_bytes: int = 0) -> T:
+    """**Local.** Note an exchange that would happen, and give its result made-up values."""
+    for who in PRETENDING:
+        who.saw(Move(calling_line(), str(x.type), str(out.type), what, received_bytes))
+    if out.local is not None:
+        out.local[...] = made_up(out.local.shape, out.type, out._memory)
+    return out
+
+
+def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:
+    """A tile with one dim for each dim of a link; its own dims come in order."""
+    if tile is None:
+        return None
+    shape = []
+    for dim in dims:
+        if dim is None:
+            shape.append(1)
+        elif isinstance(dim, int):
+            shape.append(tile.shape[dim])
+        else:
+            shape.append(math.prod(tile.shape[i] for i in dim))
+    return tile.reshape(shape)
+
+
+def selected(x: T, t: ArrayType, links: Sequence[Link]) -> T:
+    """**Collective.** A new array of type ``t`` that one selection fills."""
+    out = x.new(t, new_tile(x, t))
+    if t.global_elems:
+        carry(x, out, links)
+    return out
+
+
+def placed(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
+    """A type like ``t`` with the axes ``free`` on the dim with the largest tiles, if it has room.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> t = ArrayType.parse("f32[8{x}, 9]", Mesh(x=2))
+    >>> print(placed(t, (9,), ((),), t.dims[0]))
+    f32[9{x}]
+    """
+    out = make_type(t.mesh, t.dtype, shape, dims)
+    parts = tuple(free)
+    tiles = out.tile_shape
+    if not parts or not tiles or max(tiles) < math.prod(part.size for part in parts):
+        return out
+    at = tiles.index(max(tiles))
+    return make_type(
+        t.mesh, t.dtype, shape, tuple((*d, *parts) if i == at else d for i, d in enumerate(dims))
+    )
+
+
+def idle_parts(t: ArrayType, dims: Dims) -> tuple[SubAxis, ...]:
+    """Axes of the mesh that no dim uses."""
+    used = [part for dim in dims for part in dim]
+    parts = refined_parts(t.mesh, used)
+    return tuple(p for p in parts if p.size > 1 and not any(p.inside(q) for q in used))

@@ -1,0 +1,69 @@
+"""What a global array is made of: a type, a communicator, and the tile of this rank."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.pgas.memory import BUFFERS, SHARED_FROM, Buffers
+from redist.runtime.ranks.comm import Comm
+
+Tile = NDArray[Any]
+Self = TypeVar("Self", bound="Tiled")
+
+
+class Tiled:
+    """A global array as its rank sees it.
+
+    ``local`` is the tile: writable, no copy, None on ranks outside the mesh. ``type`` may say that a
+    reduction is pending; :attr:`settled` has the values. Its class says, on all ranks alike, in which
+    memory the tiles lie.
+    """
+
+    __slots__ = ("__weakref__", "_space", "_type", "comm", "local")
+    _memory: ClassVar[Buffers] = BUFFERS
+    _space: Any
+    """Set once other ranks can reach the tiles."""
+
+    def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
+        self._type, self.comm, self.local = type, comm, local
+        if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
+            self._memory.adopt(local, type.tile_bytes)
+
+    def new(self: Self, type: ArrayType, local: Tile | None) -> Self:
+        """Another array over the same ranks."""
+        return self.__class__(type, self.comm, local)
+
+    @property
+    def type(self) -> ArrayType:
+        """How the array lies on its mesh; a pending reduction shows here."""
+        return self._type
+
+    @property
+    def mesh(self) -> Mesh:
+        """The devices that hold it."""
+        return self._type.mesh
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of all dims of the whole array."""
+        return self._type.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self._type.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the whole array."""
+        return self._type.global_elems
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self._type.dtype.to_numpy()

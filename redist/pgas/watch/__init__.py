@@ -1,0 +1,1 @@
+"""Tracing, dry runs and warnings: which moves happen, and which source line caused them."""

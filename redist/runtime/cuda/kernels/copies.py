@@ -1,0 +1,71 @@
+"""Lists of strided copies between buffers of a GPU, prepared once and run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.runtime.copies.copy_list import Addresses, Move
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
+from redist.runtime.cuda.kernels.tables import WORD, tables_of
+
+_DEFAULT = 4
+"""cudaMemcpyDefault: the addresses say which memory they are of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CudaMoves:
+    """Copies that may be made in any order, all in one launch: the twin of ``Moves`` on a GPU.
+
+    No destination overlaps another, nor any source. Buffers are memory of this GPU, of a neighbour's
+    opened here, or of the host, pinned and mapped.
+
+    >>> from redist.runtime.copies.strided import Strided
+    >>> moves = CudaMoves.of([Move(0, 0, 1, 16, Strided(8, ((2, 8, 24),)))])
+    >>> len(moves), moves.n_bytes
+    (1, 16)
+    """
+
+    moves: tuple[Move, ...]
+    n_bytes: int
+    tuning: Tuning
+    _launches: dict[Key, Launch] = field(default_factory=dict)
+
+    @staticmethod
+    def of(moves: Iterable[Move], tuning: Tuning | None = None) -> CudaMoves:
+        """Prepare ``moves``; what the GPU reads is made at the first run."""
+        kept = tuple(move for move in moves if move.form.n_bytes)
+        n_bytes = sum(move.form.n_bytes for move in kept)
+        return CudaMoves(kept, n_bytes, tuning or Tuning())
+
+    def __len__(self) -> int:
+        return len(self.moves)
+
+    def run(self, bases: Addresses, stream: int = 0) -> None:
+        """Start the copies on a stream (its handle); ``bases`` has the address of every buffer."""
+        if not self.moves:
+            return
+        if len(self.moves) == 1 and not self.moves[0].form.dims:
+            self._copy_run(bases, stream)
+        else:
+            self.prepared(bases, stream)(bases, stream)
+
+    def prepared(self, bases: Addresses, stream: int = 0) -> Launch:
+        """The launch for buffers that lie like these in words of 16 bytes; made once."""
+
+        def make() -> Launch:
+            phases = (bases & np.uintp(WORD - 1)).tolist()
+            return Launch(tables_of(self.moves, phases, self.tuning), self.tuning)
+
+        return remembered(self._launches, bases, stream, make)
+
+    def _copy_run(self, bases: Addresses, stream: int) -> None:
+        from cupy.cuda import runtime
+
+        move = self.moves[0]
+        to = int(bases[move.dst]) + move.dst_offset
+        of = int(bases[move.src]) + move.src_offset
+        runtime.memcpyAsync(to, of, move.form.block, _DEFAULT, stream)

@@ -1,0 +1,152 @@
+"""Lists of strided reductions between buffers of a GPU: what is there is combined with what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from redist.errors import RedistError
+from redist.layout.dtype import DType
+from redist.runtime.copies.copy_list import Addresses, Move
+from redist.runtime.copies.reduce import check_reduces, combine
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
+from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
+from redist.runtime.cuda.kernels.tables import WORD, Tables, tables_of
+
+_OPS = ("sum", "prod", "max", "min")
+_ITEMS = {
+    "bool": ("unsigned char", 2),
+    "i8": ("signed char", 1),
+    "i16": ("short", 1),
+    "i32": ("int", 1),
+    "i64": ("long long", 1),
+    "u8": ("unsigned char", 1),
+    "u16": ("unsigned short", 1),
+    "u32": ("unsigned int", 1),
+    "u64": ("unsigned long long", 1),
+    "f16": ("unsigned short", 3),
+    "bf16": ("unsigned short", 4),
+    "f32": ("float", 0),
+    "f64": ("double", 0),
+    "c64": ("Complex64", 5),
+    "c128": ("Complex128", 5),
+}
+
+
+_TABULATED = 6
+"""The kind of elements of one byte: a table has the result for every two of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CudaCombine:
+    """``dst = dst op src`` over moves, in order where they meet: one launch, or one for each turn.
+
+    ``chains`` come first, in a launch of their own.
+
+    >>> from redist.runtime.copies.strided import Strided
+    >>> moves = [Move(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
+    >>> len(CudaCombine.of(moves, "sum", DType.named("f32")).turns)
+    3
+    >>> made = CudaCombine.of(moves[1:], "sum", DType.named("f32"), copies=moves[:1])
+    >>> len(made.chains), len(made.turns)
+    (1, 0)
+    """
+
+    chains: tuple[Chain, ...]
+    turns: tuple[tuple[Move, ...], ...]
+    op: str
+    dtype: DType
+    tuning: Tuning
+    _launches: dict[Key, list[Launch]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        moves: Iterable[Move],
+        op: str,
+        dtype: DType,
+        tuning: Tuning | None = None,
+        copies: Iterable[Move] = (),
+    ) -> CudaCombine:
+        """Prepare; moves into the same place become launches one after another.
+
+        Those of ``copies`` that begin a chain are made here, and must not be made elsewhere.
+        """
+        prelude_of(op, dtype)
+        chains, rest = chained(copies, [move for move in moves if move.form.n_bytes])
+        turns = turns_of(list(rest))
+        return CudaCombine(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
+
+    def run(self, bases: Addresses, stream: int = 0) -> None:
+        """Start the reductions on a stream; ``bases`` has the address of every buffer."""
+
+        def make() -> list[Launch]:
+            phases = (bases & np.uintp(WORD - 1)).tolist()
+            prelude = prelude_of(self.op, self.dtype)
+            return [Launch(tables, self.tuning, prelude) for tables in self.tables(phases)]
+
+        for launch in remembered(self._launches, bases, stream, make):
+            launch(bases, stream)
+
+    def tables(self, phases: Sequence[int]) -> list[Tables]:
+        """What the kernel reads, launch by launch."""
+        least = least_word(self.op, self.dtype)
+        lists: list[Sequence[Move | Chain]] = [self.chains, *self.turns]
+        return [tables_of(one, phases, self.tuning, least) for one in lists if one]
+
+
+def least_word(op: str, dtype: DType) -> int:
+    """Bytes that are combined as one; the parts of complex numbers are added alone."""
+    return dtype.itemsize // (2 if op == "sum" and dtype.name[0] == "c" else 1)
+
+
+def can_combine(op: str, dtype: DType) -> bool:
+    """Whether a GPU can reduce such elements.
+
+    >>> can_combine("sum", DType.named("f32")), can_combine("sum", DType.named("f8e5m2"))
+    (True, True)
+    """
+    return op in _OPS and (dtype.name in _ITEMS or _is_tabulated(dtype))
+
+
+def _is_tabulated(dtype: DType) -> bool:
+    return dtype.itemsize == 1 and dtype.extended_name is not None
+
+
+@lru_cache(maxsize=1)
+def _source() -> str:
+    return Path(__file__).with_name("combine.cu").read_text(encoding="utf-8")
+
+
+def _table(op: str, dtype: DType) -> str:
+    """The result for every two bytes, as computed on the host: 8 to a word."""
+    values = np.arange(2**8, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        results = combine(op, dtype, np.repeat(values, 2**8), np.tile(values, 2**8))
+    words = ",".join(map(hex, results.view(np.uint64).tolist()))
+    return f"__device__ const unsigned long long TABLE[] = {{{words}}};"
+
+
+@lru_cache(maxsize=64)
+def prelude_of(op: str, dtype: DType) -> str:
+    """What stands before the copies' source to make reductions of them.
+
+    >>> prelude_of("max", DType.named("bf16")).splitlines()[:3]
+    ['#define OP MAX', '#define ITEM unsigned short', '#define KIND_OF_ITEM 4']
+    """
+    if not can_combine(op, dtype):
+        known = ", ".join(_ITEMS)
+        raise RedistError(f"cannot take the {op} of {dtype} on the GPU; known: {known}, f8...")
+    check_reduces(op, dtype)
+    name = dtype.name
+    if op == "sum" and name[0] == "c":
+        name = "f32" if name == "c64" else "f64"
+    item, kind = _ITEMS.get(name, ("unsigned char", _TABULATED))
+    lines = [f"#define OP {op.upper()}", f"#define ITEM {item}", f"#define KIND_OF_ITEM {kind}"]
+    if kind == _TABULATED:
+        lines.append(_table(op, dtype))
+    return "\n".join((*lines, _source()))

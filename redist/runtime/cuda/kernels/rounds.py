@@ -1,0 +1,93 @@
+"""A round of a stage for the GPU: the same copies as on the host, each list one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from redist.layout.dtype import DType
+from redist.runtime.copies.copy_list import Addresses, Move, Moves
+from redist.runtime.copies.kernels import MAX_DIMS
+from redist.runtime.copies.strided import Strided
+from redist.runtime.cuda.kernels.copies import CudaMoves
+from redist.runtime.cuda.kernels.reductions import CudaCombine
+from redist.runtime.schedule.compiler import Message, Round
+
+_LISTS = (attrgetter("pack"), attrgetter("copies"), attrgetter("unpack"))
+
+
+def moves_of(table: Moves) -> Iterator[Move]:
+    """The moves that a table of rows was made of.
+
+    >>> moves = [Move(0, 8, 1, 16, Strided(8, ((2, 8, 24),)))]
+    >>> list(moves_of(Moves.of(moves))) == moves
+    True
+    """
+    for dst, dst_offset, src, src_offset, block, n_dims, *rest in table.rows.tolist():
+        counts, to, of = (rest[k * MAX_DIMS : k * MAX_DIMS + n_dims] for k in range(3))
+        form = Strided(block, tuple(zip(counts, to, of, strict=True)))
+        yield Move(dst, dst_offset, src, src_offset, form)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Equal messages of every rank of a group to all others of it, side by side in one buffer."""
+
+    ranks: tuple[int, ...]
+    base: int
+    n_bytes: int
+    """Of one rank."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CudaRound:
+    """What a rank does in one round: pack and send, fetch from its node, unpack, combine.
+
+    Where there is something to be ``gathered``, that takes the place of messages.
+    """
+
+    pack: CudaMoves
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+    copies: CudaMoves
+    unpack: CudaMoves
+    combines: tuple[CudaCombine, ...]
+    gathered: Gathered | None = None
+
+    @staticmethod
+    def of(*rounds: Round) -> CudaRound:
+        """The same round on a GPU; several, of ranks that one moves for, become one.
+
+        Copies that later values are combined with are made by the reductions where they can be.
+        """
+        assert not any(len(r.stage) or r.reads for r in rounds), "tiles of a GPU are read in place"
+        pack, copies, unpack = (
+            [move for r in rounds for move in moves_of(table(r))] for table in _LISTS
+        )
+        alike: dict[tuple[str, DType], list[Move]] = {}
+        for one in (one for r in rounds for one in r.combines):
+            alike.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
+        combines = tuple(
+            CudaCombine.of(moves, *what, copies=[*copies, *unpack]) for what, moves in alike.items()
+        )
+        taken = {chain.move for combine in combines for chain in combine.chains}
+        return CudaRound(
+            CudaMoves.of(pack),
+            tuple(message for r in rounds for message in r.sends),
+            tuple(message for r in rounds for message in r.receives),
+            CudaMoves.of(move for move in copies if move not in taken),
+            CudaMoves.of(move for move in unpack if move not in taken),
+            combines,
+        )
+
+    def fetch(self, table: Addresses, stream: Any) -> None:
+        """Start the copies out of the neighbours' tiles."""
+        self.copies.run(table, stream.ptr)
+
+    def take_apart(self, table: Addresses, stream: Any) -> None:
+        """Start what follows the messages."""
+        self.unpack.run(table, stream.ptr)
+        for combine in self.combines:
+            combine.run(table, stream.ptr)

@@ -1,0 +1,258 @@
+"""Moves as the tables of moves.cu: cut where alignment changes, grouped where they interleave."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import TransferError
+from redist.runtime.copies.copy_list import Move
+from redist.runtime.cuda.kernels.blocking import LOOSE, SHAPE, Axis, Shape, Tuning, shape_of
+from redist.runtime.cuda.kernels.chains import Chain
+
+MAX_DIMS = 6
+MAX_GROUP = 64
+MAX_HINTS = 2**16
+MAX_LOOSE = 2**35
+"""Bytes of a loose run: the kernel counts its words of 16 bytes in 32 bits."""
+KIND_AT = 24
+"""In a row the kind of its tiles stands above the number of their shape."""
+WORD = 16
+"""Bytes of the widest word."""
+_FAR = 2**61
+_ROW = np.dtype([("first", "u4"), ("shape", "u4"), ("member", "u4"), ("n_members", "u4")])
+_MEMBER = np.dtype(
+    [
+        ("dst_offset", "i8"),
+        ("src_offset", "i8"),
+        ("dst", "u4"),
+        ("src", "u4"),
+        ("n_sources", "u4"),
+        ("fresh", "u4"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A copy in words of ``1 << log`` bytes; ``more`` has the further sources of a chain."""
+
+    dst: int
+    dst_offset: int
+    src: int
+    src_offset: int
+    block: int
+    dims: tuple[Axis, ...]
+    log: int
+    more: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sources(self) -> tuple[tuple[int, int], ...]:
+        """Buffers and offsets that are read."""
+        return (self.src, self.src_offset), *self.more
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Buffers and offsets: where it lies."""
+        return self.dst, self.dst_offset, *itertools.chain(*self.sources)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """What the kernel reads, and which kinds of tiles (a set of bits) there are."""
+
+    rows: NDArray[Any]
+    shapes: NDArray[Any]
+    members: NDArray[Any]
+    hints: NDArray[np.uint32]
+    hint_shift: int
+    n_tiles: int
+    kinds: int
+
+
+def tables_of(
+    moves: Iterable[Move | Chain], phases: Sequence[int], tuning: Tuning, least: int = 1
+) -> Tables:
+    """Tables for buffers that lie ``phases`` bytes past multiples of 16.
+
+    Elements of ``least`` bytes stay whole.
+    """
+    chains = [move if isinstance(move, Chain) else Chain(move, ()) for move in moves]
+    pieces = [piece for chain in chains for piece in _cut(chain, phases, least, tuning)]
+    shapes: list[Any] = []
+    numbers: dict[int, int] = {}
+    rows: list[Any] = []
+    members: list[Any] = []
+    first = kinds = 0
+    for dims, group in _grouped(pieces, tuning):
+        piece = group[0]
+        shape: Shape = shape_of(piece.log, piece.block, dims, tuning)
+        number = numbers.setdefault(id(shape), len(shapes))
+        if number == len(shapes):
+            shapes.append(shape)
+        rows.append((first, number | shape.kind << KIND_AT, len(members), len(group)))
+        n = len(piece.sources)
+        members += [
+            (m.dst_offset, m.sources[k][1], m.dst, m.sources[k][0], n, n > 1)
+            for k in range(n)
+            for m in group
+        ]
+        first += shape.n_tiles
+        kinds |= 1 << shape.kind
+    if first >= 2**31 or len(shapes) >= 1 << KIND_AT:
+        raise TransferError(
+            f"cannot copy {first} tiles of {len(shapes)} shapes in one launch: a GPU counts to "
+            f"{2**31} and {1 << KIND_AT}; move fewer elements at once"
+        )
+    rows.append((first, 0, 0, 0))
+    table = np.array(rows, _ROW)
+    shift = max(0, (first // MAX_HINTS).bit_length())
+    hints = np.searchsorted(table["first"][1:], np.arange(0, first, 1 << shift), "right")
+    return Tables(
+        table,
+        np.array([shape.record for shape in shapes], SHAPE),
+        np.array(members, _MEMBER),
+        hints.astype(np.uint32),
+        shift,
+        first,
+        kinds,
+    )
+
+
+def _power(*numbers: int) -> int:
+    """The largest power of two, up to a word, that divides all."""
+    bits = WORD
+    for number in numbers:
+        bits |= number
+    return bits & -bits
+
+
+def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
+    """A move as pieces of at most MAX_DIMS dims, each in the widest words that fit."""
+    move = chain.move
+    if not move.form.n_bytes:
+        return
+    dims = [Axis(*dim) for dim in move.form.dims if dim[0] != 1]
+    outer, inner = dims[:-MAX_DIMS], tuple(dims[-MAX_DIMS:])
+    for place in itertools.product(*(range(axis.count) for axis in outer)):
+        to = sum(i * axis.dst for i, axis in zip(place, outer, strict=True))
+        of = sum(i * axis.src for i, axis in zip(place, outer, strict=True))
+        whole = Piece(
+            move.dst,
+            move.dst_offset + to,
+            move.src,
+            move.src_offset + of,
+            move.form.block,
+            inner,
+            0,
+            tuple((src, offset + of) for src, offset in chain.more),
+        )
+        yield from _aligned(whole, phases, least, tuning)
+
+
+def _aligned(piece: Piece, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
+    """A piece in wide words, with a head and a tail of narrow ones where they pay."""
+    to = piece.dst_offset + phases[piece.dst]
+    of = [offset + phases[src] for src, offset in piece.sources]
+    strides = [stride for axis in piece.dims for stride in (axis.dst, axis.src)]
+    plain = _power(piece.block, to, *of, *strides)
+    wide = _power(*(to - at for at in of), *strides)
+    head = -to % wide
+    if plain < least:
+        raise TransferError(
+            f"cannot combine elements of {least} bytes on the GPU: they lie at multiples of {plain}"
+        )
+    is_long = piece.block >= tuning.loose_from
+    if plain == 1 and wide < WORD and is_long and least == 1 and not piece.more:
+        for at in range(0, piece.block, MAX_LOOSE):
+            yield _part(piece, at, min(MAX_LOOSE, piece.block - at), LOOSE)
+        return
+    if wide <= plain or piece.block < max(64, 4 * wide) or head % least:
+        yield replace(piece, log=plain.bit_length() - 1)
+        return
+    body = (piece.block - head) // wide * wide
+    at = 0
+    for n_bytes in (head, body, piece.block - head - body):
+        if n_bytes:
+            word = _power(n_bytes, to + at, *(x + at for x in of), *strides)
+            yield _part(piece, at, n_bytes, word.bit_length() - 1)
+        at += n_bytes
+
+
+def _part(piece: Piece, at: int, n_bytes: int, log: int) -> Piece:
+    """A piece of bytes of every run of a piece."""
+    return replace(
+        piece,
+        dst_offset=piece.dst_offset + at,
+        src_offset=piece.src_offset + at,
+        block=n_bytes,
+        log=log,
+        more=tuple((src, offset + at) for src, offset in piece.more),
+    )
+
+
+def _grouped(
+    pieces: Iterable[Piece], tuning: Tuning
+) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+    """Dims and pieces of every row: pieces of short runs that interleave become one row."""
+    alike: dict[Any, list[Piece]] = {}
+    for k, piece in enumerate(pieces):
+        short = piece.dims and piece.block < tuning.shared_below and piece.log != LOOSE
+        key = (piece.block, piece.dims, piece.log, len(piece.more)) if short else k
+        alike.setdefault(key, []).append(piece)
+    for same in alike.values():
+        if len(same) > 1:
+            yield from _interleaved(same)
+        else:
+            yield same[0].dims, same
+
+
+def _interleaved(same: list[Piece]) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+    """Rows of pieces that are alike, together where they lie between each other's runs."""
+    dims = same[0].dims
+    for side in (0, 2):
+        strides = [abs(axis.src if side else axis.dst) for axis in dims]
+        gap = min(filter(None, strides), default=0)
+        same = sorted(same, key=lambda piece: piece.ends[side : side + 2])
+        sets: list[list[Piece]] = []
+        for piece in same:
+            start = sets[-1][0].ends if sets else None
+            near = start is not None and start[side] == piece.ends[side]
+            if start and near and 0 < piece.ends[side + 1] - start[side + 1] < gap:
+                sets[-1].append(piece)
+            else:
+                sets.append([piece])
+        if len(sets) < len(same):
+            for together in sets:
+                yield from _joined(dims, together, side)
+            return
+    for piece in same:
+        yield dims, [piece]
+
+
+def _joined(
+    dims: tuple[Axis, ...], together: list[Piece], side: int
+) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+    """One row where the pieces are evenly spaced; else tables of up to MAX_GROUP pieces."""
+    n = len(together)
+    if n == 1:
+        yield dims, together
+        return
+    one, two = together[0].ends, together[1].ends
+    step = [b - a for a, b in zip(one, two, strict=True)]
+    alike = len({*step[3::2]}) == 1 and not any(step[::2])  # the sources of a chain share a stride
+    if alike and all(p.ends == tuple(a + i * s for a, s in zip(one, step, strict=True))
+           for i, p in enumerate(together)):  # fmt: skip
+        yield (*dims, Axis(n, step[1], step[3])), together[:1]
+        return
+    near = max(1, together[1].ends[side + 1] - together[0].ends[side + 1])
+    for k in range(0, n, MAX_GROUP):
+        part = together[k : k + MAX_GROUP]
+        far = (_FAR, near) if side else (near, _FAR)
+        group = Axis(len(part), *far, in_group=True)
+        yield ((*dims, group), part) if len(part) > 1 else (dims, part)

@@ -1,0 +1,217 @@
+"""How packed bytes of GPU arrays reach ranks of other nodes.
+
+A carrier takes a stage through its rounds: pack, exchange, fetch from the own node meanwhile, take
+apart. With two halves of staging the GPU packs the next round, and takes the last one apart, while
+messages are under way. :mod:`redist.runtime.cuda.transports.choice` says which one a world uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from mpi4py import MPI
+
+from redist.runtime.copies.copy_list import Addresses
+from redist.runtime.cuda.kernels.rounds import CudaRound
+from redist.runtime.host.datatypes import post
+from redist.runtime.ranks.waiting import abandon
+from redist.runtime.ranks.world import TAG_DATA, World
+from redist.runtime.schedule.compiler import Load, Message
+
+PINNED = "pinned memory and MPI"
+AWARE = "CUDA-aware MPI"
+
+
+class Store:
+    """Memory for staging: what is sent, and what is received.
+
+    ``on_device`` it comes from CuPy's pool for a call and goes back there; else it is pinned memory
+    of the host that the GPU writes and reads in place, kept for the largest need so far. Transfers
+    over one communicator run one after another, and share it.
+    """
+
+    def __init__(self, on_device: bool) -> None:
+        self.on_device = on_device
+        self.memory: list[Any] = []
+        self._sizes = [0, 0]
+        self._used: dict[int, Any] = {}
+
+    def lend(self, *needs: int) -> list[int]:
+        """The addresses of both parts; what is too small is given up first, once it was read."""
+        sizes = [max(1, *both) for both in zip(self._sizes, needs, strict=True)]
+        if sizes != self._sizes:
+            self.give_up()
+            self.memory = [self._made(n_bytes) for n_bytes in sizes]
+            self._sizes = sizes
+        return [int(part.ptr) for part in self.memory]
+
+    def give_up(self) -> None:
+        """Settle, and keep nothing."""
+        self.settle()
+        self.memory, self._sizes = [], [0, 0]
+
+    def _made(self, n_bytes: int) -> Any:
+        import cupy
+
+        return cupy.cuda.alloc(n_bytes) if self.on_device else cupy.cuda.PinnedMemory(n_bytes)
+
+    def mark(self, stream: Any, half: int = 0) -> None:
+        """What ``stream`` has got to do so far reads this half."""
+        self._used[half] = stream.record()
+
+    def settle(self, half: int | None = None) -> None:
+        """Wait until what was marked has been read: of one half, or of all."""
+        for one in [*self._used] if half is None else [half]:
+            event = self._used.pop(one, None)
+            if event is not None:
+                event.synchronize()
+
+
+class Room:
+    """What a plan needs of a store, its stages together; of one of its own, if it is given none."""
+
+    def __init__(self, on_device: bool, store: Store | None = None) -> None:
+        self.on_device = on_device
+        self.store = store or Store(on_device)
+        self.send_bytes = self.receive_bytes = 0
+
+    def reserve(self, send_bytes: int, receive_bytes: int) -> None:
+        """**Local.** A stage needs so much."""
+        self.send_bytes = max(self.send_bytes, send_bytes)
+        self.receive_bytes = max(self.receive_bytes, receive_bytes)
+
+    @property
+    def n_bytes(self) -> int:
+        """All of it."""
+        return self.send_bytes + self.receive_bytes
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[tuple[int, int]]:
+        """The addresses of both parts, for one stage on the current stream."""
+        send, receive = self.store.lend(self.send_bytes, self.receive_bytes)
+        yield send, receive
+        if self.on_device:
+            self.store.give_up()  # the pool may lend it to another stream's messages at once
+
+
+class Carrier(Protocol):
+    """One way for packed bytes to reach other nodes; all ranks of a world use the same."""
+
+    @property
+    def name(self) -> str:
+        """What ``redist doctor`` calls it."""
+
+    def room(self) -> Room:
+        """**Local.** Staging of the kind that it needs, of no size yet."""
+
+    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+        """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
+
+        Rounds of such a stage come with something ``gathered``, not with messages.
+        """
+
+    def carry(
+        self,
+        rounds: Sequence[CudaRound],
+        room: Room,
+        tables: Sequence[Addresses],
+        stream: Any,
+        held: Any,
+        timeout_s: float | None,
+    ) -> None:
+        """**Collective.** Start all rounds on ``stream``; ``tables`` have every buffer's address.
+
+        There is a table for each half of the staging: rounds use them in turn, and one is packed, and
+        another taken apart, while messages of a third are under way. ``held`` is kept alive for good
+        where a failure leaves messages behind.
+        """
+
+
+def pack(k: int, rounds: Sequence[CudaRound], tables: Sequence[Addresses], stream: Any) -> Any:
+    """**Local.** Start to pack round ``k``, if there is one; an event for when it is packed."""
+    if k >= len(rounds):
+        return None
+    rounds[k].pack.run(tables[k % len(tables)], stream.ptr)
+    return stream.record()
+
+
+class ByMessages:
+    """Messages of MPI, out of pinned memory or, where the library reads it, out of the GPU's."""
+
+    def __init__(self, world: World, on_device: bool = False) -> None:
+        self.world, self.on_device = world, on_device
+        self.store = Store(on_device)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return AWARE if self.on_device else PINNED
+
+    def room(self) -> Room:
+        """**Local.** Pinned, or from the pool."""
+        return Room(self.on_device, self.store)
+
+    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+        """**Local.** Never: what one rank sends to many is packed for each."""
+        return ()
+
+    def carry(
+        self,
+        rounds: Sequence[CudaRound],
+        room: Room,
+        tables: Sequence[Addresses],
+        stream: Any,
+        held: Any,
+        timeout_s: float | None,
+    ) -> None:
+        """**Collective.** The host waits for what is packed and for its messages, for no more."""
+        store = room.store
+        store.settle()  # the stage before, or another call, has taken its messages apart
+        n = len(tables)
+        packed = pack(0, rounds, tables, stream)
+        for k, round_ in enumerate(rounds):
+            table = tables[k % n]
+            store.settle(k % n)  # the last round that was received here is taken apart
+            with self._under_way((held, store.memory), timeout_s) as (receives, sends):
+                self._post(MPI.Comm.Irecv, round_.receives, table, receives)
+                if round_.sends:
+                    packed.synchronize()
+                self._post(MPI.Comm.Isend, round_.sends, table, sends)
+                if n > 1:
+                    packed = pack(k + 1, rounds, tables, stream)  # while messages are under way
+                round_.fetch(table, stream)
+            if n == 1:
+                packed = pack(k + 1, rounds, tables, stream)
+            round_.take_apart(table, stream)
+            store.mark(stream, k % n)
+
+    def _post(
+        self,
+        start: Callable[..., MPI.Request],
+        messages: Iterable[Message],
+        table: Addresses,
+        requests: list[Any],
+    ) -> None:
+        for message in messages:
+            requests.append(post(partial(start, self.world.comm), message, table, TAG_DATA))
+
+    @contextlib.contextmanager
+    def _under_way(
+        self, held: Any, timeout_s: float | None
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Lists for requests, which are complete at the end; what ends it early leaves them be."""
+        receives: list[Any] = []
+        sends: list[Any] = []
+        requests: list[Any] = []
+        try:
+            yield receives, sends
+            requests = receives + sends
+            self.world.wait(requests, timeout_s)
+        except BaseException:
+            requests = requests or receives + sends
+            with contextlib.suppress(MPI.Exception):
+                abandon(requests[: len(receives)], requests, held)
+            raise

@@ -1,0 +1,95 @@
+"""Which carrier joins the GPUs of different nodes: found out by all ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mpi4py import MPI
+
+from redist.runtime.cuda.transports.carriers import AWARE, ByMessages, Carrier
+from redist.runtime.cuda.transports.mpi_aware import PROBE_S, Answer, cuda_aware
+from redist.runtime.cuda.transports.nccl import ByNccl, joined, nccl_version
+from redist.runtime.ranks.waiting import gather
+from redist.runtime.ranks.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A carrier, and for every better one why it is not that."""
+
+    carrier: Carrier
+    refused: tuple[str, ...]
+
+
+def choose(world: World, timeout_s: float | None, may_nccl: bool = True) -> Choice:
+    """**Collective.** NCCL where every rank has a GPU of its own, else MPI as far as it reaches."""
+    refused = []
+    if may_nccl:
+        carrier, why = _by_nccl(world, timeout_s)
+        if carrier is not None:
+            return Choice(carrier, ())
+        refused.append(f"NCCL: {why}")
+    answer = all_aware(world, timeout_s)
+    if answer.works:
+        return Choice(ByMessages(world, on_device=True), tuple(refused))
+    return Choice(ByMessages(world), (*refused, f"{AWARE}: {answer.why}"))
+
+
+def own_gpu() -> str:
+    """**Local.** The current GPU: a name that no other in the world has."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    number = cupy.cuda.runtime.getDeviceProperties(device.id).get("uuid", b"")
+    return bytes(number).hex() or f"{MPI.Get_processor_name()} {device.pci_bus_id}"
+
+
+def shared_gpus(gpus: list[str]) -> str:
+    """Why ranks with these GPUs cannot use NCCL; empty if they can.
+
+    >>> shared_gpus(["a", "b"]), shared_gpus(["a", "b", "a"])
+    ('', '3 ranks for 2 GPUs, it needs one for each')
+    """
+    n = len(set(gpus))
+    have = "one GPU" if n == 1 else f"{n} GPUs"
+    return f"{len(gpus)} ranks for {have}, it needs one for each" if n < len(gpus) else ""
+
+
+def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]:
+    problem = gpu = ""
+    try:
+        gpu = own_gpu()
+        nccl_version()
+    except Exception as error:
+        problem = f"rank {world.rank}: {error}"
+    told = gather(world.comm, (gpu, problem), timeout_s)
+    why = next((text for _, text in told if text), "") or shared_gpus([gpu for gpu, _ in told])
+    if why:
+        return None, why
+    found: list[ByNccl] = []
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: found.append(joined(world, timeout_s)),
+        lambda: found[0].try_out(timeout_s),
+    )
+    for step in steps:  # all ranks have joined before one tries it out
+        try:
+            step()
+        except Exception as error:
+            problem = f"rank {world.rank}: {error}"
+        why = next((text for text in gather(world.comm, problem, timeout_s) if text), "")
+        if why:
+            for carrier in found:
+                carrier.communicator.abort()
+            return None, why
+    return found[0], ""
+
+
+def all_aware(world: World, timeout_s: float | None) -> Answer:
+    """**Collective.** Whether MPI reads GPU memory on every node; one rank of each finds out."""
+    names = gather(world.comm, MPI.Get_processor_name(), timeout_s)
+    mine = None
+    if names.index(names[world.rank]) == world.rank:
+        mine = cuda_aware(PROBE_S if timeout_s is None else min(PROBE_S, timeout_s / 2))
+    answers = [answer for answer in gather(world.comm, mine, timeout_s) if answer is not None]
+    return next((answer for answer in answers if not answer.works), answers[0])

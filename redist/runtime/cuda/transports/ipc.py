@@ -1,0 +1,248 @@
+"""GPU memory and events of neighbours, opened by CUDA IPC once and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import RequestError
+from redist.runtime.cuda.arrays import device_address
+from redist.runtime.cuda.kernels.launch import checked, driver
+from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
+from redist.runtime.cuda.transports.choice import own_gpu
+from redist.runtime.ranks.world import World
+
+MOST_OPENED = 1024
+_BUFFER_ID = 7
+_LAZY_PEER_ACCESS = 1
+_PROBE = 0x7265646973740000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where device memory lies: in which allocation, and how far from its start.
+
+    ``number`` is the driver's own of the allocation: addresses come back, numbers do not.
+    """
+
+    handle: bytes
+    number: int
+    offset: int
+
+    @property
+    def words(self) -> list[int]:
+        """As integers, for the board."""
+        return [self.number, self.offset, *np.frombuffer(self.handle, np.int64).tolist()]
+
+    @staticmethod
+    def read(words: NDArray[np.int64]) -> Place:
+        """From the board."""
+        return Place(words[2:10].tobytes(), int(words[0]), int(words[1]))
+
+
+WORDS = 10
+"""Integers of a place."""
+
+
+def place_of(address: int) -> Place:
+    """The place of an address; an error where its memory cannot be shared."""
+    number = ctypes.c_uint64()
+    status = driver().cuPointerGetAttribute(
+        ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
+    )
+    checked(status, "number an allocation")
+    if number.value not in _ALLOCATIONS:
+        if len(_ALLOCATIONS) >= MOST_OPENED:
+            _ALLOCATIONS.clear()
+        _ALLOCATIONS[number.value] = _allocation(address)
+    handle, base = _ALLOCATIONS[number.value]
+    return Place(handle, number.value, address - base)
+
+
+_ALLOCATIONS: dict[int, tuple[bytes, int]] = {}
+"""Handle and start of allocations of this process, by the driver's numbers."""
+
+
+def _allocation(address: int) -> tuple[bytes, int]:
+    from cupy.cuda import runtime
+
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    status = driver().cuMemGetAddressRange_v2(
+        ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address)
+    )
+    checked(status, "find an allocation")
+    return bytes(runtime.ipcGetMemHandle(base.value)), base.value
+
+
+def check_shareable(array: Any, what: str) -> Place:
+    """The place of an array's memory; an error that says what to do where ranks cannot share it."""
+    try:
+        return place_of(device_address(array))
+    except Exception as error:
+        raise RequestError(
+            f"cannot share the {what} with other ranks: its memory cannot be opened by CUDA IPC "
+            f"({error}); copy it into an array of CuPy's pool"
+        ) from None
+
+
+READY, DONE = range(2)
+
+
+class Peers:
+    """What a rank shares with the ranks of its node: two events each, and memory by handle.
+
+    ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
+    on the stream of the call, so that no rank waits for a GPU. Where some ranks share one, all ranks of
+    the node do wait: those take turns on it, and an event would cost each another turn. Making one is
+    **collective**, but for one that stands ``alone``: for transfers in which nothing moves between ranks.
+    """
+
+    def __init__(self, world: World, timeout_s: float | None, alone: bool = False) -> None:
+        import cupy
+
+        self.world = world
+        self.problems: list[str] = []
+        """Why GPUs of one node are not joined directly."""
+        self.carrier: Carrier = ByMessages(world)
+        """How data reaches other nodes; see :mod:`redist.runtime.cuda.transports.choice`."""
+        self.device = int(cupy.cuda.Device().id)
+        self._runtime: Any = cupy.cuda.runtime
+        self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
+        self._used: set[tuple[int, bytes]] = set()
+        self.n_closed = 0
+        """How often memory of neighbours was closed: addresses found before may be stale."""
+        self.crowd: tuple[int, ...] = ()
+        """Ranks that share this GPU, this one included; none where no GPU of the node is shared."""
+        self._own: list[Any] = []
+        self._events: dict[int, list[int]] = {}
+        if alone or len(world.node) == 1:
+            return
+        gpus = world.gather_on_node(own_gpu(), timeout_s)
+        if len(set(gpus)) < len(gpus):
+            mine = gpus[world.node.index(world.rank)]
+            self.crowd = tuple(r for r, gpu in zip(world.node, gpus, strict=True) if gpu == mine)
+            return
+        self._own = [_event(), _event()]
+        handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
+        for rank, told in zip(world.node, world.gather_on_node(handles, timeout_s), strict=True):
+            if rank != world.rank:
+                self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in told]
+
+    def begin(self) -> None:
+        """A call begins: close what the last one did not use, if too much is open.
+
+        Nothing is closed for want of room before the next one: what a call has found stays.
+        """
+        if len(self._opened) > MOST_OPENED:
+            self._wait()
+            for key in self._opened.keys() - self._used:
+                self._close(self._opened.pop(key)[1])
+        self._used.clear()
+
+    def opened(self, rank: int, place: Place) -> int:
+        """The address at which a neighbour's memory is found here."""
+        key = rank, place.handle
+        number, start = self._opened.get(key, (None, 0))
+        if number != place.number:
+            if number is not None:
+                del self._opened[key]
+                self._close(start)
+            start = int(self._runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+            self._opened[key] = place.number, start
+        self._used.add(key)
+        return start + place.offset
+
+    def _close(self, address: int) -> None:
+        self.n_closed += 1
+        self._runtime.ipcCloseMemHandle(address)
+
+    def _wait(self) -> None:
+        """Wait until this rank has read what it was to read; ranks that take turns have waited."""
+        if self._own:
+            self._own[DONE].synchronize()
+
+    def say(self, what: int, stream: Any) -> None:
+        """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
+        if self.crowd:
+            stream.synchronize()
+        elif self._own:
+            self._own[what].record(stream)
+
+    def await_all(self, what: int, ranks: Iterable[int], stream: Any) -> None:
+        """Let ``stream`` wait until other ranks have said so; the host goes on."""
+        for rank in ranks:
+            if rank in self._events:
+                self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
+
+    def forget(self) -> None:
+        """**Local.** Close what was opened; nothing fails where CUDA has ended before."""
+        with contextlib.suppress(Exception):
+            if self.world.broken is None:
+                self._wait()
+        for _, address in self._opened.values():
+            with contextlib.suppress(Exception):
+                self._close(address)
+        for event in (event for events in self._events.values() for event in events):
+            with contextlib.suppress(Exception):
+                self._runtime.eventDestroy(event)
+        self._opened.clear()
+        self._events.clear()
+
+
+def _event() -> Any:
+    import cupy
+
+    return cupy.cuda.Event(block=False, disable_timing=True, interprocess=True)
+
+
+def can_open(world: World, timeout_s: float | None) -> list[str]:
+    """**Collective over the node.** Why ranks cannot read each other's GPU memory; empty if they can.
+
+    Every rank writes a number of its own and every other one reads it, as transfers will, and opens
+    an event.
+    """
+    import cupy
+
+    runtime: Any = cupy.cuda.runtime
+    told: list[Any] = []
+    problem = ""
+    mine: Any = None
+    event: Any = None
+    try:
+        mine = cupy.full(1, _PROBE + world.rank, np.int64)
+        cupy.cuda.get_current_stream().synchronize()
+        event = _event()
+        said: Any = place_of(int(mine.data.ptr)), runtime.ipcGetEventHandle(event.ptr)
+    except Exception as error:
+        said, problem = None, f"rank {world.rank}: {error}"
+    told = world.gather_on_node(said, timeout_s)
+    for rank, one in zip(world.node, told, strict=True):
+        if rank == world.rank or one is None or problem:
+            continue
+        what = "memory"
+        try:
+            problem = _read(rank, one[0])
+            what = "an event"
+            runtime.eventDestroy(runtime.ipcOpenEventHandle(one[1]))
+        except Exception as error:
+            problem = f"rank {world.rank} cannot open {what} of rank {rank}: {error}"
+    return [text for text in world.gather_on_node(problem, timeout_s) if text]
+
+
+def _read(rank: int, place: Place) -> str:
+    import cupy
+
+    runtime: Any = cupy.cuda.runtime
+    got: NDArray[np.int64] = np.zeros(1, np.int64)
+    there = int(runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+    try:
+        runtime.memcpy(got.ctypes.data, there + place.offset, 8, 2)
+    finally:
+        runtime.ipcCloseMemHandle(there)
+    return "" if int(got[0]) == _PROBE + rank else f"memory of rank {rank} reads as something else"

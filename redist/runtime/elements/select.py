@@ -1,0 +1,266 @@
+"""Move chosen elements between tiles: every rank receives what it lacks, in bounded staging.
+
+On a node each rank copies from its neighbours' tiles, where those lie in shared memory; between nodes,
+and from tiles that do not, elements travel in messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import grid
+from redist.runtime.elements.block_copies import Block, Copies, copy_listed, is_regular, read, write
+from redist.runtime.elements.index_sets import Edge, Picked, Piece, cut, in_common, product_of
+from redist.runtime.ranks.neighbours import Nearby, together
+from redist.runtime.ranks.world import World
+from redist.runtime.ranks.worlds import world_of
+from redist.runtime.request import TIMEOUT_S
+
+Tile = NDArray[Any]
+Blocks = list[Block]
+Pair = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+TAG_CHOSEN = 3
+MESSAGE_BYTES = 2**20
+STAGING_BYTES = 2**23
+"""What messages under way may hold on a rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The tiles at one end of a link: for every device its rank and its tile along every edge."""
+
+    ranks: tuple[int, ...]
+    tiles: tuple[tuple[Any, ...], ...]
+    edges: tuple[Edge, ...]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it can be remembered: no list of indices is part of it."""
+        return not any(isinstance(edge, Picked) for edge in self.edges)
+
+
+@lru_cache(maxsize=1024)
+def rows(t: ArrayType) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """The rank of every device, and its tile along every dim."""
+    return tuple(t.mesh.rank_array().tolist()), tuple(map(tuple, grid(t).index.tolist()))
+
+
+Ends = tuple[tuple[int | tuple[int, ...] | None, Edge], ...]
+
+
+@lru_cache(maxsize=1024)
+def side(t: ArrayType, edges: Ends) -> Side:
+    """One end of a link: for each of its dims the dim or dims of the array (None: none) and the edge."""
+    ranks, index = rows(t)
+
+    def along(tile: tuple[int, ...], dim: int | tuple[int, ...] | None) -> Any:
+        if dim is None:
+            return 0
+        return tile[dim] if isinstance(dim, int) else tuple(tile[i] for i in dim)
+
+    tiles = tuple(tuple(along(tile, dim) for dim, _ in edges) for tile in index)
+    return Side(ranks, tiles, tuple(edge for _, edge in edges))
+
+
+class Route:
+    """What one rank gives to others and gets from others, its own tile included."""
+
+    def __init__(self, source: Side, target: Side, rank: int) -> None:
+        self.source, self.target = source, target
+        self.given: dict[int, Pair] = {}
+        self.got: dict[int, Pair] = {}
+        self._known: dict[Pair, Blocks] = {}
+        self._copies: dict[Any, Copies] = {}
+        holders: dict[tuple[Any, ...], list[int]] = {}
+        for r, tile in zip(source.ranks, source.tiles, strict=True):
+            holders.setdefault(tile, []).append(r)
+        for number, (r, tile) in enumerate(zip(target.ranks, target.tiles, strict=True)):
+            for shard, ranks in holders.items():
+                sender = r if r in ranks else ranks[number % len(ranks)]
+                if r == rank:
+                    self.got[sender] = shard, tile
+                if sender == rank:
+                    self.given[r] = shard, tile
+
+    def blocks(self, pair: Pair | None) -> Blocks:
+        """What one tile gives another; remembered where it is short."""
+        if pair is None:
+            return []
+        found = self._known.get(pair)
+        if found is None:
+            found = self._find(*pair)
+            if all(map(is_regular, found)):
+                self._known[pair] = found
+        return found
+
+    def _find(self, shard: tuple[Any, ...], tile: tuple[Any, ...]) -> Blocks:
+        lists: list[list[Piece]] = []
+        edges = zip(self.source.edges, shard, self.target.edges, tile, strict=True)
+        for one, i, other, j in edges:
+            pieces = list(in_common(one.held(i), other.held(j)))
+            if not pieces:
+                return []
+            lists.append(pieces)
+        return product_of(lists)
+
+    def copy(self, to: Tile, tiles: dict[int, Tile], rank: int, most_bytes: int) -> int:
+        """**Local.** Fill what comes from these tiles; the bytes of those of other ranks."""
+        used = {sender: tiles[sender] for sender in self.got if sender in tiles}
+        key = to.itemsize, to.strides, tuple((r, tile.strides) for r, tile in used.items())
+        copies = self._copies.get(key)
+        if copies is not None:
+            copies.run(to, used)
+            return copies.received_bytes
+        regular: dict[int, Blocks] = {}
+        n_bytes = 0
+        is_short = True
+        for sender, tile in used.items():
+            blocks = self.blocks(self.got[sender])
+            regular[sender] = [block for block in blocks if is_regular(block)]
+            is_short = is_short and len(regular[sender]) == len(blocks)
+            for block in blocks:
+                if sender != rank:
+                    n_bytes += math.prod(piece.n for piece in block) * to.itemsize
+                if not is_regular(block):
+                    copy_listed(to, tile, block, most_bytes)
+        copies = Copies(to, used, regular, n_bytes)
+        if is_short:
+            self._copies[key] = copies
+        copies.run(to, used)
+        return n_bytes
+
+
+def find_route(source: Side, target: Side, rank: int) -> Route:
+    """**Local.** Who sends what: a rank that holds an element keeps it, else one holder sends it."""
+    if source.is_constant and target.is_constant:
+        return _remembered(source, target, rank)
+    return Route(source, target, rank)
+
+
+_remembered = lru_cache(maxsize=512)(Route)
+
+
+def exchange(
+    comm: MPI.Comm,
+    source: Side,
+    target: Side,
+    from_tile: Tile | None,
+    to_tile: Tile | None,
+    staging_bytes: int = STAGING_BYTES,
+    timeout_s: float | None = TIMEOUT_S,
+) -> int:
+    """**Collective over** ``comm``. Fill the target's tiles; the bytes that this rank received.
+
+    Tiles have one dim for each dim of the link. Messages are small, and few enough are under way for
+    ``staging_bytes``, the same on all ranks; ranks take them in one order, so none waits for a
+    message that is not sent.
+    """
+    world = world_of(comm, timeout_s=timeout_s)
+    tile = from_tile if from_tile is not None else to_tile
+    dtype = np.dtype(np.uint8) if tile is None else tile.dtype
+    route = find_route(source, target, world.rank)
+    with together(world, from_tile, dtype, "move elements", timeout_s) as nearby:
+        received = 0
+        if to_tile is not None:
+            most = min(MESSAGE_BYTES, staging_bytes // 2)
+            received = route.copy(to_tile, nearby.tiles, world.rank, most)
+        if not nearby.complete:
+            passing = _Passing(world, route, nearby, from_tile, to_tile, staging_bytes, timeout_s)
+            received += passing.run()
+        return received
+
+
+def planned_bytes(rank: int, source: Side, target: Side, itemsize: int) -> int:
+    """**Local.** What a rank would receive from others."""
+    route = find_route(source, target, rank)
+    pairs = (pair for sender, pair in route.got.items() if sender != rank)
+    blocks = (block for pair in pairs for block in route.blocks(pair))
+    return itemsize * sum(math.prod(piece.n for piece in block) for block in blocks)
+
+
+class _Passing:
+    """Messages for what cannot be read in place."""
+
+    def __init__(
+        self,
+        world: World,
+        route: Route,
+        nearby: Nearby,
+        from_tile: Tile | None,
+        to_tile: Tile | None,
+        staging_bytes: int,
+        timeout_s: float | None,
+    ) -> None:
+        self._world, self._route, self._nearby = world, route, nearby
+        self._from, self._to, self._timeout_s = from_tile, to_tile, timeout_s
+        self._staging_bytes = staging_bytes
+        self._requests: list[Any] = []
+        self._arriving: list[tuple[Block, Tile]] = []
+
+    def run(self) -> int:
+        """**Collective.** Send and receive; the bytes received."""
+        comm = self._world.comm
+        staged = received = 0
+        for give, get in self._in_order():
+            if get is not None:
+                assert self._to is not None
+                rank, block = get
+                message = np.empty([piece.n for piece in block], self._to.dtype)
+                self._requests.append(comm.Irecv([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                self._arriving.append((block, message))
+                staged += message.nbytes
+                received += message.nbytes
+            if give is not None:
+                assert self._from is not None
+                rank, block = give
+                message = np.ascontiguousarray(read(self._from, block))
+                self._requests.append(comm.Isend([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                staged += message.nbytes
+            if staged > self._staging_bytes // 2:
+                self._finish()
+                staged = 0
+        self._finish()
+        return received
+
+    def _in_order(self) -> Iterator[tuple[Any, Any]]:
+        """Messages to and from ranks at distance 1, then 2, ...: what is first for one is so for all."""
+        rank, size, node = self._world.rank, self._world.size, self._world.node
+        for distance in range(1, size):
+            to, of = (rank + distance) % size, (rank - distance) % size
+            give = () if self._nearby.reads(to, node) else self._cut(to, self._route.given)
+            get = () if of in self._nearby.tiles else self._cut(of, self._route.got)
+            yield from itertools.zip_longest(give, get)
+
+    def _cut(self, rank: int, pairs: dict[int, Pair]) -> Iterator[tuple[int, Block]]:
+        """What goes to or comes from a rank, message by message: a quarter of the staging each."""
+        tile = self._from if self._to is None else self._to
+        assert tile is not None or rank not in pairs
+        itemsize = 1 if tile is None else tile.itemsize
+        most = max(1, min(MESSAGE_BYTES, self._staging_bytes // 4) // itemsize)
+        for block in self._route.blocks(pairs.get(rank)):
+            for part in cut(block, most):
+                yield rank, part
+
+    def _finish(self) -> None:
+        if self._requests:
+            self._world.wait(self._requests, self._timeout_s)
+        for block, message in self._arriving:
+            assert self._to is not None
+            write(self._to, block, message)
+        self._requests.clear()
+        self._arriving.clear()
+
+
+def _bytes(message: Tile) -> NDArray[np.uint8]:
+    return message.reshape(-1).view(np.uint8)

@@ -1,0 +1,1 @@
+"""Run the stages of a transfer on arrays in memory."""

@@ -1,0 +1,59 @@
+"""The arrays that a transfer allocates itself: its own ends, and tiles on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from redist.runtime.schedule.stages import Route
+from redist.runtime.shm.segments import shared_empty
+
+Array = NDArray[Any]
+Key = tuple[int, int]
+"""An array of the transfer, and which of its buffers."""
+
+
+class Buffers:
+    """Allocates in shared memory, so that neighbours read in place, and counts.
+
+    ``keep`` says that tiles on the way stay allocated between calls, where the certified bound leaves
+    room for them beside both ends.
+    """
+
+    def __init__(self, route: Route, donate: bool) -> None:
+        self.route = route
+        self.keep = True
+        held = sum(t.tile_bytes for plan in route.plans for t in plan.types)
+        staging = max(route.staging_bytes(k) for k in range(len(route.stages)))
+        self._room = not donate and held + staging <= route.peak_bytes()
+        self._kept: dict[Key, Array] = {}
+        self._ends: dict[Key, Array] = {}
+
+    def end(self, item: int, buffer: int) -> Array | None:
+        """The transfer's own source (buffer 0) or target tile."""
+        return self._made(self._ends, (item, buffer))
+
+    def middle(self, item: int, buffer: int) -> Array | None:
+        """A tile between two steps."""
+        return self._made(self._kept if self.keeps else {}, (item, buffer))
+
+    @property
+    def keeps(self) -> bool:
+        """Whether tiles on the way stay allocated; the same on every rank."""
+        return self.keep and self._room
+
+    def clear(self) -> None:
+        """Forget all; arrays that were handed out stay valid."""
+        self._kept.clear()
+        self._ends.clear()
+
+    def _made(self, known: dict[Key, Array], key: Key) -> Array | None:
+        if key in known:
+            return known[key]
+        shape = self.route.shape_of(*key)
+        if shape is None:
+            return None
+        array = shared_empty(shape, self.route.plans[key[0]].source.dtype.to_numpy())
+        known[key] = array
+        return array

@@ -1,0 +1,220 @@
+"""How data passes through staging: rounds, what a pool slot holds, what is packed for other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.runtime.copies.strided import c_strides, canonical
+from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
+from redist.runtime.ranks.world import World
+from redist.runtime.schedule.compiler import Load
+from redist.runtime.schedule.pieces import Piece
+from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
+from redist.runtime.schedule.slots import Box, Exports
+
+BOOK_BYTES = 2**17
+"""Of a staging budget, an eighth up to this much is left for boards, tables and programs."""
+LEAST_BOOK_BYTES = 2**16
+"""Under a limit no less than this, if half the budget has it."""
+MAX_MESSAGE_BYTES = 2**29
+"""Open MPI refuses messages of 2**31 bytes and more."""
+ROUND_BYTES = 2**25
+"""Data of GPUs passes in rounds of no more than this: larger buffers of pinned memory are slower."""
+LEAST_HALF_BYTES = 2**18
+"""Staging of GPUs is not halved into less than this: a round would cost more than it hides."""
+GRAIN_BYTES = 512
+"""Halves begin at multiples of this, as memory of the GPU does."""
+MOST_SOFT_PARTS = 64
+"""Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The rounds of a stage, and the bytes they need.
+
+    ``offsets`` has for each (rank, item) of the node where the boxes that this rank reads lie in a
+    slot of the other's pool; ``exports`` whether that rank gives its neighbours anything at all.
+    With two ``halves`` there are two buffers of ``send_bytes``, and two of ``receive_bytes``: while
+    the messages of one round are under way, others are packed and taken apart.
+    """
+
+    rounds: Rounds
+    slot_bytes: int = 0
+    send_bytes: int = 0
+    receive_bytes: int = 0
+    offsets: dict[tuple[int, int], dict[Box, int]] = field(default_factory=dict)
+    exports: dict[tuple[int, int], bool] = field(default_factory=dict)
+    halves: int = 1
+
+    @staticmethod
+    def none(n_items: int) -> Staging:
+        """For a stage that moves nothing between ranks."""
+        return Staging(whole(n_items))
+
+    @staticmethod
+    def of(
+        world: World,
+        loads: Sequence[Load],
+        staging_bytes: int,
+        is_limited: bool,
+        timeout_s: float | None,
+        packs_all: bool = False,
+    ) -> Staging:
+        """**Collective.** Rounds so that a pool slot, and what is packed for other nodes, fit.
+
+        Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
+        to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
+        Then staging is halved where it is large enough, and there are twice as many tables.
+        """
+        book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
+        books = 2 * BOOK_BYTES if packs_all else BOOK_BYTES
+        spare = max(book, min(books, staging_bytes // 8))
+        budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
+        shared = any(world.groups.count(group) > 1 for group in world.groups)
+        share = budget if world.one_node or not shared else budget // 2
+        slot, halves = min(share // 2, MAX_MESSAGE_BYTES), 1
+        if packs_all and share // 4 >= LEAST_HALF_BYTES:
+            slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, ROUND_BYTES), 2
+        exports = [
+            Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
+            for load in loads
+        ]
+        needs = [_Needs(load, world.rank, world.node, packs_all) for load in loads]
+        weights, parts = _weights(loads, exports, needs, slot)
+        for values in (weights, parts):
+            world.all_max(values, timeout_s)
+        rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
+        mine = _own_offsets(exports, weights.tolist(), parts.tolist(), rounds)
+        need = max(
+            start + own.bytes_for(k)
+            for own, k, start in zip(exports, parts.tolist(), mine.starts, strict=True)
+        )
+        least = np.array([need], dtype=np.int64)
+        world.all_max(least, timeout_s)
+        slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
+        packed = 0 if world.one_node else slot
+        # An element of whatever must be packed, however small the budget.
+        hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
+        sent = max(packed, hard) if packs_all else packed
+        if len(rounds) == 1 or hard > slot:
+            halves = 1
+        offsets, gives = _tell(world, loads, exports, mine.offsets, timeout_s)
+        return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives, halves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    starts: list[int]
+    offsets: list[dict[Box, int]]
+
+
+def _weights(
+    loads: Sequence[Load], exports: Sequence[Exports], all_needs: Sequence[_Needs], slot: int
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """What each array of this rank takes in a slot, and into how many parts it must be cut."""
+    weights = np.zeros(len(loads), dtype=np.int64)
+    parts = np.ones(len(loads), dtype=np.int64)
+    for item, (load, needs) in enumerate(zip(loads, all_needs, strict=True)):
+        # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
+        message = -(-needs.largest(1) * slot // MAX_MESSAGE_BYTES)
+        weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
+        if weights[item] > slot:
+            most = max(1, max((part_elems(p.shape, 1) for p in load.phase.pieces), default=1))
+
+            def hard(k: int, own: Exports = exports[item], needs: _Needs = needs) -> int:
+                return max(own.bytes_for(k), needs.hard(k))
+
+            soft = parts_needed(needs.soft, slot, min(most, MOST_SOFT_PARTS))
+            whole_message = parts_needed(needs.largest, MAX_MESSAGE_BYTES, most)
+            parts[item] = max(parts_needed(hard, slot, most), soft, whole_message)
+    return weights, parts
+
+
+def _own_offsets(
+    exports: Sequence[Exports], weights: Sequence[int], parts: Sequence[int], rounds: Rounds
+) -> _Own:
+    """Where this rank's boxes lie in a slot of its pool."""
+    starts = [0] * len(exports)
+    for turns in rounds:
+        at = 0
+        for turn in turns:
+            starts[turn.item] = at if turn.number == 0 else starts[turn.item]
+            at += weights[turn.item]
+    offsets = [own.offsets(k, start) for own, k, start in zip(exports, parts, starts, strict=True)]
+    return _Own(starts, offsets)
+
+
+def _tell(
+    world: World,
+    loads: Sequence[Load],
+    exports: Sequence[Exports],
+    mine: Sequence[dict[Box, int]],
+    timeout_s: float | None,
+) -> tuple[dict[tuple[int, int], dict[Box, int]], dict[tuple[int, int], bool]]:
+    """Tell every neighbour where its boxes lie, and be told."""
+    asked = [
+        [
+            {
+                (p.src_lo, p.shape): mine[item][p.src_lo, p.shape]
+                for p in load.phase.pieces
+                if p.sender == world.rank and p.receiver == peer != world.rank
+            }
+            for item, load in enumerate(loads)
+        ]
+        for peer in world.node
+    ]
+    offsets: dict[tuple[int, int], dict[Box, int]] = {}
+    gives: dict[tuple[int, int], bool] = {}
+    told = world.gather_on_node(([bool(own.boxes) for own in exports], asked), timeout_s)
+    for peer, (given, answers) in zip(world.node, told, strict=True):
+        for item, places in enumerate(answers[world.place]):
+            gives[peer, item] = given[item]
+            offsets[peer, item] = mine[item] if peer == world.rank else places
+    return offsets, gives
+
+
+class _Needs:
+    """Bytes that one array's messages between nodes take in staging, by the number of parts."""
+
+    def __init__(self, load: Load, rank: int, node: Sequence[int], packs_all: bool = False) -> None:
+        self.itemsize = load.itemsize
+        self.between = [
+            p
+            for p in load.phase.pieces
+            if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
+        ]
+        given = [p for p in load.phase.pieces if p.sender == rank and p.receiver not in node]
+        self.sent = [p for p in given if not _is_contiguous(p.shape, p.src_shape, load.itemsize)]
+        got = [p for p in load.phase.pieces if p.receiver == rank and p.sender not in node]
+        self.combined = got if packs_all else [p for p in got if p.order]
+        self.given = given if packs_all else []
+        self.received = [
+            p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
+        ]
+
+    def largest(self, parts: int) -> int:
+        """The largest message: all that one peer is sent or sends."""
+        sizes: dict[tuple[int, int], int] = {}
+        for p in self.between:
+            n_bytes = part_elems(p.shape, parts) * self.itemsize
+            sizes[p.sender, p.receiver] = sizes.get((p.sender, p.receiver), 0) + n_bytes
+        return max(sizes.values(), default=0)
+
+    def hard(self, parts: int) -> int:
+        """What must pass through staging, in or out."""
+        return max(self._bytes(self.combined, parts), self._bytes(self.given, parts))
+
+    def soft(self, parts: int) -> int:
+        """What is better packed."""
+        return max(self._bytes(self.sent, parts), self._bytes(self.received, parts))
+
+    def _bytes(self, pieces: list[Piece], parts: int) -> int:
+        return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize
+
+
+def _is_contiguous(shape: tuple[int, ...], tile: tuple[int, ...], itemsize: int) -> bool:
+    strides = c_strides(tile, itemsize)
+    return not canonical(shape, itemsize, c_strides(shape, itemsize), strides).dims

@@ -1,0 +1,129 @@
+"""Bring records to the ranks they are for: in order of the senders, through little memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.runtime.ranks.world import World
+from redist.runtime.shm.segments import Bytes
+
+TAG_RECORDS = 3
+MESSAGE_BYTES = 2**20
+"""Records travel in messages of at most so much; none is larger."""
+EARLY_BYTES = 2**20
+"""Up to so much is packed and sent at once."""
+UNDER_WAY = 4
+"""Messages that a sender has packed and that have not gone out."""
+
+
+def deliver(
+    world: World,
+    records: Sequence[Sequence[Bytes]],
+    take: Callable[[Bytes], None],
+    timeout_s: float | None,
+) -> None:
+    """**Collective.** Give ``records[r]`` to rank r; ``take`` gets what comes, and no rank mixes.
+
+    A rank takes records in order of the ranks that give them and, from one rank, in the order given.
+    It begins after every rank has come. Staging is a few messages, however much is delivered.
+    """
+    messages = [_messages(mine) for mine in records]
+    counts = np.array([len(mine) for mine in messages], dtype=np.int64)
+    coming = np.zeros(world.size, np.int64)
+    world.wait([world.comm.Ialltoall(counts, coming)], timeout_s)
+    early = _send_early(world, messages)
+    for source in range(world.size):
+        if source == world.rank:
+            if early is None:
+                _send(world, messages, timeout_s)
+            for message in messages[world.rank]:
+                for record in message:
+                    take(record)
+        elif coming[source]:
+            _receive(world, source, int(coming[source]), take, timeout_s)
+    if early:
+        world.wait(early, timeout_s)
+
+
+def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | None:
+    """Send little without waiting for this rank's turn, so that others need not; None if it is much."""
+    others = [
+        (rank, message)
+        for rank, mine in enumerate(messages)
+        for message in mine
+        if rank != world.rank
+    ]
+    if sum(len(record) for _, message in others for record in message) > EARLY_BYTES:
+        return None
+    return [
+        world.comm.Isend([_packed(message), MPI.BYTE], rank, TAG_RECORDS)
+        for rank, message in others
+    ]
+
+
+def _messages(records: Sequence[Bytes]) -> list[list[Bytes]]:
+    """Records in groups that fit a message, each behind a word with its size."""
+    out: list[list[Bytes]] = []
+    room = 0
+    for record in records:
+        need = 8 + len(record)
+        if need > room:
+            out.append([])
+            room = MESSAGE_BYTES - 8
+        out[-1].append(record)
+        room -= need
+    return out
+
+
+def _send(world: World, messages: list[list[list[Bytes]]], timeout_s: float | None) -> None:
+    """Send to all others in turn, a few messages at a time."""
+    under_way: deque[Any] = deque()
+    for k in range(max(map(len, messages))):
+        for rank, mine in enumerate(messages):
+            if rank == world.rank or k >= len(mine):
+                continue
+            if len(under_way) == UNDER_WAY:
+                world.wait([under_way.popleft()], timeout_s)
+            under_way.append(world.comm.Isend([_packed(mine[k]), MPI.BYTE], rank, TAG_RECORDS))
+    world.wait(list(under_way), timeout_s)
+
+
+def _receive(
+    world: World, source: int, n: int, take: Callable[[Bytes], None], timeout_s: float | None
+) -> None:
+    """Take the messages of one rank; the next comes while one is taken."""
+    stages = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(min(2, n))]
+    requests = [world.comm.Irecv([stage, MPI.BYTE], source, TAG_RECORDS) for stage in stages]
+    for k in range(n):
+        world.wait([requests[k % 2]], timeout_s)
+        for record in _unpacked(stages[k % 2]):
+            take(record)
+        if k + 2 < n:
+            requests[k % 2] = world.comm.Irecv([stages[k % 2], MPI.BYTE], source, TAG_RECORDS)
+
+
+def _packed(records: list[Bytes]) -> Bytes:
+    """A message: how many records there are, then each behind its size."""
+    words = np.array([len(records), *map(len, records)], dtype=np.int64).view(np.uint8)
+    pieces = [words[:8]]
+    for k, record in enumerate(records, 1):
+        pieces += [words[8 * k : 8 * k + 8], record]
+    return np.concatenate(pieces)
+
+
+def _unpacked(message: Bytes) -> Iterator[Bytes]:
+    """The records of a message.
+
+    >>> [bytes(r) for r in _unpacked(_packed([np.frombuffer(b"one", "u1"), np.zeros(0, "u1")]))]
+    [b'one', b'']
+    """
+    at = 8
+    for _ in range(int(message[:8].view(np.int64)[0])):
+        n = int(message[at : at + 8].view(np.int64)[0])
+        yield message[at + 8 : at + 8 + n]
+        at += 8 + n

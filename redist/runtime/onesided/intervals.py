@@ -1,0 +1,75 @@
+"""Meetings of one-sided programs: who comes, with what, and whether one of them has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redist.errors import PeerError, RedistError, RequestError
+from redist.runtime.onesided.window import Window
+from redist.runtime.ranks.agreement import Answer, heard
+from redist.runtime.ranks.agreement import ranks as in_words
+from redist.runtime.ranks.world import DISAGREE, MIXED, World
+from redist.runtime.request import ERROR_WORD
+
+BEGIN, FENCE, END = range(3)
+DONE_WORD = 5
+"""What ranks say when they have done the writes of others."""
+VERBS = ("begin an epoch of", "fence", "end the epoch of")
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """An array that ranks have not met for."""
+
+    world: World
+    name: str
+    number: int = 0
+
+
+def come_together(
+    array: Window | Unmet,
+    kind: int,
+    flag: bool,
+    failure: str | None,
+    timeout_s: float | None,
+) -> bool:
+    """**Collective.** Wait for all ranks; whether any came with ``flag``.
+
+    A rank that has failed says why and returns; the others raise, and the ranks can go on together.
+    So can they where they came for different things, which is an error on all. Ranks that hear of a
+    failure in the middle of something else leave the epoch by their own error: the others wait for
+    them to come here.
+    """
+    world = array.world
+    world.check_usable()
+    world.finish()
+    word = DONE_WORD + 2 * (1 + 3 * array.number + kind)
+    say = f"{VERBS[kind]} {array.name}"
+    text = failure
+    while True:
+        with world.failing_together():
+            met = world.meet(word if text is None else ERROR_WORD, int(flag), timeout_s)
+            world.hear()
+            if met != DISAGREE and text is None:
+                return flag or met == MIXED
+            answers = heard(world.comm, say, text, timeout_s)
+        failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
+        ours = {f"{verb} {array.name}" for verb in VERBS}
+        if not failed or all(said in ours for said, *_ in answers):
+            break
+        text = text or f"another rank failed: {next(iter(failed.values()))}"
+    if failure is None:
+        raise _heard(world, say, answers, failed)
+    return False
+
+
+def _heard(world: World, say: str, answers: list[Answer], failed: dict[int, str]) -> RedistError:
+    """What the ranks said, as an error."""
+    if failed:
+        who = "; ".join(f"rank {rank} failed: {text}" for rank, text in failed.items())
+        return PeerError(f"cannot {say}: {who}; what this interval put is dropped")
+    said: dict[str, list[int]] = {}
+    for rank, (text, *_) in enumerate(answers):
+        said.setdefault(text or "", []).append(rank)
+    parts = "; ".join(f"{in_words(who, world.size)}: {text}" for text, who in said.items())
+    return RequestError(f"cannot {say}: ranks came for different things; {parts}")

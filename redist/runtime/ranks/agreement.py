@@ -1,0 +1,99 @@
+"""Ranks agree on a request, or all raise the same error, which names the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from mpi4py import MPI
+
+from redist.errors import RedistError, RequestError
+from redist.runtime.ranks.waiting import broadcast, gather
+
+T = TypeVar("T")
+HERE, THERE, ANYWHERE = "in memory", "on GPUs", "anywhere"
+"""Where the arrays of a request lie; ranks that have none do not know."""
+Answer = tuple[str | None, str | None, str | None]
+"""The request, the error, and where its arrays lie, if it has come so far."""
+
+
+def all_agree(
+    comm: MPI.Comm, what: str, say: str | None, error: Exception | None, timeout_s: float | None
+) -> None:
+    """**Collective.** Return if every rank says the same and none has an error, else raise.
+
+    The error is the same on every rank: ``cannot transfer: ranks disagree: ...``.
+    """
+    judge(what, heard(comm, say, error, timeout_s), error)
+
+
+def heard(
+    comm: MPI.Comm,
+    say: str | None,
+    error: Exception | str | None,
+    timeout_s: float | None,
+    place: str | None = None,
+) -> list[Answer]:
+    """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
+    failed = None if error is None else f"{error}"
+    return gather(comm, (say, failed, place), timeout_s)
+
+
+def judge(what: str, answers: list[Answer], error: Exception | None) -> None:
+    """**Local.** Return if all answers are the same and none is an error, else raise."""
+    errors = _by_text((rank, text) for rank, (_, text, _) in enumerate(answers) if text is not None)
+    if errors:
+        if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
+            raise RequestError(next(iter(errors)))
+        parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
+        raise RequestError(f"{what}: " + "; ".join(parts)) from error
+    if {HERE, THERE} <= {place for *_, place in answers}:
+        answers = [(f"{text} {place or ''}".strip(), None, None) for text, _, place in answers]
+    said = _by_text((rank, text or "") for rank, (text, *_) in enumerate(answers))
+    if len(said) > 1:
+        parts = (f"{ranks(who, len(answers))}: {text}" for text, who in said.items())
+        raise RequestError(f"{what}: ranks disagree on the request; " + "; ".join(parts))
+
+
+def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -> T:
+    """**Collective.** What rank 0 makes, on every rank; its error likewise."""
+    answer: tuple[T | None, RedistError | None] = (None, None)
+    if comm.rank == 0:
+        try:
+            answer = make(), None
+        except RedistError as problem:
+            answer = None, problem
+        except Exception as problem:
+            text = f"rank 0 failed: {type(problem).__name__}: {problem}"
+            broadcast(comm, (None, RequestError(text)), timeout_s)
+            raise
+    value, error = broadcast(comm, answer, timeout_s)
+    if error is not None:
+        raise error
+    assert value is not None
+    return value
+
+
+def ranks(who: list[int], size: int) -> str:
+    """Ranks in words.
+
+    >>> ranks([3], 8), ranks([0, 1, 2, 6], 8), ranks([0, 1], 2)
+    ('rank 3', 'ranks 0-2, 6', 'all ranks')
+    """
+    if len(who) == size:
+        return "all ranks" if size > 1 else "rank 0"
+    runs: list[list[int]] = []
+    for rank in sorted(who):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ("rank " if len(who) == 1 else "ranks ") + ", ".join(words)
+
+
+def _by_text(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for rank, text in pairs:
+        out.setdefault(text, []).append(rank)
+    return out

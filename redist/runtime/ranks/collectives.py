@@ -1,0 +1,61 @@
+"""Data that no type describes: rows told to all, and an all-to-all of any parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from redist.runtime.ranks.worlds import world_of
+from redist.runtime.request import TIMEOUT_S
+
+Values = NDArray[Any]
+Counts = NDArray[np.int64]
+
+
+def tell_all(comm: MPI.Comm, row: Values, timeout_s: float | None = TIMEOUT_S) -> Values:
+    """**Collective.** The rows of all ranks, stacked; every rank gives one of the same shape."""
+    row = np.asarray(row, order="C")
+    out = np.empty((comm.size, *row.shape), row.dtype)
+    if row.nbytes == 0:
+        return out
+    world = world_of(comm, timeout_s=timeout_s)
+    world.check_usable()
+    world.finish()
+    with world.failing_together():
+        send, got = [_bytes(row), MPI.BYTE], [_bytes(out), MPI.BYTE]
+        world.wait([world.comm.Iallgather(send, got)], timeout_s)
+    return out
+
+
+def exchange(
+    comm: MPI.Comm,
+    data: Values,
+    sent: tuple[Counts, Counts],
+    out: Values,
+    received: tuple[Counts, Counts],
+    timeout_s: float | None = TIMEOUT_S,
+) -> int:
+    """**Collective.** An all-to-all: parts of ``data`` to every rank, what comes into ``out``.
+
+    ``sent`` and ``received`` say for each rank how many elements, and where they start. Both arrays
+    are contiguous and of one dtype. Gives the bytes that came from other ranks.
+    """
+    world = world_of(comm, timeout_s=timeout_s)
+    world.check_usable()
+    world.finish()
+    with world.failing_together():
+        element = MPI.BYTE.Create_contiguous(max(1, data.dtype.itemsize)).Commit()
+        try:
+            there = [_bytes(data), tuple(part.tolist() for part in sent), element]
+            here = [_bytes(out), tuple(part.tolist() for part in received), element]
+            world.wait([world.comm.Ialltoallv(there, here)], timeout_s)
+        finally:
+            element.Free()
+    return int(received[0].sum() - received[0][world.rank]) * data.dtype.itemsize
+
+
+def _bytes(values: Values) -> NDArray[np.uint8]:
+    return values.reshape(-1).view(np.uint8) if values.size else np.empty(0, np.uint8)

@@ -1,0 +1,102 @@
+"""Tiles of neighbours, read in place: each rank says where its tile lies, all meet, and each looks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.control_page import DESCRIPTION
+from redist.runtime.ranks.world import DISAGREE, SAME, Disagreement, World
+from redist.runtime.shm.segments import Handle, find
+
+Tile = NDArray[Any]
+
+NEAR_WORD = 2**40 + 1
+"""What ranks say that let the others read their tiles; no other meeting has this word."""
+MOST_DIMS = 7 * DESCRIPTION
+"""Tiles of more dims are not described."""
+
+
+class Nearby:
+    """The tiles that this rank may read in place until all leave, by rank, its own included.
+
+    ``complete`` says, alike on all ranks, that every rank reaches every tile so.
+    """
+
+    __slots__ = ("complete", "shares", "tiles")
+
+    def __init__(self, tiles: dict[int, Tile], shares: bool, complete: bool) -> None:
+        self.tiles, self.shares, self.complete = tiles, shares, complete
+
+    def reads(self, rank: int, node: tuple[int, ...]) -> bool:
+        """Whether a rank reads this rank's tile in place."""
+        return self.shares and rank in node
+
+
+@contextlib.contextmanager
+def together(
+    world: World, tile: Tile | None, dtype: np.dtype[Any], what: str, timeout_s: float | None
+) -> Iterator[Nearby]:
+    """**Collective.** The neighbours' tiles while the block runs; nobody goes on before all have read.
+
+    A tile of None, or of no elements, is one that nobody asks for. An exception inside reaches the
+    other ranks; ranks that came for something else raise on all.
+    """
+    world.check_usable()
+    world.finish()
+    own = {} if tile is None else {world.rank: tile}
+    try:
+        with world.failing_together():
+            if world.size == 1:
+                yield Nearby(own, True, True)
+                return
+            shares = _describe(world, tile)
+            met = world.meet(NEAR_WORD, int(shares), timeout_s)
+            if met == DISAGREE:
+                raise Disagreement
+            reading = any(world.flag_of(rank) for rank in world.node)
+            complete = world.one_node and met == SAME and shares
+            yield Nearby(own | _look(world, dtype), shares, complete)
+            if reading:
+                world.meet_node(timeout_s)
+    except Disagreement:
+        all_agree(world.comm, f"cannot {what}", what, None, timeout_s)
+        raise
+
+
+def _describe(world: World, tile: Tile | None) -> bool:
+    """Tell the neighbours where this rank's tile lies; whether all who are near can have it so."""
+    rows = world.boards[world.rank].descriptions[(world.seq + 1) & 1].reshape(-1)
+    rows[0] = 0
+    if tile is None or not tile.size:
+        return True
+    found = find(tile) if tile.ndim <= MOST_DIMS else None
+    if found is None:
+        return False
+    handle, offset = found
+    n = tile.ndim
+    rows[:6] = 1, handle.fd, handle.number, handle.n_bytes, offset, n
+    rows[DESCRIPTION : DESCRIPTION + n] = tile.shape
+    rows[DESCRIPTION + n : DESCRIPTION + 2 * n] = tile.strides
+    return True
+
+
+def _look(world: World, dtype: np.dtype[Any]) -> dict[int, Tile]:
+    """The tiles of the neighbours that share one."""
+    world.forget_segments()
+    out: dict[int, Tile] = {}
+    for rank in world.node:
+        rows = world.boards[rank].descriptions[world.seq & 1].reshape(-1)
+        if rank == world.rank or not world.flag_of(rank) or not rows[0]:
+            continue
+        _, fd, number, n_bytes, offset, n = rows[:6].tolist()
+        memory = world.map_segment(rank, Handle(world.pids[rank], fd, number, n_bytes))
+        shape = rows[DESCRIPTION : DESCRIPTION + n].tolist()
+        strides = rows[DESCRIPTION + n : DESCRIPTION + 2 * n].tolist()
+        out[rank] = np.ndarray(shape, dtype, memory, offset, strides)
+    return out

@@ -1,0 +1,142 @@
+"""What a transfer is asked: pairs of types, by name, and options, in words that ranks compare."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.plan.plan import Plan
+from redist.plan.topology import Topology
+from redist.planner import synthesize
+from redist.runtime.copies.reduce import check_reduces
+
+Type = ArrayType | str
+Named = Mapping[str, Type]
+
+TIMEOUT_S = 300.0
+ERROR_WORD, NEW_WORD = 1, 3
+"""What a rank says that has an error, or that has not prepared the request; words are even."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to transfer, beyond the types."""
+
+    limit_bytes: int | None = None
+    donate: bool = False
+    objective: str = "time"
+    strategy: str = "auto"
+    topology: Topology | None = None
+    transport: str = "auto"
+    node_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that makes sense: pairs of types by name (one, without a name, if no dict)."""
+
+    pairs: dict[str, tuple[ArrayType, ArrayType]]
+    options: Options
+    is_batch: bool
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        arrays = ", ".join(
+            f"{f'{name}: ' if self.is_batch else ''}{a} on {a.mesh} -> {b} on {b.mesh}"
+            for name, (a, b) in self.pairs.items()
+        )
+        given = (
+            f"{option.name}={getattr(self.options, option.name)}"
+            for option in fields(self.options)
+            if getattr(self.options, option.name) != option.default
+        )
+        object.__setattr__(self, "text", " ".join([arrays, *given]))
+
+    @property
+    def word(self) -> int:
+        """A number for the request: even, below 2**57."""
+        return 2 * int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:7], "little")
+
+    def plans(self, topology: Topology) -> tuple[Plan, ...]:
+        """A plan for every pair."""
+        options = self.options
+        return tuple(
+            synthesize(
+                source,
+                target,
+                limit_bytes=options.limit_bytes,
+                objective=options.objective,
+                strategy=options.strategy,
+                donate=options.donate,
+                topology=topology,
+            )
+            for source, target in self.pairs.values()
+        )
+
+    @staticmethod
+    def of(
+        source: Type | Named,
+        target: Type | Named,
+        mesh: Mesh | None,
+        target_mesh: Mesh | None,
+        size: int,
+        options: Options,
+    ) -> Asked:
+        """The request, or an error where it makes no sense on ``size`` ranks.
+
+        >>> m = Mesh(x=2)
+        >>> print(Asked.of("f32[4{x}]", "f32[4]", m, None, 2, Options(donate=True)).text)
+        f32[4{x}] on x=2 -> f32[4] on x=2 donate=True
+        """
+        for name, value, kind in (
+            ("mesh", mesh, Mesh),
+            ("target_mesh", target_mesh, Mesh),
+            ("topology", options.topology, Topology),
+            ("limit_bytes", options.limit_bytes, int),
+            ("node_size", options.node_size, int),
+        ):
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise RequestError(f"{name}={value!r}: need a {kind.__name__}")
+        if not isinstance(options.donate, bool):
+            raise RequestError(f"donate={options.donate!r}: need a bool")
+        if options.node_size is not None and options.node_size < 1:
+            raise RequestError(f"node_size={options.node_size}: need at least 1")
+        if options.transport not in ("auto", "mpi"):
+            raise RequestError(f"unknown transport {options.transport!r}; known: auto, mpi")
+        batch = isinstance(source, Mapping)
+        if batch != isinstance(target, Mapping):
+            raise RequestError("source and target must both be types or both be dicts of types")
+        sources: Named = source if isinstance(source, Mapping) else {"": source}
+        targets: Named = target if isinstance(target, Mapping) else {"": target}
+        if sources.keys() != targets.keys():
+            odd = ", ".join(sorted(sources.keys() ^ targets.keys()))
+            raise RequestError(f"{odd}: given as source or as target, not as both")
+        if not sources:
+            raise RequestError("no arrays are named")
+        pairs = {
+            name: (_type(sources[name], mesh), _type(targets[name], target_mesh or mesh))
+            for name in sources
+        }
+        for t in (t for pair in pairs.values() for t in pair):
+            if max(t.mesh.ranks) >= size:
+                raise RequestError(
+                    f"{t} on {t.mesh} needs rank {max(t.mesh.ranks)}, "
+                    f"but the communicator has {size} ranks"
+                )
+            if t.pending_op is not None:
+                check_reduces(t.pending_op, t.dtype)
+        return Asked(pairs, options, batch)
+
+
+def _type(t: Type, mesh: Mesh | None) -> ArrayType:
+    if isinstance(t, ArrayType):
+        return t
+    if not isinstance(t, str):
+        raise RequestError(f"{t!r} is no type; need an ArrayType or text")
+    if mesh is None:
+        raise RequestError(f"the type {t!r} is text; give mesh=")
+    return ArrayType.parse(t, mesh)

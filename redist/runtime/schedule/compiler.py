@@ -1,0 +1,325 @@
+"""One rank's share of a stage, compiled: what to stage, copy, read, combine and send, round by round.
+
+Addresses are not known here: programs name buffers by number, and a table of base addresses comes
+with every run. So a program is made once for a kind of request and serves every array after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from redist.layout.dtype import DType
+from redist.runtime.copies.copy_list import Addresses, Move, Moves, address_of
+from redist.runtime.copies.kernels import kernels
+from redist.runtime.copies.reduce import combine_into, kernel_code
+from redist.runtime.copies.strided import Strided, c_strides, canonical
+from redist.runtime.schedule.pieces import Phase, Piece, Shape
+from redist.runtime.schedule.rounds import Turn, part_of
+from redist.runtime.schedule.slots import Box
+
+NOTHING, POOL, SHARED, PRIVATE = range(4)
+"""Where a neighbour's tile is found: nobody asks for it, in its pool, in its shared memory, or in
+its private memory through the kernel."""
+
+STREAM_BYTES = 2**22
+"""Tiles from this size on are written past the cache."""
+
+SHORT_BYTES = 1024
+"""Boxes of shorter runs are copied in the order of their places: the kernel interleaves neighbours."""
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One array of a stage."""
+
+    phase: Phase
+    dtype: DType
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combine:
+    """Moves that combine what they bring with what is there, in order."""
+
+    op: str
+    dtype: DType
+    moves: Moves
+
+    def run(self, bases: Addresses) -> None:
+        """Do it."""
+        compiled, code = kernels(), kernel_code(self.op, self.dtype)
+        if compiled is not None and code is not None:
+            compiled.combine(*self.moves.pointer, address_of(bases), code)
+            return
+        for to, of in self.moves.views(bases, self.dtype.to_numpy()):
+            combine_into(self.op, self.dtype, to, of)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes to or from another node: at a place in a buffer, and how many.
+
+    With ``forms``, the bytes are not in one piece but strided: (base, offset, form) each.
+    """
+
+    peer: int
+    base: int
+    offset: int
+    n_bytes: int
+    forms: tuple[tuple[int, int, Strided], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """What a rank does in one round, in this order.
+
+    ``stage`` copies its own data into its pool; ``pack`` into what it sends; ``copies`` and
+    ``reads`` (by rank) fetch from its node; ``unpack`` takes received data apart; ``combines`` come
+    last, in ascending order of the partial values.
+    """
+
+    stage: Moves
+    pack: Moves
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+    copies: Moves
+    reads: tuple[tuple[int, Moves], ...]
+    unpack: Moves
+    combines: tuple[Combine, ...]
+
+
+class Bases:
+    """Numbers of the buffers of a stage: targets, sources, neighbours' tiles, and staging."""
+
+    def __init__(self, n_items: int, node: Sequence[int]) -> None:
+        self.n_items = n_items
+        self.place = {rank: k for k, rank in enumerate(node)}
+        self.send = (2 + len(node)) * n_items
+        self.receive = self.send + 1
+        self.pool = self.send + 2
+        self.size = self.send + 3
+
+    def target(self, item: int) -> int:
+        """The tile that is written."""
+        return item
+
+    def source(self, item: int) -> int:
+        """This rank's own tile."""
+        return self.n_items + item
+
+    def neighbour(self, rank: int, item: int) -> int:
+        """The tile, or the pool, of a rank of this node."""
+        return (2 + self.place[rank]) * self.n_items + item
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Turns the turns of a round into copies and messages for one rank.
+
+    ``kinds`` says where the tile of (rank, item) is found; ``offsets`` where a box of (rank, item)
+    lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
+    room there goes from tile to tile by MPI's own datatypes. With ``packs_all`` everything has.
+    ``far_strides`` has the strides of neighbours' tiles that are not in C order.
+    """
+
+    rank: int
+    loads: Sequence[Load]
+    bases: Bases
+    kinds: Mapping[tuple[int, int], int]
+    offsets: Mapping[tuple[int, int], Mapping[Box, int]]
+    src_strides: Sequence[Strides]
+    dst_strides: Sequence[Strides]
+    room: tuple[int, int]
+    packs_all: bool = False
+    far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
+
+    def staging(self, turns: Iterable[Turn]) -> Moves:
+        """The copies of this rank's data into its pool."""
+        moves = []
+        for turn in turns:
+            item = turn.item
+            if self.kinds.get((self.rank, item)) != POOL:
+                continue
+            strides, itemsize = self.src_strides[item], self.loads[item].itemsize
+            for (lo, shape), offset in self.offsets[self.rank, item].items():
+                part = part_of(Piece(0, 0, 0, lo, lo, shape, shape, shape), turn)
+                if part is not None:
+                    form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
+                    place = _offset(part.src_lo, strides)
+                    moves.append(
+                        Move(self.bases.pool, offset, self.bases.source(item), place, form)
+                    )
+        return Moves.of(moves)
+
+    def round(self, turns: Sequence[Turn]) -> Round:
+        """All that a round asks of this rank."""
+        copies: list[Move] = []
+        reads: dict[int, list[Move]] = {}
+        combines: list[tuple[int, int, Move]] = []
+        outgoing: dict[int, list[tuple[int, Piece]]] = {}
+        incoming: dict[int, list[tuple[int, Piece]]] = {}
+        for turn in turns:
+            item = turn.item
+            for piece in self.loads[item].phase.pieces:
+                part = part_of(piece, turn)
+                if part is None:
+                    continue
+                if piece.receiver != self.rank:
+                    if piece.receiver not in self.bases.place:
+                        outgoing.setdefault(piece.receiver, []).append((item, part))
+                elif piece.sender not in self.bases.place:
+                    incoming.setdefault(piece.sender, []).append((item, part))
+                else:
+                    base, offset, strides, kind = self._find(piece, part, item)
+                    if piece.order:
+                        move = self._move(part, item, base, offset, strides)
+                        combines.append((piece.order, item, move))
+                    else:
+                        move = self._move(part, item, base, offset, strides)
+                        (reads.setdefault(piece.sender, []) if kind == PRIVATE else copies).append(
+                            move
+                        )
+        pack, sends = self._messages(outgoing, sending=True)
+        unpack, receives = self._messages(incoming, sending=False)
+        unpacked = [move for move, part, _ in unpack if part.order == 0]
+        combines += [(part.order, item, move) for move, part, item in unpack if part.order]
+        combines.sort(key=lambda entry: entry[0])
+        streams = not combines and self._is_large()
+        if all(move.form.block < SHORT_BYTES for move in copies):
+            copies.sort(key=lambda move: (move.dst, move.dst_offset))
+        return Round(
+            self.staging(turns),
+            Moves.of(move for move, _, _ in pack),
+            tuple(sends),
+            tuple(receives),
+            Moves.of(copies, streams),
+            tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
+            Moves.of(unpacked, streams),
+            self._combines(combines),
+        )
+
+    def _is_large(self) -> bool:
+        """Whether the tiles that are written are too large to stay in the cache."""
+        written = (
+            math.prod(p.shape) * load.itemsize
+            for load in self.loads
+            for p in load.phase.pieces
+            if p.receiver == self.rank and not p.order
+        )
+        return sum(written) >= STREAM_BYTES
+
+    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, int]:
+        """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""
+        itemsize = self.loads[item].itemsize
+        if piece.sender == self.rank:
+            strides = self.src_strides[item]
+            return self.bases.source(item), _offset(part.src_lo, strides), strides, SHARED
+        kind = self.kinds[piece.sender, item]
+        base = self.bases.neighbour(piece.sender, item)
+        if kind == POOL:
+            offset = self.offsets[piece.sender, item][piece.src_lo, piece.shape]
+            return base, offset, c_strides(part.shape, itemsize), kind
+        known = self.far_strides.get((piece.sender, item))
+        strides = known or c_strides(piece.src_shape, itemsize)
+        return base, _offset(part.src_lo, strides), strides, kind
+
+    def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Move:
+        to = self.dst_strides[item]
+        form = canonical(part.shape, self.loads[item].itemsize, to, strides)
+        return Move(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
+
+    def _combines(self, moves: Sequence[tuple[int, int, Move]]) -> tuple[Combine, ...]:
+        """What is to be combined, array by array; within an array in the order of partial values."""
+        out = []
+        for item in dict.fromkeys(item for _, item, _ in moves):
+            load = self.loads[item]
+            assert load.phase.op is not None
+            own = Moves.of(move for _, of, move in moves if of == item)
+            out.append(Combine(load.phase.op, load.dtype, own))
+        return tuple(out)
+
+    def _messages(
+        self, parts: Mapping[int, list[tuple[int, Piece]]], sending: bool
+    ) -> tuple[list[tuple[Move, Piece, int]], list[Message]]:
+        """One message per peer, with the copies that pack or unpack it.
+
+        A message that is one contiguous part of a tile goes from there, or there, without a copy.
+        """
+        moves: list[tuple[Move, Piece, int]] = []
+        messages: list[Message] = []
+        staging = self.bases.send if sending else self.bases.receive
+        room = self.room[0 if sending else 1]
+        used = 0
+        for peer in sorted(parts):
+            own = parts[peer]
+            n_bytes = sum(math.prod(p.shape) * self.loads[item].itemsize for item, p in own)
+            places = [self._place(item, part, sending) for item, part in own]
+            combined = [not sending and part.order > 0 for _, part in own]
+            direct = len(own) == 1 and not places[0][2].dims and not combined[0]
+            if direct and not self.packs_all:
+                messages.append(Message(peer, places[0][0], places[0][1], n_bytes))
+                continue
+            later = self._still_to_combine(parts, peer, sending)
+            packs = self.packs_all or used + n_bytes + later <= room
+            start, forms = used, []
+            for (item, part), (tile, place, form), must in zip(own, places, combined, strict=True):
+                if packs or must:
+                    form = Strided(form.n_bytes, ())
+                    moves.append(
+                        (self._packing(item, part, tile, place, used, sending), part, item)
+                    )
+                    tile, place, used = staging, used, used + form.n_bytes
+                    assert used <= room, "partial values find no room in staging"
+                forms.append((tile, place, form))
+            messages.append(Message(peer, staging, start, n_bytes, () if packs else tuple(forms)))
+        return moves, messages
+
+    def _still_to_combine(
+        self, parts: Mapping[int, list[tuple[int, Piece]]], peer: int, sending: bool
+    ) -> int:
+        """Bytes that later peers must find room for: partial values are combined from staging."""
+        if sending:
+            return 0
+        return sum(
+            math.prod(part.shape) * self.loads[item].itemsize
+            for other, own in parts.items()
+            if other > peer
+            for item, part in own
+            if part.order
+        )
+
+    def _place(self, item: int, part: Piece, sending: bool) -> tuple[int, int, Strided]:
+        """Where a part lies in this rank's tile, walked in C order."""
+        strides = self.src_strides[item] if sending else self.dst_strides[item]
+        tile = self.bases.source(item) if sending else self.bases.target(item)
+        place = _offset(part.src_lo if sending else part.dst_lo, strides)
+        return tile, place, _in_order(part.shape, self.loads[item].itemsize, strides)
+
+    def _packing(
+        self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
+    ) -> Move:
+        """The copy of a part into staging, or out of it."""
+        itemsize = self.loads[item].itemsize
+        packed = c_strides(part.shape, itemsize)
+        if sending:
+            form = canonical(part.shape, itemsize, packed, self.src_strides[item])
+            return Move(self.bases.send, at, tile, place, form)
+        form = canonical(part.shape, itemsize, self.dst_strides[item], packed)
+        return Move(tile, place, self.bases.receive, at, form)
+
+
+def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:
+    """A box in C order, as MPI's datatypes walk it: both ends of a message must walk alike."""
+    return canonical(shape, itemsize, c_strides(shape, itemsize), strides).swapped()
+
+
+def _offset(lo: Iterable[int], strides: Iterable[int]) -> int:
+    return sum(a * s for a, s in zip(lo, strides, strict=True))

@@ -1,0 +1,117 @@
+"""Rounds: which part of every piece passes through the staging buffer at a time.
+
+Each piece is cut by itself, so in every round every rank has something to give and to take. Partial
+values of one element lie at the same place in equal pieces, so they all pass in the same round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from redist.runtime.schedule.pieces import Piece, Shape, box_at
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Part ``number`` of ``parts`` of every piece of one array."""
+
+    item: int
+    parts: int
+    number: int
+
+
+Rounds = tuple[tuple[Turn, ...], ...]
+
+
+def part_counts(shape: Sequence[int], parts: int) -> Shape:
+    """Into how many each dim is cut, outer dims first, for at most ``parts`` boxes.
+
+    >>> part_counts((4, 10), 3), part_counts((4, 10), 9)
+    ((3, 1), (4, 2))
+    """
+    counts = []
+    for n in shape:
+        k = max(1, min(n, parts))
+        counts.append(k)
+        parts //= k
+    return tuple(counts)
+
+
+def place_at(number: int, counts: Sequence[int]) -> Shape:
+    """Where a box stands along each dim, of so many, counted in C order.
+
+    >>> place_at(5, (3, 2))
+    (2, 1)
+    """
+    place = []
+    for k in reversed(counts):
+        place.append(number % k)
+        number //= k
+    return tuple(reversed(place))
+
+
+def part_of(piece: Piece, turn: Turn) -> Piece | None:
+    """What of a piece passes in a turn.
+
+    >>> piece = Piece(0, 1, 0, (2, 0), (0, 4), (4, 3), (8, 3), (4, 8))
+    >>> part = part_of(piece, Turn(0, 2, 1))
+    >>> part.src_lo, part.dst_lo, part.shape
+    ((4, 0), (2, 4), (2, 3))
+    """
+    if turn.parts == 1:
+        return piece
+    counts = part_counts(piece.shape, turn.parts)
+    if turn.number >= math.prod(counts):
+        return None
+    lo, shape = box_at(piece.shape, counts, place_at(turn.number, counts))
+    if 0 in shape:
+        return None
+    return replace(
+        piece,
+        src_lo=tuple(a + b for a, b in zip(piece.src_lo, lo, strict=True)),
+        dst_lo=tuple(a + b for a, b in zip(piece.dst_lo, lo, strict=True)),
+        shape=shape,
+    )
+
+
+def part_elems(shape: Sequence[int], parts: int) -> int:
+    """Elements of the largest part."""
+    counts = part_counts(shape, parts)
+    return math.prod(-(-n // k) for n, k in zip(shape, counts, strict=True))
+
+
+def parts_needed(need: Callable[[int], int], limit: int, most: int) -> int:
+    """A number of parts for which ``need`` falls to the limit, the least or little more, or ``most``.
+
+    >>> parts_needed(lambda k: -(-100 // k), 30, 100)
+    4
+    """
+    parts = max(1, min(most, -(-need(1) // max(1, limit))))
+    while parts < most and need(parts) > limit:
+        parts = min(most, max(parts + 1, parts * 9 // 8))
+    return parts
+
+
+def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -> Rounds:
+    """Arrays in turn: several together while their weights fit a slot, large ones in parts.
+
+    >>> [[(t.item, t.number) for t in r] for r in make_rounds([10, 20, 90, 5], [1, 1, 3, 1], 32)]
+    [[(0, 0), (1, 0)], [(2, 0)], [(2, 1)], [(2, 2)], [(3, 0)]]
+    """
+    rounds: list[list[Turn]] = []
+    used = slot_bytes + 1
+    for item, (weight, k) in enumerate(zip(weights, parts, strict=True)):
+        for number in range(k):
+            if k > 1 or used + weight > slot_bytes:
+                rounds.append([])
+                used = 0
+            rounds[-1].append(Turn(item, k, number))
+            used += weight if k == 1 else slot_bytes + 1
+    return tuple(tuple(turns) for turns in rounds)
+
+
+def whole(n_items: int) -> Rounds:
+    """One round that takes everything: nothing passes through staging."""
+    return (tuple(Turn(item, 1, 0) for item in range(n_items)),)

@@ -1,0 +1,51 @@
+"""Where pieces lie in the pools of a node: every rank stages each box once, however many read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redist.runtime.schedule.pieces import Piece, Shape
+from redist.runtime.schedule.rounds import part_elems
+
+Box = tuple[Shape, Shape]
+
+ALIGN = 64
+ALIGN_FROM = 65536
+"""Slots from this size on keep boxes on cache lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """The distinct boxes of one array that neighbours read from one rank, in order."""
+
+    boxes: tuple[Box, ...]
+    itemsize: int
+    align: int
+
+    @staticmethod
+    def of(
+        pieces: Sequence[Piece], rank: int, node: Sequence[int], itemsize: int, slot_bytes: int
+    ) -> Exports:
+        """Those of ``rank``."""
+        boxes: dict[Box, None] = {}
+        for p in pieces:
+            if p.sender == rank and p.receiver != rank and p.receiver in node:
+                boxes[p.src_lo, p.shape] = None
+        return Exports(tuple(boxes), itemsize, ALIGN if slot_bytes >= ALIGN_FROM else 1)
+
+    def bytes_for(self, parts: int) -> int:
+        """Bytes of a slot that one part of every box takes."""
+        return sum(self._part_bytes(box, parts) for box in self.boxes)
+
+    def offsets(self, parts: int, start: int) -> dict[Box, int]:
+        """Where each box's part lies in a slot; the same for every part."""
+        out = {}
+        for box in self.boxes:
+            out[box] = start
+            start += self._part_bytes(box, parts)
+        return out
+
+    def _part_bytes(self, box: Box, parts: int) -> int:
+        n_bytes = part_elems(box[1], parts) * self.itemsize
+        return -(-n_bytes // self.align) * self.align

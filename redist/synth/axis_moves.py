@@ -1,0 +1,69 @@
+"""Which types an all_to_all joins: those that moves of minor-most axes lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, permutations
+
+import numpy as np
+
+from redist.layout.axes import merged
+from redist.layout.tiles import Ints
+from redist.synth.type_space import Space
+
+
+def move_classes(space: Space) -> Ints:
+    """A number for every type; equal where minor-end moves lead from one to the other.
+
+    On the way they may pass types that are not in the space: only the net effect happens.
+    """
+    label = np.arange(len(space.every_row), dtype=np.int64)
+    pairs = _single_moves(space)
+    while True:
+        new = label.copy()
+        for here, there in pairs:
+            np.minimum.at(new, there, new[here])
+            np.minimum.at(new, here, new[there])
+        new = new[new]
+        if bool(np.all(new == label)):
+            return label[space.kept_rows]
+        label = new
+
+
+def _runs(space: Space) -> Iterator[tuple[Ints, Ints]]:
+    """For every axis made of factors: each chain without it at its minor end, and with it."""
+    for mesh, parts in enumerate(space.factors):
+        for start, stop in combinations(range(len(parts) + 1), 2):
+            run = tuple(range(start, stop))
+            if len(merged(parts[start:stop])) > 1:
+                continue
+            shorter = np.full(len(space.chains), -1, dtype=np.int64)
+            longer = np.full(len(space.chains), -1, dtype=np.int64)
+            for c, (m, chain) in enumerate(space.chains):
+                if m == mesh and chain[len(chain) - len(run) :] == run:
+                    shorter[c] = space.chain_number(m, chain[: len(chain) - len(run)])
+                    longer[shorter[c]] = c
+            yield shorter, longer
+
+
+def _single_moves(space: Space) -> list[tuple[Ints, Ints]]:
+    """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
+    n_chains, n_dims = len(space.chains), len(space.shape)
+    sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)
+    keys = space.every_row @ sizes
+    order = np.argsort(keys, kind="stable")
+    prefixes = [space.nested_prefix(i) for i in range(n_dims)]
+    pairs = []
+    for shorter, longer in _runs(space):
+        for i, j in permutations(range(n_dims), 2):
+            old, other = space.every_row[:, i], space.every_row[:, j]
+            new, grown = shorter[old], longer[other]
+            here = np.flatnonzero(
+                (new >= 0) & (grown >= 0) & prefixes[i][new, old] & prefixes[j][other, grown]
+            )
+            key = keys[here] + (new - old)[here] * sizes[i] + (grown - other)[here] * sizes[j]
+            at = np.searchsorted(keys, key, sorter=order)
+            at = order[np.minimum(at, len(keys) - 1)]
+            found = keys[at] == key
+            pairs.append((here[found], at[found]))
+    return pairs

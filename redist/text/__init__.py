@@ -1,0 +1,1 @@
+"""Plain text and drawing primitives for every layer above: units, aligned columns, SVG figures."""

@@ -1,0 +1,1 @@
+"""Stand-ins for CuPy, NCCL, contenders and ranks."""

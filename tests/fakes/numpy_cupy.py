@@ -1,0 +1,171 @@
+"""A CuPy made of NumPy, for programs of global arrays where there is no GPU.
+
+Its arrays are no arrays of NumPy, refuse to become one by themselves, and refuse to be mixed with them,
+as CuPy's do; NumPy's functions are handed on to them by the same protocols. Tiles move as the host's do.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+MISSING = {"vector_norm", "unravel_index"}
+"""Functions that CuPy does not have."""
+
+
+class ndarray:
+    """An array of the pretended GPU."""
+
+    __array_priority__ = 100
+
+    def __init__(self, values: Any, base: Any = None) -> None:
+        self.values, self.base = np.asarray(values), base
+        self.device = SimpleNamespace(id=0)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return dict(self.values.__array_interface__, version=3)
+
+    @property
+    def data(self) -> Any:
+        """Where it lies."""
+        return SimpleNamespace(ptr=self.values.__array_interface__["data"][0])
+
+    @property
+    def flags(self) -> Any:
+        """Without one that says whether it can be written."""
+        flags = self.values.flags
+        return SimpleNamespace(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if "where" in options:
+            raise TypeError("Wrong arguments: where")
+        if "out" in options:
+            options["out"] = tuple(one.values for one in options["out"])
+        given = [_values(one) for one in inputs]
+        out = getattr(ufunc, method)(*given, **options)
+        return ndarray(out)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        if function.__name__ in MISSING or ("out" in options and "fft" in function.__module__):
+            return NotImplemented
+        given, named = _opened(args), {k: _opened(v) for k, v in options.items()}
+        out = function(*given, **named)
+        same = next((one for one in args if isinstance(one, ndarray) and out is one.values), None)
+        if same is not None:
+            return same
+        return out if out is None else ndarray(out, args[0] if _views(out, given[0]) else None)
+
+    def __getitem__(self, key: Any) -> ndarray:
+        out = self.values[_opened(key)]
+        return ndarray(
+            out, (self if self.base is None else self.base) if _views(out, self.values) else None
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.values[_opened(key)] = _values(value)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.values, name)
+        if not callable(found) or name in ("dtype", "item", "tolist"):
+            return ndarray(found, self) if isinstance(found, np.ndarray) else found
+
+        def call(*args: Any, **options: Any) -> Any:
+            if name == "reshape" and "copy" in options:
+                raise TypeError("reshape() got an unexpected keyword argument 'copy'")
+            out = found(*_opened(args), **options)
+            if out is None:
+                return None
+            return (
+                self if out is self.values else ndarray(out, self if _views(out, found) else None)
+            )
+
+        return call
+
+    def fill(self, value: Any) -> None:
+        """All the same; the sign of a zero is lost, as CuPy loses it."""
+        self.values.fill(value if value else 0)
+
+    def __int__(self) -> int:
+        return int(self.values)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __ge__(self, other: Any) -> ndarray:
+        return ndarray(self.values >= _values(other))
+
+    def __add__(self, other: Any) -> ndarray:
+        return ndarray(self.values + _values(other))
+
+    def __sub__(self, other: Any) -> ndarray:
+        return ndarray(self.values - _values(other))
+
+    __radd__ = __add__
+
+
+def _views(out: Any, of: Any) -> bool:
+    return (
+        isinstance(out, np.ndarray) and isinstance(of, np.ndarray) and np.may_share_memory(out, of)
+    )
+
+
+def _values(x: Any) -> Any:
+    if isinstance(x, ndarray):
+        return x.values
+    if isinstance(x, np.ndarray):
+        raise TypeError(f"Unsupported type {type(x)}")
+    return x
+
+
+def _opened(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)(_opened(one) for one in x)
+    return _values(x)
+
+
+def install() -> None:
+    """Stand for CuPy in this process, and let tiles move through memory."""
+    from redist.pgas.tiles import move as moving
+    from redist.pgas.tiles import move_together as batches
+    from redist.runtime import redistribute as of_host
+
+    cupy: Any = ModuleType("cupy")
+    cupy.ndarray = ndarray
+    cupy.asarray = lambda x: x if isinstance(x, ndarray) else ndarray(np.array(x))
+    cupy.empty = lambda shape, dtype: ndarray(np.empty(shape, dtype))
+    cupy.full = lambda shape, value, dtype: ndarray(np.full(shape, value, dtype))
+    cupy.asnumpy = lambda x: x.values.copy()
+    cupy.may_share_memory = lambda a, b: np.may_share_memory(a.values, b.values)
+    runtime = SimpleNamespace(getDevice=lambda: 0, getDeviceCount=lambda: 1)
+    cupy.cuda = SimpleNamespace(runtime=runtime)
+    sys.modules["cupy"] = cupy
+
+    def host(x: Any) -> Any:
+        if isinstance(x, dict):
+            return {name: host(one) for name, one in x.items()}
+        return x.values if isinstance(x, ndarray) else x
+
+    def redistribute(local: Any, *args: Any, out: Any = None, **options: Any) -> Any:
+        tiles = [one for one in (local, out) if one is not None and not isinstance(one, dict)]
+        assert len({isinstance(one, ndarray) for one in tiles}) < 2, "mixed tiles"
+        call: Any = of_host.redistribute
+        done = call(host(local), *args, out=host(out), **options)
+        if out is not None or not isinstance(local, ndarray):
+            return out if out is not None else done
+        return None if done is None else ndarray(done)
+
+    for module in (moving, batches):
+        vars(module)["redistribute"] = redistribute

@@ -1,0 +1,113 @@
+"""Ranks as threads: what each would prepare for a step, without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+
+from redist.plan.plan import Plan
+from redist.plan.topology import FLAT
+from redist.runtime.copies.strided import c_strides
+from redist.runtime.host.staging import Staging
+from redist.runtime.schedule.compiler import POOL, Bases, Compiler, Load, Round
+from redist.runtime.schedule.pieces import Phase, phases_of, tile_shapes
+
+
+class Meeting:
+    """Values of some ranks, given by all and seen by all."""
+
+    def __init__(self, n: int) -> None:
+        self.barrier = Barrier(n, timeout=20)
+        self.values: list[Any] = [None] * n
+
+    def gather(self, place: int, value: Any) -> list[Any]:
+        self.values[place] = value
+        self.barrier.wait()
+        seen = list(self.values)
+        self.barrier.wait()
+        return seen
+
+
+class ThreadWorld:
+    """As much of a world as preparing needs; ``groups`` has the node of every rank."""
+
+    def __init__(self, rank: int, groups: Sequence[int], all_: Meeting, near: Meeting) -> None:
+        self.rank, self.size, self.groups = rank, len(groups), tuple(groups)
+        self.node = tuple(r for r, group in enumerate(groups) if group == groups[rank])
+        self.one_node = len(self.node) == self.size
+        self.place = self.node.index(rank)
+        self._all, self._near = all_, near
+
+    def all_max(self, values: Any, timeout_s: float | None) -> None:
+        values[:] = np.max(self._all.gather(self.rank, values.copy()), axis=0)
+
+    def gather_on_node(self, value: Any, timeout_s: float | None) -> list[Any]:
+        return self._near.gather(self.place, value)
+
+
+def worlds(groups: Sequence[int]) -> list[ThreadWorld]:
+    """The worlds of all ranks."""
+    all_ = Meeting(len(groups))
+    near = {group: Meeting(list(groups).count(group)) for group in set(groups)}
+    return [ThreadWorld(rank, groups, all_, near[group]) for rank, group in enumerate(groups)]
+
+
+def random_groups(rng: Random, n: int) -> list[int]:
+    """Nodes: one, one for each rank, blocks, or anyhow; each is called by its first rank."""
+    kind = rng.randrange(4)
+    nodes = [
+        [0] * n,
+        list(range(n)),
+        [rank // 2 for rank in range(n)],
+        [rng.randrange(3) for _ in range(n)],
+    ][kind]
+    return [nodes.index(node) for node in nodes]
+
+
+def phase_of(plan: Plan, number: int, again: int, rank: int) -> Phase:
+    """One phase of a step of a plan, as a rank sees it."""
+    return phases_of(plan.steps[number], plan.types[number], rank, FLAT)[again]
+
+
+def staged(
+    loads: Sequence[Sequence[Load]], groups: Sequence[int], staging_bytes: int, limited: bool
+) -> list[Staging]:
+    """What every rank prepares."""
+    with ThreadPoolExecutor(len(groups)) as pool:
+        return list(
+            pool.map(
+                lambda world: Staging.of(world, loads[world.rank], staging_bytes, limited, 20.0),
+                worlds(groups),
+            )
+        )
+
+
+def compiled(
+    plan: Plan, number: int, again: int, groups: Sequence[int], staging_bytes: int
+) -> list[list[Round]]:
+    """The rounds of every rank in one phase of a step, all data of a node passing through pools."""
+    ranks = range(len(groups))
+    dtype = plan.source.dtype
+    loads = [[Load(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
+    staging = staged(loads, groups, staging_bytes, False)
+    before, after = (tile_shapes(plan.types[number + k]) for k in (again, 1))
+    out = []
+    for rank, world in enumerate(worlds(groups)):
+        got = staging[rank]
+        compiler = Compiler(
+            rank,
+            loads[rank],
+            Bases(1, world.node),
+            dict.fromkeys(((r, 0) for r in world.node), POOL),
+            got.offsets,
+            [c_strides(before.get(rank, ()), dtype.itemsize)],
+            [c_strides(after.get(rank, ()), dtype.itemsize)],
+            (got.send_bytes, got.receive_bytes),
+        )
+        out.append([compiler.round(turns) for turns in got.rounds])
+    return out

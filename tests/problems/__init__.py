@@ -1,0 +1,1 @@
+"""The brute-force oracle, and random meshes and types small enough for it."""

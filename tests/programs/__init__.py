@@ -1,0 +1,1 @@
+"""Programs that tests start under mpirun, and how they are started."""

@@ -1,0 +1,1 @@
+"""Transfers and global arrays on GPUs, real or pretended."""

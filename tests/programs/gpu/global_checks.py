@@ -1,0 +1,348 @@
+"""What only arrays on GPUs have to show: places, transfers, streams, counts, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import redist
+from redist import pgas
+from redist.errors import MemoryLimitError, RequestError
+from redist.pgas.device_array import DeviceArray
+from redist.pgas.memory import BUFFERS, DEVICE
+from redist.pgas.random import generator
+from redist.runtime.cuda.arrays import is_device, to_host
+from tests.programs.pgas.drawing import Draw, Values, xp
+
+ODD, ENDS = np.array([1.0, -2.0, 0.0, 3.0]), np.array([-np.inf, np.inf, -np.inf, 2.0])
+Check = Callable[["OnGpu"], str | None]
+
+
+class OnGpu(Draw):
+    """Random arrays on GPUs."""
+
+    def array(self, values: Values, mesh: Any) -> Any:
+        """The values under any layout, some with a reduction pending, on GPUs."""
+        return super().array(values, mesh).to_device("cuda")
+
+
+def hosted(got: Any) -> Any:
+    """Results in memory, after a look at where they were."""
+    if isinstance(got, (tuple, list)):
+        return [hosted(one) for one in got]
+    if not isinstance(got, DeviceArray):
+        raise TypeError(f"the result is a {type(got).__name__}, not on a GPU")
+    if got.local is not None and not is_device(got.local):
+        raise TypeError(f"the tile is a {type(got.local).__name__}")
+    return got.to_device("cpu")
+
+
+def near(got: Any, want: Any, what: str) -> str | None:
+    """What differs between a global array on GPUs and the whole array that it should be."""
+    have = to_host(hosted(got).gather())
+    want = np.asarray(want)
+    if (have.shape, have.dtype) != (want.shape, want.dtype):
+        return f"{what}: {have.dtype}{have.shape}, not {want.dtype}{want.shape}"
+    eps = 0.0 if want.dtype.kind in "biu" else float(np.finfo(want.dtype).eps)
+    most = float(np.abs(want).max(initial=1.0))
+    if np.allclose(have, want, rtol=0, atol=512 * eps * most):
+        return None
+    return f"{what}: {have.tolist()}, not {want.tolist()}"[:600]
+
+
+def first(*said: str | None) -> str | None:
+    """The first complaint."""
+    return next((one for one in said if one), None)
+
+
+def moves(draw: OnGpu) -> str | None:
+    """Between layouts, to every rank, and to memory and back."""
+    values = draw.values((13, 6), "f4")
+    a = draw.array(values, draw.mesh())
+    b = draw.array(values, a.mesh)
+    moved = a.to(b.settled().type)
+    whole = a.gather()
+    if not is_device(whole):
+        return "gather() gave no array of a GPU"
+    pair = pgas.move_together({"a": a.settled(), "b": b.settled()}, {
+        "a": b.settled().type, "b": a.settled().type,
+    })  # fmt: skip
+    back = a.to_device("cpu")
+    if back.device != "cpu" or a.device != "cuda:0" or back.to_device("cpu") is not back:
+        return f"devices are {back.device} and {a.device}"
+    return first(
+        near(moved, values, "moved"),
+        near(a, values, "gathered"),
+        near(pair["a"], values, "moved together"),
+        near(back.to_device("cuda"), values, "there and back"),
+    )
+
+
+def indexes(draw: OnGpu) -> str | None:
+    """Parts by slices, ints, masks and lists; and writing to them."""
+    values = draw.values((9, 8), "f8")
+    a = draw.array(values, draw.mesh())
+    mask = values > 0.5
+    keys: list[Any] = [
+        (slice(1, 7, 2), slice(None)), (3,), (slice(None), 2), (..., None, slice(5, 1, -1)),
+        ([1, 4, 2],), (slice(None), np.array([0, 3])), (mask,),
+    ]  # fmt: skip
+    for key in keys:
+        said = near(a[key], values[key], f"a[{key}]")
+        if said:
+            return said
+    said = near(a[a > 0.5], values[mask], "a[a > 0.5]")
+    for key in keys:
+        b, want = a.copy(), values.copy()
+        b[key], want[key] = 7.0, 7.0
+        said = said or near(b, want, f"a[{key}] = 7")
+    rows = draw.values((8,), "f8")
+    b, want = a.copy(), values.copy()
+    b[2], want[2] = draw.array(rows, a.mesh), rows
+    return said or near(b, want, "a[2] = row")
+
+
+def made(draw: OnGpu) -> str | None:
+    """New arrays: the same as in memory."""
+    where: dict[str, Any] = {"device": "cuda", "comm": draw.comm}
+    random = [generator(3).uniform((7, 9), **where), generator(3).uniform((7, 9))]
+    normal = [
+        generator(4).normal(40, dtype=np.float32, **where),
+        generator(4).normal(40, dtype="f4"),
+    ]
+    whole = draw.values((5, 4), "f8")
+    tile = pgas.asarray(whole, device="cuda", comm=draw.comm)
+    own = pgas.from_local(tile.local, tile.type, comm=draw.comm)
+    big = pgas.asarray(np.arange(300000).reshape(300, 1000), device="cuda")
+    return first(
+        near(pgas.zeros((4, 5), **where), np.zeros((4, 5)), "zeros"),
+        near(pgas.full((4,), 3, dtype="i4", **where), np.full((4,), 3, "i4"), "full"),
+        near(xp.asarray(ODD, **where) % -np.inf, ODD % -np.inf, "% -infinity"),
+        near(xp.asarray(ODD, **where) % xp.asarray(ENDS, **where), ODD % ENDS, "% infinities"),
+        near(pgas.signbit(pgas.full((4,), -0.0, **where)), np.full(4, True), "full of -0.0"),
+        near(pgas.arange(11, **where), np.arange(11), "arange"),
+        near(pgas.linspace(0, 1, 7, **where), np.linspace(0, 1, 7), "linspace"),
+        near(pgas.eye(5, 4, k=1, **where), np.eye(5, 4, k=1), "eye"),
+        near(pgas.from_function(lambda i, j: i + 2 * j, (4, 5), **where),
+             np.fromfunction(lambda i, j: i + 2 * j, (4, 5)), "from_function"),
+        near(random[0], random[1].gather(), "uniform"),
+        near(normal[0], normal[1].gather(), "normal"),
+        near(pgas.fft.fftfreq(8, **where), np.fft.fftfreq(8), "fftfreq"),
+        near(own, whole, "from_local"),
+        near(pgas.asarray(own, device="cuda"), whole, "asarray of a global array"),
+        near(pgas.asarray(own.gather()), whole, "asarray of a whole array on a GPU"),
+        near(pgas.zeros_like(own), np.zeros_like(whole), "zeros_like"),
+        near(big, np.arange(300000).reshape(300, 1000), "asarray of a large one"),
+        None if own.local is tile.local else "from_local made a copy",
+        None if pgas.asarray(own, device="cpu").device == "cpu" else "asarray stayed on the GPU",
+    )  # fmt: skip
+
+
+def foreign(draw: OnGpu) -> str | None:
+    """DLPack in both directions, without a copy, and how an array prints."""
+    import cupy
+
+    whole = cupy.asarray(np.arange(12.0).reshape(3, 4))
+    a = pgas.from_dlpack(whole)
+    given = cupy.from_dlpack(a)
+    if given.data.ptr != whole.data.ptr or a.__dlpack_device__()[0] != 2:
+        return "DLPack made a copy"
+    text = repr(a)
+    if "cuda:0" not in text or "6." not in text:
+        return f"it prints as {text}"
+    names = pgas.__array_namespace_info__().devices()
+    return None if names[:2] == ["cpu", "cuda:0"] else f"devices are {names}"
+
+
+def reduces(draw: OnGpu) -> str | None:
+    """Reductions of the whole array, numbers of it, and updates."""
+    values = draw.values((6, 7), "f8")
+    a = draw.array(values, draw.mesh())
+    said = first(
+        near(pgas.argmax(a), values.argmax(), "argmax"),
+        near(pgas.argmin(a, keepdims=True), np.argmin(values, keepdims=True), "argmin"),
+        near(pgas.sum(a), values.sum(), "sum"),
+        near(pgas.sum(pgas.sum(a, axis=0)), values.sum(), "sum of a sum"),
+        near(pgas.linalg.vector_norm(a, axis=1), np.linalg.norm(values, axis=1), "vector_norm"),
+        near(pgas.linalg.vector_norm(a, ord=3), np.linalg.norm(values.ravel(), 3), "3-norm"),
+        near(pgas.linalg.matrix_norm(a, ord=1), np.linalg.norm(values, 1), "matrix_norm"),
+        near(np.float32(2) * a, np.float32(2) * values, "a number of NumPy's"),
+    )
+    b, want = a.copy(), values.copy()
+    b += a
+    b *= 2.0
+    b -= pgas.mean(a)
+    want = (want + values) * 2.0 - values.mean()
+    number = float(pgas.max(a))
+    return first(
+        said,
+        near(b, want, "updated"),
+        None if number == values.max() else f"float() gave {number}",
+    )
+
+
+def products(draw: OnGpu) -> str | None:
+    """Contractions of several kinds."""
+    x, y = draw.values((4, 6, 5), "f4"), draw.values((4, 5, 3), "f4")
+    mesh = draw.mesh()
+    a, b = draw.array(x, mesh), draw.array(y, mesh)
+    square = draw.values((6, 6), "f8")
+    s = draw.array(square, mesh)
+    return first(
+        near(a @ b, x @ y, "stack @ stack"),
+        near(pgas.einsum("bij,bjk->k", a, b), np.einsum("bij,bjk->k", x, y), "einsum"),
+        near(pgas.einsum("bij->jb", a), np.einsum("bij->jb", x), "einsum of one"),
+        near(pgas.einsum("ii->i", s), np.einsum("ii->i", square), "diagonal"),
+        near(pgas.tensordot(a, b, axes=((0, 2), (0, 1))),
+             np.tensordot(x, y, axes=((0, 2), (0, 1))), "tensordot"),
+        near(pgas.vecdot(a, a), np.vecdot(x, x), "vecdot"),
+        near(pgas.linalg.outer(s[0], s[1]), np.outer(square[0], square[1]), "outer"),
+        near(pgas.linalg.trace(s), np.trace(square), "trace"),
+        near(pgas.linalg.matrix_power(s, 3), np.linalg.matrix_power(square, 3), "matrix_power"),
+        near(pgas.linalg.matrix_power(s, 0), np.eye(6), "matrix_power 0"),
+    )  # fmt: skip
+
+
+def decompositions(draw: OnGpu) -> str | None:
+    """Linear algebra that is done in memory."""
+    values = draw.values((6, 6), "f8") + 6 * np.eye(6)
+    side = draw.values((6, 2), "f8")
+    mesh = draw.mesh()
+    a, b = draw.array(values, mesh), draw.array(side, mesh)
+    q, r = pgas.linalg.qr(a)
+    return first(
+        near(pgas.linalg.solve(a, b), np.linalg.solve(values, side), "solve"),
+        near(pgas.linalg.inv(a), np.linalg.inv(values), "inv"),
+        near(pgas.linalg.det(a), np.linalg.det(values), "det"),
+        near(q @ r, values, "qr"),
+        near(pgas.linalg.svdvals(a), np.linalg.svd(values, compute_uv=False), "svdvals"),
+        near(pgas.linalg.eigvalsh(a + a.T), np.linalg.eigvalsh(values + values.T), "eigvalsh"),
+    )
+
+
+def spectra(draw: OnGpu) -> str | None:
+    """Fourier transforms along whole dims, by pencils, and of lines that stay cut."""
+    z = draw.values((8, 6, 4), "c16")
+    r = draw.values((8, 6), "f4")
+    line = draw.values((64,), "c16")
+    mesh = draw.mesh()
+    a, b = draw.array(z, mesh), draw.array(r, mesh)
+    c = xp.asarray(line, device="cuda", comm=draw.comm)
+    return first(
+        near(pgas.fft.fftn(a), np.fft.fftn(z), "fftn"),
+        near(pgas.fft.ifft(a, axis=1), np.fft.ifft(z, axis=1), "ifft"),
+        near(pgas.fft.rfftn(b), np.fft.rfftn(r), "rfftn"),
+        near(pgas.fft.irfft(a, n=7, axis=0), np.fft.irfft(z, n=7, axis=0), "irfft"),
+        near(pgas.fft.hfft(a, axis=0), np.fft.hfft(z, axis=0), "hfft"),
+        near(pgas.fft.fft(c, norm="ortho"), np.fft.fft(line, norm="ortho"), "fft of a line"),
+        near(pgas.fft.fftshift(a), np.fft.fftshift(z), "fftshift"),
+    )
+
+
+def mistakes(draw: OnGpu) -> str | None:
+    """Errors that all ranks have alike, and that name the way out."""
+    values = draw.values((6, 4), "f8")
+    mesh = draw.mesh()
+    a, b = draw.array(values, mesh), draw.array(values, mesh).to_device("cpu")
+    calls: list[Callable[[], Any]] = [
+        lambda: a + b, lambda: pgas.where(a > 0, a, b), lambda: a @ b.T, lambda: pgas.concat([a, b]),
+        lambda: a.__iadd__(b), lambda: a.__setitem__(0, b[0]), lambda: b[b > 0] + b[a > 0],
+        lambda: a.get((0, 0)), lambda: a.put((0, 0), 1), lambda: a.epoch(), lambda: a.fence(),
+        lambda: pgas.linalg.solve(a[:4], b[:4]), lambda: pgas.move_together(
+            {"a": a, "b": b}, {"a": "{}, {}", "b": "{}, {}"}),
+    ]  # fmt: skip
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except RequestError as problem:
+            if "to_device" not in str(problem):
+                return f"call {number}: {problem}"
+        else:
+            return f"call {number}: no error"
+    for device in ("gpu", "cuda:99", 3):
+        try:
+            a.to_device(device)
+        except ValueError:
+            continue
+        return f"device {device!r} was taken"
+    return None
+
+
+def limits(draw: OnGpu) -> str | None:
+    """Bytes of GPUs are counted apart from those in memory, and bounded by the same limit."""
+    before = DEVICE.live_bytes, BUFFERS.live_bytes
+    a: Any = pgas.zeros((256, 1024), device="cuda", comm=draw.comm)
+    held = a.type.tile_bytes
+    if DEVICE.live_bytes - before[0] != held or BUFFERS.live_bytes != before[1]:
+        return f"{DEVICE.live_bytes - before[0]} on the GPU for a tile of {held}"
+    view = a.T
+    with redist.memory_limit(DEVICE.live_bytes + 2 * held):
+        c = a + 1.0
+        try:
+            pgas.stack([a] * 4)
+        except MemoryLimitError:
+            pass
+        else:
+            return "no error beyond the limit"
+        del c
+    del a
+    if view.local is not None and DEVICE.live_bytes - before[0] != held:
+        return "a view does not hold its memory"
+    del view
+    return None if DEVICE.live_bytes == before[0] else "dead tiles count"
+
+
+def large(draw: OnGpu) -> str | None:
+    """Tiles that are not small, and operands that pass in blocks."""
+    x, y = draw.values((1500, 700), "f8"), draw.values((700, 1100), "f8")
+    mesh = draw.mesh()
+    a, b = draw.array(x, mesh), draw.array(y, mesh)
+    one = xp.asarray(x, type="{x}, {}", device="cuda", comm=draw.comm)
+    other = xp.asarray(y, type="{}, {x}", device="cuda", comm=draw.comm)
+    with redist.memory_limit(DEVICE.live_bytes + 3 * x.nbytes + 3 * y.nbytes):
+        product = one @ other
+    text = str(redist.explain(lambda: a + a.T.to(a.T.settled().type).T))
+    return first(
+        near(a @ b, x @ y, "a large product"),
+        near(product, x @ y, "a product under a limit"),
+        near(pgas.sin(a) + a, np.sin(x) + x, "a large sum"),
+        near(a.to("{}, {}").T, x.T, "a large move"),
+        near(pgas.cumulative_sum(a, axis=0), np.cumsum(x, 0), "large running sums"),
+        None if text else "nothing was explained",
+    )
+
+
+def streams(draw: OnGpu) -> str | None:
+    """Work on a stream of its own, begun before the tiles are ready."""
+    import cupy
+
+    values = draw.values((1024, 1024), "f4")
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        a = xp.asarray(values, type="{x}, {}", device="cuda", comm=draw.comm)
+        for _ in range(20):
+            a = pgas.sqrt(a * a + 1.0) - 0.5
+        b = a.to("{}, {x}")
+        b = b.copy() if b is a else b  # one rank: nothing to move
+        a *= 0.0  # after the move on the same stream: it may not see this
+        total = pgas.sum(b, axis=0)
+        want = values
+        for _ in range(20):
+            want = np.sqrt(want * want + np.float32(1.0)) - np.float32(0.5)
+        said = first(
+            near(b, want, "moved on a stream"),
+            near(total, want.sum(0), "summed on a stream"),
+            near(a, 0 * want, "cleared on a stream"),
+        )
+        stream.synchronize()
+    return said
+
+
+REAL = {"foreign", "streams"}
+"""Checks that need a real GPU."""
+OWN: dict[str, Check] = {
+    "moves": moves, "made": made, "foreign": foreign, "reduces": reduces, "indexes": indexes,
+    "products": products, "spectra": spectra, "decompositions": decompositions,
+    "mistakes": mistakes, "limits": limits, "large": large, "streams": streams,
+}  # fmt: skip

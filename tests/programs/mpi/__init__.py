@@ -1,0 +1,1 @@
+"""Transfers under mpirun, against the simulator."""

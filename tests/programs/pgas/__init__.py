@@ -1,0 +1,1 @@
+"""Global arrays under mpirun, against NumPy."""

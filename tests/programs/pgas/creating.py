@@ -1,0 +1,172 @@
+"""New arrays, and what an array says of itself, against NumPy.
+
+As in ``mpirun -n 3 python -m tests.programs.pgas.creating --n 20 --seed 0``.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from redist import ArrayType, Mesh
+from tests.programs.pgas.drawing import Draw, wrong, xp
+from tests.programs.pgas.rounds import run_checks
+from tests.programs.together import main
+
+DTYPES = ("bool", "i1", "i4", "u8", "f4", "f8", "c8", "c16")
+
+
+def filled(draw: Draw) -> str | None:
+    """Arrays of one value, on any mesh and by default."""
+    shape = tuple(draw.size() for _ in range(draw.rng.integers(0, 4)))
+    kind = np.dtype(str(draw.rng.choice(DTYPES)))
+    where: dict[str, Any] = {"mesh": draw.mesh(), "comm": draw.comm}
+    what = f"{shape} of {kind} on {where['mesh']}"
+    empty = xp.empty(shape, dtype=kind, **where)
+    if (empty.shape, empty.dtype, empty.ndim, empty.size) != (
+        shape, kind, len(shape), int(np.prod(shape)),
+    ):  # fmt: skip
+        return f"empty is {empty.type}"
+    if empty.nbytes != empty.size * kind.itemsize or xp.empty_like(empty).type != empty.type:
+        return f"{empty.nbytes} bytes of {empty.type}"
+    return (
+        wrong(xp.zeros(shape, dtype=kind, **where), np.zeros(shape, kind), f"zeros {what}")
+        or wrong(xp.ones(shape, dtype=kind, **where), np.ones(shape, kind), f"ones {what}")
+        or wrong(xp.full(shape, 7, **where), np.full(shape, 7), f"full {what}")
+        or wrong(xp.full(shape, 1.5j, **where), np.full(shape, 1.5j), f"full {what}")
+    )
+
+
+def ranges(draw: Draw) -> str | None:
+    """Ranges, lines and diagonals."""
+    rng = draw.rng
+    start, stop = (int(v) for v in rng.integers(-9, 20, 2))
+    step = int(rng.choice([-3, -1, 1, 2, 5]))
+    where: dict[str, Any] = {"mesh": draw.mesh(), "comm": draw.comm}
+    low, high = (float(v) for v in rng.standard_normal(2) * 9)
+    by, n = float(rng.choice([0.1, -0.3, 1.7])), int(rng.integers(0, 12))
+    rows, columns, k = draw.size(), draw.size(), int(rng.integers(-4, 5))
+    end, kind = bool(rng.integers(2)), str(rng.choice(["i4", "f4", "f8", "c16"]))
+    return (
+        wrong(xp.arange(start, stop, step, **where), np.arange(start, stop, step), "arange")
+        or wrong(xp.arange(2**60, 2**60 + n, **where), np.arange(2**60, 2**60 + n), "large")
+        or wrong(xp.arange(low, high, by, **where), np.arange(low, high, by), "arange")
+        or wrong(xp.arange(n, dtype=kind, **where), np.arange(n, dtype=kind), "arange")
+        or wrong(
+            xp.linspace(low, high, n, endpoint=end, dtype=kind, **where),
+            np.linspace(low, high, n, endpoint=end, dtype=kind),
+            f"linspace {low} {high} {n} {kind}",
+        )
+        or wrong(xp.eye(rows, columns, k=k, **where), np.eye(rows, columns, k=k), "eye")
+        or wrong(
+            xp.from_function(lambda i, j: i - 3 * j, (rows, columns), dtype="i8", **where),
+            np.fromfunction(lambda i, j: i - 3 * j, (rows, columns), dtype="i8"),
+            "from_function",
+        )
+    )
+
+
+def given(draw: Draw) -> str | None:
+    """Arrays from what ranks have: NumPy's, lists, tiles, other libraries' by DLPack."""
+    mesh = draw.mesh()
+    values = draw.values(
+        tuple(draw.size() for _ in range(draw.rng.integers(0, 4))), str(draw.rng.choice(DTYPES))
+    )
+    x = draw.array(values, mesh)
+    made = xp.from_local(x.local, x.type, comm=draw.comm)
+    other = "f8" if values.dtype.kind != "c" else "c16"
+    found = (
+        wrong(made, values, "from_local")
+        or wrong(
+            xp.asarray(values.tolist(), dtype=values.dtype, comm=draw.comm),
+            np.asarray(values.tolist(), dtype=values.dtype),
+            "list",
+        )
+        or wrong(xp.asarray(x, dtype=other), values.astype(other), f"asarray {x.type}")
+        or wrong(xp.asarray(x, copy=True), values, f"copy of {x.type}")
+        or wrong(xp.from_dlpack(values.copy()), values, "from_dlpack")
+        or wrong(pickle.loads(pickle.dumps(x)), values, f"pickled {x.type}")
+        or wrong(copy.deepcopy(x), values, f"deepcopy {x.type}")
+    )
+    if found or x.local is None:
+        return found
+    for twin in (x.copy(), copy.copy(x), pickle.loads(pickle.dumps(x)), xp.asarray(x, copy=True)):
+        if x.local.size and np.shares_memory(twin.local, x.local):
+            return f"a copy of {x.type} shares its tile"
+    if made.local is not x.local or xp.asarray(x) is not x or x.to_device("cpu") is not x:
+        return f"a needless copy of {x.type}"
+    return None
+
+
+def exported(draw: Draw) -> str | None:
+    """The tile for other libraries, without a copy; the whole by name only."""
+    x = xp.ones((7, 5), comm=draw.comm)
+    tile = np.from_dlpack(x)
+    if tile.size and not np.shares_memory(tile, x.local):
+        return "DLPack copies"
+    if memoryview(x.local).shape != x.local.shape or x.device != "cpu":
+        return "no buffer"
+    try:
+        np.asarray(x)
+    except TypeError as error:
+        return None if "a.gather()" in str(error) else str(error)
+    return "numpy.asarray gathers"
+
+
+def everywhere(draw: Draw) -> str | None:
+    """The value of an array is known on ranks outside its mesh too."""
+    few = Mesh({"x": 1}, ranks=[draw.comm.size - 1])
+    x = xp.arange(5, mesh=few, comm=draw.comm)
+    if (
+        x.gather().tolist() != [0, 1, 2, 3, 4]
+        or int(xp.sum(x)) != 10
+        or f"{xp.sum(x):03d}" != "010"
+    ):
+        return "another value"
+    if [int(v) for v in x] != [0, 1, 2, 3, 4] or 3 not in x or 7 in x or len(x) != 5:
+        return "other elements"
+    return None if np.sin(x).type == xp.sin(x).type else "numpy.sin differs"
+
+
+def several(draw: Draw) -> str | None:
+    """Arrays moved as one operation, and back."""
+    mesh = draw.meshes[0]
+    values = {"a": draw.values((9, 4), "f8"), "b": draw.values((7,), "i4")}
+    arrays = {name: draw.array(one, mesh) for name, one in values.items()}
+    moved = xp.move_together(arrays, {"a": "{}, {x}", "b": "{x}"})
+    if str(moved["a"].type) != str(ArrayType.parse("f64[9, 4{x}]", mesh)):
+        return str(moved["a"].type)
+    return wrong(moved["a"], values["a"], "together") or wrong(moved["b"], values["b"], "together")
+
+
+def said(draw: Draw) -> str | None:
+    """Dtypes and their limits are NumPy's."""
+    x = xp.ones((3,), dtype="f4", comm=draw.comm)
+    facts = (
+        xp.finfo(x).eps == np.finfo("f4").eps,
+        xp.iinfo("i2").max == 2**15 - 1,
+        xp.isdtype(x.dtype, "real floating"),
+        xp.result_type(x, np.float64) == np.float64,
+        not xp.can_cast(x, np.int32),
+        x.settled() is x,
+        x.__array_namespace__() is xp,
+    )
+    return None if all(facts) else str(facts)
+
+
+CHECKS: tuple[Callable[[Draw], str | None], ...] = (
+    filled, ranges, given, exported, everywhere, several, said,
+)  # fmt: skip
+
+
+def program() -> int:
+    """0 if every case agrees with NumPy."""
+    return run_checks(CHECKS, n=10)
+
+
+if __name__ == "__main__":
+    main(program)

@@ -1,0 +1,222 @@
+"""What goes wrong in the global address space, what it holds in memory, and what a read costs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import PeerError, RequestError, TransferError, pgas
+from redist.errors import MemoryLimitError
+from redist.pgas.memory import BUFFERS
+from redist.pgas.onesided import epochs as onesided
+from redist.runtime.onesided.publish import windows_of
+from redist.runtime.ranks.worlds import world_of
+from tests.programs.together import all_well, main, meet
+
+LATE_S = 1.0
+SOON_S = 20.0
+MOST_US = 30.0
+"""A read of one element may cost so much in a test on a busy machine; see the figure it prints."""
+
+
+def error_of(act: Callable[[], Any]) -> Exception | None:
+    """The error that an act raises."""
+    try:
+        act()
+    except Exception as error:
+        return error
+    return None
+
+
+def says(error: Exception | None, kind: type[Exception], *words: str) -> str | None:
+    """What is wrong with an error."""
+    if type(error) is not kind:
+        return f"{error!r} is no {kind.__name__}"
+    return next(
+        (f"{error} does not say {word!r}" for word in words if word not in str(error)), None
+    )
+
+
+def wrong_calls(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
+    """Errors of one rank alone: the epoch goes on."""
+    a = pgas.arange(10 * comm.size, dtype="i8", type="{x}")
+    if comm.size > 1:
+        yield "unreachable", says(error_of(lambda: a.get(0)), RequestError, "a.fence()")
+    yield "no epoch", says(error_of(lambda: a.put(0, 1)), RequestError, "no epoch is open")
+    yield "no epoch", says(error_of(lambda: a.accumulate(0, 1)), RequestError, "with a.epoch()")
+    with a.epoch():
+        if comm.rank == comm.size - 1:
+            n = a.size
+            for name, act, kind, word in (
+                ("out of range", lambda: a.get(n), IndexError, f"index {n} is out of bounds"),
+                ("out of range", lambda: a.put([0, -n - 1], 1), IndexError, "out of bounds"),
+                ("dims", lambda: a.get((0, 0)), IndexError, "too many indices"),
+                ("mask", lambda: a.get(np.ones(3, bool)), IndexError, "did not match"),
+                ("kind", lambda: a.get(1.5), IndexError, "only integers"),
+                ("shape", lambda: a.put(slice(3), [1, 2]), ValueError, "broadcast"),
+                ("op", lambda: a.accumulate(0, 1, "mean"), RequestError, "'mean'"),
+                ("cast", lambda: a.accumulate(0, 1.5), TypeError, "float"),
+                ("nested", lambda: a.epoch().__enter__(), RequestError, "one is open"),
+                ("global", lambda: a.put(slice(None), a), TypeError, "a.gather()"),
+            ):
+                yield name, says(error_of(act), kind, word)
+        a.accumulate(0, 1)
+    good = a.get(0) == comm.size and a.get(1) == 1
+    yield "the epoch went on", None if good else f"{a.get(slice(2))}"
+    a.fence()
+    fixed = pgas.asarray(np.arange(4.0))
+    if fixed.local is not None and comm.rank == 0:
+        fixed.local.flags.writeable = False
+    with fixed.epoch():
+        yield "read-only", says(error_of(lambda: fixed.put(0, 1)), RequestError, "is read-only")
+
+
+def failing_ranks(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
+    """Errors of one rank that the others hear of."""
+    if comm.size == 1:
+        return
+    a, b = pgas.zeros(40, type="{x}"), pgas.zeros(40, type="{x}")
+    for has_fence in (False, True):
+
+        def fail(fences: bool = has_fence) -> None:
+            with a.epoch():
+                a.put(comm.rank, 7.0)
+                if comm.rank == 0:
+                    raise KeyError("mine")
+                if fences:
+                    a.fence()
+
+        error = error_of(fail)
+        if comm.rank == 0:
+            yield "failing", says(error, KeyError, "mine")
+        else:
+            yield "failing", says(error, PeerError, "rank 0 failed: KeyError: 'mine'", "dropped")
+        yield "nothing was done", None if not a.get(slice(None)).any() else "something was"
+        a.fence()
+
+    def moves_inside() -> None:
+        with a.epoch():
+            if comm.rank == 0:
+                raise KeyError("mine")
+            b.to("{}")
+
+    error = error_of(moves_inside)
+    if comm.rank == 0:
+        yield "failing before a move", says(error, KeyError, "mine")
+    else:
+        yield "failing before a move", says(error, RequestError, "rank 0: KeyError: 'mine'")
+    a.fence()
+    b.fence()
+    error = error_of(lambda: (a if comm.rank == 0 else b).fence())
+    yield "different arrays", says(error, RequestError, "ranks came for different things")
+    a.fence()
+
+    def late() -> None:
+        own = pgas.zeros(40, type="{x}", comm=comm.Dup())
+        with own.epoch(LATE_S):
+            if comm.rank == 0:
+                time.sleep(2.5 * LATE_S)
+
+    start = time.monotonic()
+    error = error_of(late)
+    seconds = time.monotonic() - start
+    wrong = None if isinstance(error, TransferError) else f"{error!r}"
+    yield "late", wrong if seconds < SOON_S else f"took {seconds:.1f} s"
+    meet(comm)
+
+
+def memory(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
+    """What is kept, and for how long."""
+    a = pgas.zeros(2**17 * comm.size, type="{x}")
+    a.fence()
+    before = BUFFERS.live_bytes
+    with redist.memory_limit(before + 2**20):
+        with a.epoch():
+            a.put(slice(0, 2**16), np.ones(2**16))
+            yield "puts count", None if BUFFERS.live_bytes >= before + 2**19 else "they do not"
+            error = error_of(lambda: a.put(slice(0, 2**17), np.ones(2**17)))
+            yield "puts are bounded", says(error, MemoryLimitError, "the limit is")
+            error = error_of(lambda: a.get(slice(0, 2**17)))
+            yield "gets are bounded", says(error, MemoryLimitError, "the limit is")
+            a.fence()
+            yield "a fence frees", None if BUFFERS.live_bytes == before else "it does not"
+        yield "an end frees", None if BUFFERS.live_bytes == before else "it does not"
+    live = windows_of(world_of(comm)).live
+    n = len(live)
+    for _ in range(20):
+        b = pgas.zeros(2**14 * comm.size, type="{x}")
+        b.fence()
+        good = b.get(b.size - 1) == 0
+    del b
+    yield "dead arrays go", None if good and len(live) <= n + 2 else f"{len(live)} are kept"
+    if comm.size > 1:  # a rank that is behind still reads an array that has died elsewhere
+        c = pgas.full(2**14 * comm.size, 3.0, type="{x}")
+        c.fence()
+        wrong = None
+        if comm.rank == 0:
+            time.sleep(0.1)
+            wrong = None if (c.get(slice(None)) == 3).all() else "a dead tile was used again"
+        del c
+        d = pgas.full(2**14 * comm.size, 4.0, type="{x}")
+        yield "the slow read well", wrong
+        del d
+
+
+def cost(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
+    """Microseconds of a read of one element of a neighbour."""
+    for name, n in (("shared", 2**14), ("private", 16)):
+        a = pgas.zeros(n * comm.size, type="{x}")
+        a.fence()
+        wrong = None
+        if comm.rank == 0:
+            mine, theirs = best_us(np.zeros(4).__getitem__, 3), best_us(a.get, a.size - 1)
+            print(f"{name}: get {theirs:.2f} us, NumPy {mine:.2f} us", flush=True)
+            wrong = None if theirs - mine < MOST_US else f"{theirs:.1f} us"
+        yield f"cost of a {name} element", wrong
+
+
+def best_us(act: Callable[[int], Any], index: int, n: int = 500) -> float:
+    """The best of some rounds."""
+    best = 1e9
+    for _ in range(20):
+        start = time.perf_counter()
+        for _ in range(n):
+            act(index)
+        best = min(best, time.perf_counter() - start)
+    return best / n * 1e6
+
+
+def program() -> int:
+    """0 if everything is as it should be."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", action="store_true", help="pretend that every rank is a node")
+    args = parser.parse_args()
+    comm = MPI.COMM_WORLD
+    said: list[tuple[str, str | None]] = []
+    if args.nodes:
+        a = pgas.zeros(2**21, type="{x}")
+        onesided.reach(a, node_size=1)
+        with a.epoch():
+            a.put(slice(comm.rank, None, comm.size), comm.rank)
+        want = np.arange(2**21) % comm.size
+        same = np.array_equal(a.get(slice(None, None, -1)), want[::-1])
+        said.append(("large", None if same else "differs"))
+        a.fence()
+    else:
+        for part in (wrong_calls, failing_ranks, memory, cost):
+            said += part(comm)
+    bad = [f"{name}: {wrong}" for name, wrong in said if wrong is not None]
+    good = all_well(comm, "reaching", "; ".join(bad) or None)
+    if comm.rank == 0:
+        print("all is well" if good else "something is wrong", flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    main(program)

@@ -1,0 +1,33 @@
+"""How the check programs of global arrays run: random rounds, then what is checked once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from mpi4py import MPI
+
+from tests.programs.pgas.drawing import Draw
+from tests.programs.together import all_well
+
+Check = Callable[[Draw], str | None]
+
+
+def run_checks(often: Sequence[Check], once: Sequence[Check] = (), n: int = 40) -> int:
+    """0 if every check says None on all ranks; ``--n`` and ``--seed`` come from the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--n", type=int, default=n)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    comm = MPI.COMM_WORLD
+    draw = Draw(comm, args.seed)
+    bad = 0
+    for number in range(args.n):
+        for check in often:
+            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
+    for check in once:
+        bad += not all_well(comm, check.__name__, check(draw))
+    if comm.rank == 0:
+        total = args.n * len(often) + len(once)
+        print(f"{total - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
+    return 1 if bad else 0

@@ -1,0 +1,227 @@
+"""What traces say, against what the transport counts and the plans say; explanations; warnings.
+
+As in ``mpirun -n 3 python -m tests.programs.pgas.tracing``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import pgas
+from redist.pgas.watch.gather_warning import gathered_bytes
+from redist.runtime.transfer import Transfer
+from tests.programs.together import all_well, main
+
+COMM = MPI.COMM_WORLD
+SHAPES = ((0, 3), (1, 5), (7, 4), (8, 9), (130, 70))
+
+
+def meshes() -> list[redist.Mesh]:
+    """All ranks along one axis, and along two."""
+    n = COMM.size
+    pairs = [(k, n // k) for k in range(2, n) if n % k == 0]
+    return [redist.Mesh(x=n), *(redist.Mesh(x=a, y=b) for a, b in pairs[:1])]
+
+
+def cuts(mesh: redist.Mesh) -> list[str]:
+    """Every way to cut two dims."""
+    one = ["{x}, {}", "{}, {x}", "{}, {}"]
+    two = ["{x}, {y}", "{y}, {x}", "{x,y}, {}", "{}, {y,x}", "{y}, {}"]
+    return one + (two if len(mesh.axes) > 1 else [])
+
+
+def arrays(rng: Random) -> Iterator[tuple[Any, Any]]:
+    """Pairs of arrays in all layouts, a few shapes each."""
+    for mesh in meshes():
+        for one in cuts(mesh):
+            for other in rng.sample(cuts(mesh), 2 if len(mesh.axes) == 1 else 1):
+                shape = SHAPES[rng.randrange(len(SHAPES))]
+                a = pgas.from_function(lambda i, j: i - 2 * j, shape, type=one, mesh=mesh)
+                yield a, pgas.ones(shape, type=other, mesh=mesh)
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sum then use": lambda a, b: pgas.sum(a, axis=0) + pgas.sum(b, axis=0),
+    "mean": lambda a, b: pgas.mean(a, axis=1) if a.shape[1] else a,
+    "cumulative_sum": lambda a, b: pgas.cumulative_sum(a, axis=0),
+    "where": lambda a, b: pgas.where(a > 0, a, b),
+    "to": lambda a, b: a.to(b.type),
+    "gather": lambda a, b: a.gather(),
+    "matmul": lambda a, b: a @ b.T,
+    "float": lambda a, b: float(pgas.sum(b)),
+}
+
+
+class Counted:
+    """What the transport of this rank receives: every call of a transfer, by its report."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._call = Transfer.__call__
+
+    def __enter__(self) -> Counted:
+        def call(transfer: Any, *args: Any, **options: Any) -> Any:
+            out = self._call(transfer, *args, **options)
+            legs = (leg for legs in transfer._route.stages for leg in legs)
+            self.bytes += sum(transfer._watch._moved(leg)[1] for leg in legs)
+            return out
+
+        Transfer.__call__ = call  # type: ignore[method-assign, assignment]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Transfer.__call__ = self._call  # type: ignore[method-assign]
+
+
+def bytes_are_those_planned(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> str | None:
+    """Why not, if all ranks together received more than the plans say."""
+    with redist.trace() as t, Counted() as counted:
+        operation(a, b)
+    if t.received_bytes != counted.bytes:
+        return f"the trace says {t.received_bytes} bytes, the transport {counted.bytes}"
+    if any(move.plan is None for move in t.moves):
+        return None
+    everyone = COMM.allreduce(counted.bytes)
+    if everyone > t.planned_bytes:
+        return f"all ranks received {everyone} bytes, planned {t.planned_bytes}"
+    return None
+
+
+def explanation_is_what_happens(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> str | None:
+    """Why not, if an expression moves otherwise than explained, or explaining moves something."""
+    with Counted() as counted:
+        told = redist.explain(lambda: operation(a, b))
+    if counted.bytes:
+        return f"explaining moved {counted.bytes} bytes"
+    with redist.trace() as t:
+        operation(a, b)
+    said = [(m.source, m.target, m.steps, m.planned_bytes) for m in told.moves]
+    done = [(m.source, m.target, m.steps, m.planned_bytes) for m in t.moves]
+    return None if said == done else f"explained {said}, done {done}"
+
+
+def trace_names_the_line() -> str | None:
+    """Why not, if a table lacks what caused the moves."""
+    a = pgas.ones((64, 64), type="{x}, {}")
+    with redist.trace() as t:
+        for _ in range(3):
+            a.to("{}, {x}")
+    if COMM.size == 1:
+        return None if str(t) in ("no array moved",) or "tracing.py:" in str(t) else str(t)
+    rows = [line for line in str(t).splitlines() if line.startswith("tracing.py:")]
+    if len(t.moves) != 3 or len(rows) != 1 or "a.to(" not in t.moves[0].line.code:
+        return f"{len(t.moves)} moves; {t}"
+    if "total" not in str(t) or t.seconds <= 0:
+        return str(t)
+    return None
+
+
+def timeline_has_every_rank() -> str | None:
+    """Why not, if the picture is wrong."""
+    name = COMM.bcast(tempfile.mktemp(suffix=".svg") if COMM.rank == 0 else None)
+    a = pgas.ones((64, 64), type="{x}, {}")
+    with redist.trace() as t:
+        a.to("{}, {x}")
+        a.gather()
+    t.svg(name)
+    COMM.Barrier()
+    text = Path(name).read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    COMM.Barrier()
+    if COMM.rank == 0:
+        os.unlink(name)
+    bars = text.count("received in")
+    want = len(t.moves) * COMM.size
+    return None if f"rank {COMM.size - 1}" in text and bars == want else f"{bars} bars, not {want}"
+
+
+def warns_once_per_line() -> str | None:
+    """Why not, if gathering is passed over in silence, or named too often."""
+    a = pgas.ones((512, 1024), type="{x}, {}")
+    b = pgas.ones((512, 1024), type="{}, {}")
+    small = pgas.ones((16, 16), type="{x}, {}")
+    whole = b.type
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            pgas.moving.move(a, whole)
+        a.to("{}, {}")
+        a.gather()
+        pgas.moving.move(small, small.to("{}, {}").type)
+    share = gathered_bytes(a.type, whole)
+    if (share > 0) != (COMM.size > 1):
+        return f"{share} bytes would be gathered"
+    want = 1 if share and COMM.rank == 0 else 0
+    gathers = [w for w in seen if w.category is redist.GatherWarning]
+    if len(gathers) != want:
+        return f"{len(gathers)} warnings, not {want}"
+    for w in gathers:
+        if os.path.basename(w.filename) != "tracing.py" or ".to(" not in str(w.message):
+            return str(w)
+    return None
+
+
+def warning_can_be_an_error() -> str | None:
+    """Why not, if ranks part where warnings are errors."""
+    a = pgas.ones((512, 1024), type="{x}, {}")
+    whole = pgas.ones((512, 1024), type="{}, {}").type
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            pgas.moving.move(a, whole)
+        except redist.GatherWarning:
+            return None
+    return None if COMM.size == 1 else "no error"
+
+
+def updates_are_not_explained() -> str | None:
+    """Why not, if explaining changes an array."""
+    a: Any = pgas.ones((8, 8), type="{x}, {}")
+    b = pgas.ones((8, 8), type="{}, {x}")
+
+    def change() -> None:
+        nonlocal a
+        a += b
+
+    try:
+        redist.explain(change)
+    except redist.RequestError:
+        return None if np.all(a.gather() == 1) else "the array has changed"
+    return "no error"
+
+
+def program() -> int:
+    """0 if nothing is wrong."""
+    rng = Random(COMM.size)
+    wrong = checks = 0
+    for a, b in arrays(rng):
+        for name in rng.sample(list(OPERATIONS), 5):
+            operation, what = OPERATIONS[name], f"{name} of {a.type} and {b.type}"
+            checks += 2
+            wrong += not all_well(COMM, what, bytes_are_those_planned(a, b, operation))
+            wrong += not all_well(COMM, what, explanation_is_what_happens(a, b, operation))
+    for check in (
+        trace_names_the_line, timeline_has_every_rank, warns_once_per_line,
+        warning_can_be_an_error, updates_are_not_explained,
+    ):  # fmt: skip
+        checks += 1
+        wrong += not all_well(COMM, check.__name__, check())
+    if COMM.rank == 0:
+        print(f"{checks - wrong} of {checks} checks of traces hold ({COMM.size} ranks)", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    main(program)
