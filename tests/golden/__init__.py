@@ -1,0 +1,1 @@
+"""Golden plans: 200 requests with the plans they must lead to, byte for byte."""
