@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided, c_strides, canonical
 
 ITEM_BYTES = 4
@@ -54,7 +54,7 @@ class CopyCase:
         """The order of dims that undoes ``order``."""
         return tuple(self.order.index(k) for k in range(len(self.order)))
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[BufferCopy]:
         """The list of copies between the buffers WHOLE and PACKED."""
         packed = self.packed_shape
         whole = c_strides(self.shape, ITEM_BYTES)
@@ -66,10 +66,10 @@ class CopyCase:
             there, here = (PACKED, k * to[0]), (WHOLE, k * of[0])
             if self.unpacks:
                 form = canonical(packed[cut:], ITEM_BYTES, of[cut:], to[cut:])
-                out.append(Move(*here, *there, _sorted(form)))
+                out.append(BufferCopy(*here, *there, _sorted(form)))
             else:
                 form = canonical(packed[cut:], ITEM_BYTES, to[cut:], of[cut:])
-                out.append(Move(*there, *here, form))
+                out.append(BufferCopy(*there, *here, form))
         return out
 
 

@@ -12,17 +12,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import Addresses, Move
-from redist.runtime.cuda.kernels.copies import CudaMoves
+from redist.runtime.copies.copy_list import Addresses, BufferCopy
+from redist.runtime.cuda.kernels.copies import CudaCopyList
 
 _WORDS = (4, 2, 1)
 
 
-def word_of(move: Move) -> int:
+def word_of(move: BufferCopy) -> int:
     """The widest element, up to f32, in which a move can be written.
 
     >>> from redist.runtime.copies.strided import Strided
-    >>> word_of(Move(0, 0, 1, 4, Strided(16, ((3, 16, 32),))))
+    >>> word_of(BufferCopy(0, 0, 1, 4, Strided(16, ((3, 16, 32),))))
     4
     """
     numbers = [move.form.block, move.dst_offset, move.src_offset]
@@ -30,7 +30,7 @@ def word_of(move: Move) -> int:
     return next(word for word in _WORDS if all(n % word == 0 for n in numbers))
 
 
-def views(move: Move, bases: Sequence[int]) -> tuple[Any, Any]:
+def views(move: BufferCopy, bases: Sequence[int]) -> tuple[Any, Any]:
     """Destination and source of a move as arrays of CuPy, over memory that lies there."""
     import cupy
 
@@ -50,7 +50,7 @@ def views(move: Move, bases: Sequence[int]) -> tuple[Any, Any]:
 class GenericMoves:
     """A list of copies, one call of ``cupy.copyto`` for each; views are made once."""
 
-    def __init__(self, moves: Sequence[Move]) -> None:
+    def __init__(self, moves: Sequence[BufferCopy]) -> None:
         self.moves = tuple(moves)
         self._views: dict[bytes, list[tuple[Any, Any]]] = {}
 
@@ -72,9 +72,9 @@ def generic_copies(lists: dict[int, GenericMoves]) -> Iterator[None]:
     ``lists`` keeps what was made, by the number of the list that it stands for.
     """
 
-    def run(self: CudaMoves, bases: Addresses, stream: int = 0) -> None:
+    def run(self: CudaCopyList, bases: Addresses, stream: int = 0) -> None:
         if self.moves:
             lists.setdefault(id(self), GenericMoves(self.moves)).run(bases)
 
-    with patch.object(CudaMoves, "run", run):
+    with patch.object(CudaCopyList, "run", run):
         yield

@@ -13,7 +13,7 @@ from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu.generic import GenericMoves
 from bench.gpu.peers import CANNOT, PEERS, missing
 from bench.gpu.timing import copy_rate, times_of
-from redist.runtime.cuda.kernels.copies import CudaMoves
+from redist.runtime.cuda.kernels.copies import CudaCopyList
 
 OURS, CUPY = "redist", "CuPy"
 POISON = 0x77
@@ -48,7 +48,7 @@ def _row(case: CopyCase, peers: list[str], repeats: int) -> dict[str, Any]:
     wait = cupy.cuda.get_current_stream().synchronize
     bases = np.zeros(2, np.uintp)
     bases[[PACKED, WHOLE] if case.unpacks else [WHOLE, PACKED]] = source.data.ptr, target.data.ptr
-    ours, generic = CudaMoves.of(case.moves()), GenericMoves(case.moves())
+    ours, generic = CudaCopyList.of(case.moves()), GenericMoves(case.moves())
     works: dict[str, tuple[Callable[[], Any], Callable[[], object]]] = {
         OURS: (lambda: ours.run(bases, cupy.cuda.get_current_stream().ptr), wait),
         CUPY: (lambda: generic.run(bases), wait),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from redist.layout.array_type import ArrayType
-from redist.measure.values import Box, boxes, parts
+from redist.measure.values import ValueBox, boxes, parts
 
 MODULUS = 4093
 """Values stay below this, so that f32 adds up a few thousand of them exactly."""
 _FACTORS = (1009, 2003, 3001, 331)
 
 
-def values(box: Box) -> Any:
+def values(box: ValueBox) -> Any:
     """**Local.** A box of the array, without partial values: f32 on the current GPU."""
     import cupy
 

@@ -10,7 +10,7 @@ from bench.problems.installed import version, why_absent
 from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.values import Box, source_values
+from redist.measure.values import ValueBox, source_values
 
 
 class Heat(Contender):
@@ -70,6 +70,6 @@ def _dim(t: ArrayType) -> int | None:
     return next((i for i, dim in enumerate(t.dims) if dim), None)
 
 
-def _box(comm: Any, t: ArrayType) -> Box:
+def _box(comm: Any, t: ArrayType) -> ValueBox:
     _, _, slices = comm.chunk(t.shape, _dim(t))
-    return Box(tuple(s.start for s in slices), tuple(s.stop for s in slices))
+    return ValueBox(tuple(s.start for s in slices), tuple(s.stop for s in slices))

@@ -15,7 +15,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure import pages
-from redist.measure.values import Array, Box, source_values
+from redist.measure.values import Array, ValueBox, source_values
 
 
 class Mover:
@@ -87,7 +87,7 @@ class Mover:
     def _tile(self, index: tuple[slice, ...]) -> Array:
         """The values of one device, as the other contenders have them."""
         spans = [s.indices(n)[:2] for s, n in zip(index, self._type.shape, strict=True)]
-        box = Box(tuple(a for a, _ in spans), tuple(b for _, b in spans))
+        box = ValueBox(tuple(a for a, _ in spans), tuple(b for _, b in spans))
         return source_values(self._type, box, 0)
 
 

@@ -8,7 +8,7 @@ from mpi4py import MPI
 from bench.problems.installed import version, why_absent
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.values import Box
+from redist.measure.values import ValueBox
 
 
 class Mpi4pyFft(Contender):
@@ -70,7 +70,7 @@ def moved_dims(case: Case) -> tuple[int, int] | None:
         return None
     if np.prod(source.cuts, dtype=int) != source.mesh.n_devices:
         return None
-    differ = [i for i in range(source.rank) if source.dims[i] != target.dims[i]]
+    differ = [i for i in range(source.ndim) if source.dims[i] != target.dims[i]]
     if len(differ) != 2:
         return None
     loses, gains = sorted(differ, key=lambda i: not source.dims[i])
@@ -78,6 +78,6 @@ def moved_dims(case: Case) -> tuple[int, int] | None:
     return (loses, gains) if fits and source.dims[loses] == target.dims[gains] else None
 
 
-def _box(pencil: object) -> Box:
+def _box(pencil: object) -> ValueBox:
     lo, shape = pencil.substart, pencil.subshape  # type: ignore[attr-defined]
-    return Box(tuple(lo), tuple(a + n for a, n in zip(lo, shape, strict=True)))
+    return ValueBox(tuple(lo), tuple(a + n for a, n in zip(lo, shape, strict=True)))

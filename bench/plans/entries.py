@@ -52,11 +52,11 @@ def _entering(plan: Plan, number: int, topology: Topology) -> Pieces:
     assert size is not None, "a topology with blocks"
     assert not isinstance(step.action, AllReduce), "a ring mixes elements: nothing to count"
     if isinstance(step.action, Slice):
-        none = np.zeros((0, before.rank), dtype=np.int64)
+        none = np.zeros((0, before.ndim), dtype=np.int64)
         return np.zeros(0, dtype=np.int64), none, none
     have, need = flow(step.action, before, step.after)
     schedule = make_schedule(have, need, topology)
     block = need.ranks[schedule.receiver] // size
     far = have.ranks[schedule.sender] // size != block
-    dims = before.rank
+    dims = before.ndim
     return block[far], schedule.lo[far, :dims], schedule.hi[far, :dims]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.schedule.pieces import Piece, phases_of, tile_shapes
-from redist.runtime.schedule.rounds import Turn, part_of
+from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.simulator import random_tiles
 
 Tiles = dict[int, NDArray[Any]]
-Cut = Callable[[Piece, Turn], "Piece | None"]
+Cut = Callable[[Piece, RoundPart], "Piece | None"]
 """What of a piece passes in a turn."""
 Post = tuple[str, int]
 """A message under way: ``to`` or ``from`` a rank."""
@@ -48,7 +48,7 @@ def passed(plan: Plan, parts: int, rounds: int, cut: Cut) -> tuple[Tiles, int]:
     before, after, moved = random_tiles(plan.source), blank_tiles(plan), 0
     for number in range(rounds):
         for piece in pieces_of(plan):
-            part = cut(piece, Turn(0, parts, number))
+            part = cut(piece, RoundPart(0, parts, number))
             if part is not None:
                 data = before[part.sender][_box(part.src_lo, part.shape)]
                 after[part.receiver][_box(part.dst_lo, part.shape)] = data
@@ -71,7 +71,7 @@ def pooled(plan: Plan, parts: int, slots: int) -> tuple[Tiles, int]:
     """
     before, after, intact = random_tiles(plan.source), blank_tiles(plan), 0
     pool: dict[tuple[int, Piece], NDArray[Any]] = {}
-    turns = [Turn(0, parts, number) for number in range(parts)]
+    turns = [RoundPart(0, parts, number) for number in range(parts)]
     pieces = pieces_of(plan)
 
     def stage(number: int) -> None:

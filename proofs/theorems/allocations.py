@@ -9,8 +9,8 @@ that exists from the start fits it at every step, or the plan is called tight an
 back; (4) of arrays that move together, all tiles and the staging that they share fit the bound of the
 batch.
 
-Encoding. ``bounds``, ``Buffers.keeps``, ``Route.is_tight``, ``Route.staging_bytes`` and
-``Route.peak_bytes`` are the program's own functions, run on symbols (:mod:`proofs.engine.branches`).
+Encoding. ``bounds``, ``OwnTiles.keeps``, ``TransferStages.is_tight``, ``TransferStages.staging_bytes`` and
+``TransferStages.peak_bytes`` are the program's own functions, run on symbols (:mod:`proofs.engine.branches`).
 :func:`staging_taken` says how ``Staging.of`` divides staging, which asks all ranks and so cannot be
 run on symbols; a test compares the two.
 
@@ -32,10 +32,10 @@ from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from proofs.evidence.weighing import Wanted
 from proofs.theorems.memory import SIZES, middle, source, target, tile
 from redist.layout.tiles import bounds
-from redist.runtime.host.own_tiles import Buffers
+from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.host.staging import BOOK_BYTES, LEAST_BOOK_BYTES, MAX_MESSAGE_BYTES
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.simulator import random_tiles, simulate
 from redist.text.units import ceil_div
 
@@ -105,7 +105,7 @@ def _kept_and_tight() -> Iterator[Obligation]:
             peak_bytes=lambda: peak,
         )
         held = sum(sizes) + max(room_0, room_1)
-        return held <= peak if Buffers(route, donate=False).keeps else True
+        return held <= peak if OwnTiles(route, donate=False).keeps else True
 
     def early(donate: bool) -> Callable[[], Any]:
         def claim() -> Any:
@@ -114,7 +114,7 @@ def _kept_and_tight() -> Iterator[Obligation]:
                 types=types, steps=steps, donate=donate, peak_bytes=peak,
                 source=types[0], target=types[-1],
             )  # fmt: skip
-            is_tight = Route.is_tight.fget  # type: ignore[attr-defined]
+            is_tight = TransferStages.is_tight.fget  # type: ignore[attr-defined]
             if is_tight(SimpleNamespace(plans=[plan])):
                 return True
             still = 0 if donate else source
@@ -146,8 +146,8 @@ def _batch() -> Obligation:
     def held() -> list[Any]:
         legs = [[SimpleNamespace(item=item, step=k) for item in (0, 1)] for k in (0, 1)]
         route: Any = SimpleNamespace(plans=[plan(0), plan(1)], stages=legs)
-        route.staging_bytes = lambda stage: Route.staging_bytes(route, stage)
-        bound = Route.peak_bytes(route)
+        route.staging_bytes = lambda stage: TransferStages.staging_bytes(route, stage)
+        bound = TransferStages.peak_bytes(route)
         return [fixed[0][k] + fixed[1][k] + route.staging_bytes(k) <= bound for k in (0, 1)]
 
     given = [value >= 0 for pair in values for value in pair]

@@ -18,7 +18,7 @@ Encoding. Ranks, pieces, sizes, meetings and times are symbols. :func:`sends` an
 which pieces a rank puts into a message and expects in one, as ``Compiler.round`` does; tests compare
 them with it, and the order of events with ``Stage``. Events of a rank stand in blocks: post, arrive,
 leave, done; a round is one block (the first round of a stage two: it meets before it posts), a meeting
-without messages is one too, which nodes that do not meet there skip. ``Board.slot`` is the program's
+without messages is one too, which nodes that do not meet there skip. ``ControlPage.slot`` is the program's
 own function (:mod:`proofs.engine.branches`).
 
 What joins the obligations. *Messages*: base and step of an induction over the list of all pieces of a
@@ -45,9 +45,9 @@ from proofs.engine.branches import claimed, symbols
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from proofs.evidence.passing import Post, delivered, passed, pieces_of, pooled
 from proofs.evidence.showing import Asked, wrong_received
-from redist.runtime.ranks.control_page import Board
+from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.pieces import box_at
-from redist.runtime.schedule.rounds import Turn, part_counts, part_of
+from redist.runtime.schedule.rounds import RoundPart, part_counts, part_of
 from redist.runtime.simulator import random_tiles, simulate
 
 POST, ARRIVE, LEAVE, DONE = range(4)
@@ -240,7 +240,7 @@ def _slots_apart() -> Obligation:
     board: Any = SimpleNamespace(pool_address=start, pool_bytes=pool)
 
     def apart() -> list[Any]:
-        front, back = Board.slot(board, 0, even), Board.slot(board, 1, odd)
+        front, back = ControlPage.slot(board, 0, even), ControlPage.slot(board, 1, odd)
         return [front == start, front + even <= back, back + odd == start + pool]
 
     return claimed(
@@ -322,7 +322,7 @@ def _show_own_parts(v: Mapping[str, int]) -> Shown:
     (piece,) = [p for p in pieces_of(plan) if (p.sender, p.receiver) == (0, 1)]
     sizes = []
     for parts in (v["parts"], v["parts"] + 1):
-        cut = [part_of(piece, Turn(0, parts, number)) for number in range(parts)]
+        cut = [part_of(piece, RoundPart(0, parts, number)) for number in range(parts)]
         sizes.append([0 if part is None else part.shape[0] for part in cut])
     alike = sum(a for a, b in zip(*sizes, strict=False) if a == b)
     right = simulate(plan, random_tiles(plan.source)).tiles

@@ -40,7 +40,7 @@ from proofs.evidence.weighing import Wanted
 from redist.plan.memory import rounds_for
 from redist.runtime.schedule.pieces import Piece, box_at
 from redist.runtime.schedule.rounds import (
-    Turn,
+    RoundPart,
     make_rounds,
     part_counts,
     part_elems,
@@ -144,7 +144,7 @@ def _numbers_and_counts() -> Iterator[Obligation]:
 def _part_is_box() -> list[Any]:
     number, here, there = symbols("number here there")
     piece = Piece(0, 1, 0, (here,), (there,), (n,), (n,), (n,))
-    part = part_of(piece, Turn(0, parts, number))
+    part = part_of(piece, RoundPart(0, parts, number))
     (count,) = part_counts((n,), parts)
     lo, size = _box(n, count, number)
     if part is None:
@@ -225,7 +225,7 @@ def _sharing_rounds() -> Iterator[Obligation]:
     def shared(cut: tuple[int, int]) -> list[Any]:
         rounds = make_rounds((first, second), cut, slot)
         turns = [turn for together in rounds for turn in together]
-        wanted = [Turn(item, k, number) for item, k in enumerate(cut) for number in range(k)]
+        wanted = [RoundPart(item, k, number) for item, k in enumerate(cut) for number in range(k)]
         several = [together for together in rounds if len(together) > 1]
         weights = [sum((first, second)[turn.item] for turn in together) for together in several]
         whole = all(turn.parts == 1 for together in several for turn in together)
@@ -317,7 +317,7 @@ def _boxes_rounded_down() -> Obligation:
 
 
 def _show_boxes_rounded_down(v: Mapping[str, int]) -> Shown:
-    def cut(piece: Piece, turn: Turn) -> Piece:
+    def cut(piece: Piece, turn: RoundPart) -> Piece:
         lo, size = rounded_down(piece.shape[0], turn.parts, turn.number)
         to = (piece.src_lo[0] + lo,), (piece.dst_lo[0] + lo,)
         return replace(piece, src_lo=to[0], dst_lo=to[1], shape=(size,))

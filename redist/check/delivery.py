@@ -98,7 +98,7 @@ def _placed(before: Holding, moves: Iterable[tuple[SubAxis, int]]) -> tuple[Ints
 def _slice_fault(
     action: Slice, before: Holding, after: Holding, pending: PendingChange
 ) -> str | None:
-    mesh, n_dims = before.type.mesh, before.type.rank
+    mesh, n_dims = before.type.mesh, before.type.ndim
     if any(not 0 <= dim < n_dims for _, dim in action.moves):
         return "it names a dim that is not there"
     if pending.resolved:
@@ -169,7 +169,7 @@ def _inside(inner: Holding, outer: Holding) -> bool:
 def _gather_fault(
     moves: tuple[tuple[SubAxis, int], ...], before: Holding, after: Holding
 ) -> str | None:
-    n_dims = before.type.rank
+    n_dims = before.type.ndim
     if not moves or any(not 0 <= dim < n_dims for _, dim in moves):
         return "it names no axis, or a dim that is not there"
     for dim in range(n_dims):
@@ -189,7 +189,7 @@ def _undone(before: Holding, after: Holding, dim: int, parts: list[SubAxis]) -> 
 def _all_to_all_fault(
     moves: tuple[tuple[SubAxis, int, int], ...], before: Holding, after: Holding
 ) -> str | None:
-    mesh, n_dims = before.type.mesh, before.type.rank
+    mesh, n_dims = before.type.mesh, before.type.ndim
     index, cuts = before.index.copy(), list(before.cuts)
     if not moves:
         return "it names no axis"
@@ -213,8 +213,8 @@ def _hulls(holding: Holding, members: Ints) -> tuple[Ints, Ints]:
     """The smallest box around the boxes of every group, one row per group."""
     n_groups = int(members.max()) + 1
     big = np.iinfo(np.int64).max
-    lo = np.full((n_groups, holding.type.rank), big, dtype=np.int64)
-    hi = np.full((n_groups, holding.type.rank), -1, dtype=np.int64)
+    lo = np.full((n_groups, holding.type.ndim), big, dtype=np.int64)
+    hi = np.full((n_groups, holding.type.ndim), -1, dtype=np.int64)
     filled = holding.volumes > 0
     np.minimum.at(lo, members[filled], holding.lo[filled])
     np.maximum.at(hi, members[filled], holding.hi[filled])

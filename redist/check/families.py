@@ -39,7 +39,7 @@ def scales(plan: Plan) -> Iterator[Scale]:
     if units is not None:
         yield _even_scale(plan, units)
         return
-    for dim in range(plan.source.rank):
+    for dim in range(plan.source.ndim):
         yield _growing_scale(plan, dim)
 
 
@@ -64,7 +64,7 @@ def unit_dims(plan: Plan) -> tuple[int, ...] | None:
     """
     if _is_alone(plan) or not all(t.is_even for t in plan.types):
         return None
-    return tuple(math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.rank))
+    return tuple(math.lcm(*(t.cuts[i] for t in plan.types)) for i in range(plan.source.ndim))
 
 
 def _is_alone(plan: Plan) -> bool:

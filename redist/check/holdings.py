@@ -34,7 +34,7 @@ class Holding:
 def holding(t: ArrayType) -> Holding:
     """What ranks hold under a type."""
     n = t.mesh.n_devices
-    index = np.zeros((n, t.rank), dtype=np.int64)
+    index = np.zeros((n, t.ndim), dtype=np.int64)
     lo, hi = np.zeros_like(index), np.zeros_like(index)
     for i, (size, axes) in enumerate(zip(t.shape, t.dims, strict=True)):
         index[:, i] = coordinates(t.mesh, axes)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from redist.cli.files import read_plan
-from redist.cli.request import REQUEST_OPTIONS, Asked
+from redist.cli.request import REQUEST_OPTIONS, CommandRequest
 from redist.cli.status import UsageError
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
@@ -28,7 +28,7 @@ class Given:
                 raise UsageError(
                     "--mesh is missing; SOURCE and TARGET need it, such as --mesh x=2,y=4"
                 )
-            asked = Asked.read(args)
+            asked = CommandRequest.read(args)
             return Given(asked.plan(), asked.topology, None)
         for name in REQUEST_OPTIONS:
             if getattr(args, name):

@@ -21,7 +21,7 @@ REQUEST_OPTIONS = ("mesh", "target_mesh", "limit", "objective", "strategy", "don
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandRequest:
     """What the options ask for."""
 
     source: ArrayType
@@ -33,7 +33,7 @@ class Asked:
     topology: Topology
 
     @staticmethod
-    def read(args: argparse.Namespace) -> Asked:
+    def read(args: argparse.Namespace) -> CommandRequest:
         """Read the options; the first that is wrong raises, named."""
         mesh = _mesh(args.mesh, "--mesh")
         target_mesh = mesh
@@ -46,7 +46,7 @@ class Asked:
                 f"TARGET: {target} is not the array of SOURCE {source}; "
                 f"only the axes in braces may differ: expected {source.dtype} and {_sizes(source)}"
             )
-        return Asked(
+        return CommandRequest(
             source,
             target,
             None if args.limit is None else bytes_of(args.limit, "--limit"),

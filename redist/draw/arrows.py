@@ -23,7 +23,7 @@ REST = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DrawnBox:
     """A box of indices and the rank that sends it."""
 
     sender: int
@@ -32,7 +32,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class Arrows:
     """Who sends to whom, for the receivers that are shown.
 
     ``pairs`` maps (sender, receiver) to bytes, ``pieces`` each receiver to what it is sent where
@@ -42,12 +42,12 @@ class Moves:
     senders: tuple[int, ...]
     receivers: tuple[int, ...]
     pairs: dict[tuple[int, int], int]
-    pieces: dict[int, tuple[Piece, ...]]
+    pieces: dict[int, tuple[DrawnBox, ...]]
     keeps: frozenset[int]
     note: str
 
 
-def moves_of(step: Step, before: ArrayType, topology: Topology) -> Moves | None:
+def moves_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | None:
     """What a step moves; None where nothing moves or there are too many pieces to list."""
     after = step.after
     match step.action:
@@ -71,7 +71,7 @@ def _first_rows(g: Grid) -> Grid:
     return Grid(g.sizes, g.cuts, g.ranks[:n], g.index[:n], g.holds[:n])
 
 
-def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Moves:
+def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Arrows:
     ranks = tuple(int(rank) for rank in before.mesh.ranks[:SHOWN_DEVICES])
     share = step.received_range_bytes[1] // max(step.group - 1, 1)
     pairs = {
@@ -81,30 +81,30 @@ def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Moves:
         if share and i != j and group[i] == group[j]
     }
     note = "each pair combines its values"
-    return Moves(ranks, ranks, pairs, {}, frozenset(ranks), note)
+    return Arrows(ranks, ranks, pairs, {}, frozenset(ranks), note)
 
 
 def _scheduled(
     before: ArrayType, after: ArrayType, have: Grid, need: Grid, topology: Topology
-) -> Moves:
+) -> Arrows:
     schedule = make_schedule(have, need, topology)
     senders = tuple(int(rank) for rank in have.ranks[:SHOWN_DEVICES])
     receivers = tuple(int(rank) for rank in need.ranks)
     shown = set(senders)
     n_bytes = schedule.elems() * before.dtype.itemsize
     pairs: dict[tuple[int, int], int] = defaultdict(int)
-    pieces: dict[int, list[Piece]] = defaultdict(list)
+    pieces: dict[int, list[DrawnBox]] = defaultdict(list)
     for k in range(len(n_bytes)):
         sender = int(have.ranks[schedule.sender[k]])
         receiver = int(need.ranks[schedule.receiver[k]])
         pairs[sender if sender in shown else REST, receiver] += int(n_bytes[k])
-        lo, hi = (tuple(int(v) for v in x[k, : before.rank]) for x in (schedule.lo, schedule.hi))
-        pieces[receiver].append(Piece(sender, lo, hi))
+        lo, hi = (tuple(int(v) for v in x[k, : before.ndim]) for x in (schedule.lo, schedule.hi))
+        pieces[receiver].append(DrawnBox(sender, lo, hi))
     if any(rank == REST for rank, _ in pairs):
         senders = (*senders, REST)
     largest = max((n for (rank, _), n in pairs.items() if rank != REST), default=0)
     adds = bool(resolved_axes(before, after))
-    return Moves(
+    return Arrows(
         senders,
         receivers,
         dict(pairs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from redist.draw.arrows import REST, Moves
+from redist.draw.arrows import REST, Arrows
 from redist.draw.colours import text_on
 from redist.layout.array_type import ArrayType
 from redist.layout.notation import format_axes
@@ -29,7 +29,7 @@ _MEANING = {
 
 
 def step_figure(
-    number: int, step: Step, before: ArrayType, moves: Moves | None, colours: Mapping[int, str]
+    number: int, step: Step, before: ArrayType, moves: Arrows | None, colours: Mapping[int, str]
 ) -> Figure:
     """The middle of a step's row: arrow, text and matrix."""
     parts = [
@@ -84,7 +84,7 @@ def _figures(step: Step, before: ArrayType) -> list[str]:
     return out
 
 
-def _matrix(moves: Moves, colours: Mapping[int, str]) -> Figure:
+def _matrix(moves: Arrows, colours: Mapping[int, str]) -> Figure:
     """Rows are senders, columns receivers; the darker a cell the more bytes."""
     n = max(len(moves.senders), len(moves.receivers))
     size = max(2.3, min(17.0, _ROOM / n))
@@ -107,7 +107,7 @@ def _matrix(moves: Moves, colours: Mapping[int, str]) -> Figure:
     return column([Figure(left + w, top + h, body), caption], 4)
 
 
-def _cells(moves: Moves, size: float) -> str:
+def _cells(moves: Arrows, size: float) -> str:
     """Cells of one shade are one element, so that large pictures stay small files."""
     largest = max((n for (rank, _), n in moves.pairs.items() if rank != REST), default=1)
     seam = 0.4 if size > 5 else 0.0

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from redist.draw.arrows import Piece
+from redist.draw.arrows import DrawnBox
 from redist.draw.colours import text_on
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
@@ -25,7 +25,7 @@ def panel(
     t: ArrayType,
     view: View,
     colours: Mapping[int, str],
-    pieces: Mapping[int, Sequence[Piece]] | None = None,
+    pieces: Mapping[int, Sequence[DrawnBox]] | None = None,
 ) -> Figure:
     """A panel; with ``pieces`` the parts that were received have the colour of their sender."""
     seats = Seats.of(t.mesh)
@@ -74,7 +74,7 @@ def _thumbnail(
     view: View,
     rank: int,
     box: tuple[list[int], list[int]],
-    pieces: Sequence[Piece],
+    pieces: Sequence[DrawnBox],
     colours: Mapping[int, str],
     w: float,
     h: float,
@@ -100,7 +100,7 @@ def _thumbnail(
     return titled(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, box, pieces))
 
 
-def _tooltip(rank: int, box: tuple[list[int], list[int]], pieces: Sequence[Piece]) -> str:
+def _tooltip(rank: int, box: tuple[list[int], list[int]], pieces: Sequence[DrawnBox]) -> str:
     spans = ", ".join(f"{a}:{b}" for a, b in zip(*box, strict=True))
     out = f"device {rank} holds [{spans}]"
     senders = sorted({piece.sender for piece in pieces})

@@ -30,7 +30,7 @@ class View:
         >>> View.of([t]).down, View.of([t]).across
         (1, 3)
         """
-        rank = types[0].rank
+        rank = types[0].ndim
         cut = [i for i in range(rank) if any(t.cuts[i] > 1 for t in types)]
         rest = [i for i in reversed(range(rank)) if i not in cut]
         chosen = sorted([*cut, *rest][:2])

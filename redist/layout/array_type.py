@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -130,9 +131,15 @@ class ArrayType:
         return parse_type(text, mesh)
 
     @property
-    def rank(self) -> int:
+    def ndim(self) -> int:
         """Number of dims of the array."""
         return len(self.shape)
+
+    @property
+    def rank(self) -> int:
+        """The old name of :attr:`ndim`; it warns and goes in the next release."""
+        warnings.warn("ArrayType.rank is called ndim now", DeprecationWarning, stacklevel=2)
+        return self.ndim
 
     @property
     def cuts(self) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ def from_placements(
     if len(pending) > 1:
         raise refuse(f"{' and '.join(pending)} are both pending; resolve all but one first")
     t = ArrayType.of(mesh, dtype, shape, dims, pending)
-    for i in range(t.rank):
+    for i in range(t.ndim):
         reason = _other_tiles(t, i)
         if reason is not None:
             raise refuse(reason)

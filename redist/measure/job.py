@@ -13,7 +13,7 @@ from typing import NoReturn
 from mpi4py import MPI
 
 from redist.errors import RequestError
-from redist.measure.options import Options, add_options, names_text
+from redist.measure.options import BenchOptions, add_options, names_text
 from redist.measure.results.chart import draw
 from redist.measure.results.table import as_text
 from redist.measure.session import measure
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measur
     try:
         args = _parser(prog).parse_args(argv)
         _check_ranks(comm.size, args.ranks)
-        return _run(comm, Options.read(args))
+        return _run(comm, BenchOptions.read(args))
     except RequestError as error:
         return _say(comm.rank, f"redist: {error}")
     except SystemExit:
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measur
         return FAILED
 
 
-def _run(comm: MPI.Intracomm, options: Options) -> int:
+def _run(comm: MPI.Intracomm, options: BenchOptions) -> int:
     results = measure(comm, options)
     if comm.rank == 0:
         print(as_text(results), flush=True)

@@ -23,10 +23,10 @@ PEERS = "bench.peers"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BenchOptions:
     """What to measure.
 
-    >>> Options.read(add_options(argparse.ArgumentParser()).parse_args(["--sizes", "1MiB"])).sizes
+    >>> BenchOptions.read(add_options(argparse.ArgumentParser()).parse_args(["--sizes", "1MiB"])).sizes
     (1048576,)
     """
 
@@ -39,9 +39,9 @@ class Options:
     plot: str | None
 
     @staticmethod
-    def read(args: argparse.Namespace) -> Options:
-        """Options from the command line; the first that is wrong raises, named."""
-        return Options(
+    def read(args: argparse.Namespace) -> BenchOptions:
+        """BenchOptions from the command line; the first that is wrong raises, named."""
+        return BenchOptions(
             tuple(_size(text) for text in _items(args.sizes, "--sizes")),
             _known(args.cases, list(KINDS), "--cases"),
             _known(args.contenders, list(CONTENDER_NAMES), "--contenders"),

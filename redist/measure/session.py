@@ -10,13 +10,13 @@ from redist.errors import RequestError
 from redist.measure.cases import make_case
 from redist.measure.compare import compare
 from redist.measure.contenders.registry import chosen, contenders_of
-from redist.measure.options import PEERS, Options
+from redist.measure.options import PEERS, BenchOptions
 from redist.measure.results.results import Outcome, Results
 from redist.measure.timing import Stopwatch
 from redist.text.units import format_bytes
 
 
-def measure(comm: MPI.Intracomm, options: Options) -> Results:
+def measure(comm: MPI.Intracomm, options: BenchOptions) -> Results:
     """Measure what the options ask for; the same on every rank. **Collective over `comm`.**"""
     contenders = chosen(options.contenders, contenders_of(PEERS) if options.with_peers else {})
     watch = Stopwatch.on(comm)

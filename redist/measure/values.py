@@ -17,12 +17,12 @@ Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class ValueBox:
     """A block of global indices, from ``lo`` up to ``hi``.
 
-    >>> Box((0, 2), (4, 6)).meet(Box((1, 0), (9, 3)))
-    Box(lo=(1, 2), hi=(4, 3))
-    >>> Box((0,), (2,)).meet(Box((2,), (4,))) is None
+    >>> ValueBox((0, 2), (4, 6)).meet(ValueBox((1, 0), (9, 3)))
+    ValueBox(lo=(1, 2), hi=(4, 3))
+    >>> ValueBox((0,), (2,)).meet(ValueBox((2,), (4,))) is None
     True
     """
 
@@ -34,29 +34,29 @@ class Box:
         """Its size along every dim."""
         return tuple(b - a for a, b in zip(self.lo, self.hi, strict=True))
 
-    def meet(self, other: Box) -> Box | None:
+    def meet(self, other: ValueBox) -> ValueBox | None:
         """What two boxes share; None if that is nothing."""
         lo = tuple(map(max, self.lo, other.lo))
         hi = tuple(map(min, self.hi, other.hi))
-        return Box(lo, hi) if all(a < b for a, b in zip(lo, hi, strict=True)) else None
+        return ValueBox(lo, hi) if all(a < b for a, b in zip(lo, hi, strict=True)) else None
 
-    def within(self, outer: Box) -> tuple[slice, ...]:
+    def within(self, outer: ValueBox) -> tuple[slice, ...]:
         """Where this box lies in an array that holds ``outer``."""
         return tuple(
             slice(a - base, b - base) for a, b, base in zip(self.lo, self.hi, outer.lo, strict=True)
         )
 
 
-def boxes(t: ArrayType) -> dict[int, Box]:
+def boxes(t: ArrayType) -> dict[int, ValueBox]:
     """What every rank of a type holds.
 
     >>> from redist.layout.mesh import Mesh
     >>> boxes(ArrayType.parse("f64[5{x}]", Mesh(x=2)))
-    {0: Box(lo=(0,), hi=(3,)), 1: Box(lo=(3,), hi=(5,))}
+    {0: ValueBox(lo=(0,), hi=(3,)), 1: ValueBox(lo=(3,), hi=(5,))}
     """
     lo, hi = grid(t).boxes()
     return {
-        int(rank): Box(tuple(map(int, lo[row])), tuple(map(int, hi[row])))
+        int(rank): ValueBox(tuple(map(int, lo[row])), tuple(map(int, hi[row])))
         for row, rank in enumerate(t.mesh.rank_array())
     }
 
@@ -67,12 +67,12 @@ def parts(t: ArrayType) -> dict[int, int]:
     return {int(rank): int(numbers[row]) for row, rank in enumerate(t.mesh.rank_array())}
 
 
-def source_values(t: ArrayType, box: Box, part: int) -> Array:
+def source_values(t: ArrayType, box: ValueBox, part: int) -> Array:
     """A box of the source: the row-major number of every index; partial values differ by one.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f64[4, 3{x}]", Mesh(x=3))
-    >>> source_values(t, Box((2, 1), (4, 2)), 0)
+    >>> source_values(t, ValueBox((2, 1), (4, 2)), 0)
     array([[ 7.],
            [10.]])
 
@@ -84,7 +84,7 @@ def source_values(t: ArrayType, box: Box, part: int) -> Array:
     most = _most_exact(dtype)
     columns = t.shape[-1]
     if t.global_elems > most:
-        columns = min(columns, _prime(math.isqrt(most) if t.rank > 1 else most))
+        columns = min(columns, _prime(math.isqrt(most) if t.ndim > 1 else most))
     rows = np.zeros((), np.int64)
     for n, lo, hi in zip(t.shape[:-1], box.lo, box.hi, strict=False):
         rows = rows[..., None] * n + np.arange(lo, hi)
@@ -94,7 +94,7 @@ def source_values(t: ArrayType, box: Box, part: int) -> Array:
     return (rows * columns).astype(dtype)[..., None] + column.astype(dtype)
 
 
-def target_values(source: ArrayType, box: Box) -> Array:
+def target_values(source: ArrayType, box: ValueBox) -> Array:
     """A box of the target: the numbers, or the sum of all partial values of them."""
     n_parts = max(parts(source).values()) + 1
     values = source_values(source, box, 0)

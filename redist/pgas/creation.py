@@ -15,7 +15,7 @@ from redist.layout.mesh import Mesh
 from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.memory import Buffers
+from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
@@ -73,7 +73,9 @@ def make(
     return made
 
 
-def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: Buffers) -> None:
+def _carry_over(
+    tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: TileMemory
+) -> None:
     """Write a tile of a GPU: parts are made in memory, with the same values as there."""
     for part, inner in _parts(tile, box, CARRIED_BYTES):
         made = np.empty(part.shape, part.dtype)

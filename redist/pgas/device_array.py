@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 from redist.pgas.array import Array
-from redist.pgas.memory import DEVICE, Buffers
+from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.devices import refuse
 from redist.runtime.request import TIMEOUT_S
 
@@ -19,7 +19,7 @@ class DeviceArray(Array):
     """
 
     __slots__ = ()
-    _memory: ClassVar[Buffers] = DEVICE
+    _memory: ClassVar[TileMemory] = DEVICE
 
     def __buffer__(self, flags: int) -> memoryview:
         refuse("take the buffer of")

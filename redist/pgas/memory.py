@@ -24,7 +24,7 @@ KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
 
 
-class Buffers:
+class TileMemory:
     """Where tiles come from.
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
@@ -153,7 +153,7 @@ class _Owner:
         self.__array_interface__ = memory.__array_interface__
 
 
-class DeviceBuffers(Buffers):
+class DeviceTileMemory(TileMemory):
     """Tiles on the rank's GPU, from CuPy's pool. Their bytes count apart from those in memory."""
 
     on_device: ClassVar[bool] = True
@@ -186,8 +186,8 @@ class DeviceBuffers(Buffers):
             self._hold(root, worst_bytes)
 
 
-BUFFERS = Buffers()
-DEVICE = DeviceBuffers()
+BUFFERS = TileMemory()
+DEVICE = DeviceTileMemory()
 
 
 def as_tile(values: Any) -> Tile:
@@ -239,8 +239,8 @@ class memory_limit:
             raise RequestError(
                 f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
             )
-        self._before = Buffers.limit_bytes
-        Buffers.limit_bytes = limit
+        self._before = TileMemory.limit_bytes
+        TileMemory.limit_bytes = limit
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
 
@@ -248,4 +248,4 @@ class memory_limit:
         return self
 
     def __exit__(self, *error: object) -> None:
-        Buffers.limit_bytes = self._before
+        TileMemory.limit_bytes = self._before

@@ -168,8 +168,8 @@ def _refuse(action: Action, before: ArrayType, reason: str) -> NoReturn:
 
 def _check_dims(action: Action, before: ArrayType, dims: Iterable[int]) -> None:
     for dim in dims:
-        if not 0 <= dim < before.rank:
-            _refuse(action, before, f"there is no dim {dim}; the array has {before.rank} dims")
+        if not 0 <= dim < before.ndim:
+            _refuse(action, before, f"there is no dim {dim}; the array has {before.ndim} dims")
 
 
 def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> None:

@@ -25,11 +25,11 @@ from redist.runtime.cuda.arrays import (
 )
 from redist.runtime.cuda.donation import why_kept
 from redist.runtime.cuda.kernels.reductions import can_combine
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 Shape = tuple[int, ...]
-Locals = Array | None | Mapping[str, Array | None]
+Locals = AnyArray | None | Mapping[str, AnyArray | None]
 """What a call takes and gives: a tile, None outside the mesh, or a dict of them."""
 
 
@@ -46,7 +46,7 @@ OWN = Own.BUFFERS
 class Operands:
     """The arrays of a transfer's calls: by name in a batch, one without a name else."""
 
-    route: Route
+    route: TransferStages
     names: tuple[str, ...]
     is_batch: bool
 
@@ -118,7 +118,7 @@ class Operands:
         _check_apart(dict(zip(where, sources, strict=True)), dict(zip(where, outs, strict=True)))
         return sources, targets
 
-    def named(self, arrays: Sequence[Array | None]) -> Any:
+    def named(self, arrays: Sequence[AnyArray | None]) -> Any:
         """Arrays in order as a call gives them."""
         return dict(zip(self.names, arrays, strict=True)) if self.is_batch else arrays[0]
 
@@ -220,7 +220,7 @@ def check_donated(plan: Plan, source: Any, what: str) -> None:
         )
 
 
-def check_early(route: Route, plan: Plan, what: str) -> None:
+def check_early(route: TransferStages, plan: Plan, what: str) -> None:
     """An error where a limit has no room for a target of a GPU that is there from the start.
 
     In memory its pages are given back until they are needed.
@@ -232,7 +232,9 @@ def check_early(route: Route, plan: Plan, what: str) -> None:
         )
 
 
-def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array | None]) -> None:
+def _check_apart(
+    sources: Mapping[str, AnyArray | None], outs: Mapping[str, AnyArray | None]
+) -> None:
     """An error if a result would be written over a source tile, or over another result."""
     seen = [(f"the source tile{name}", a) for name, a in sources.items() if a is not None]
     for name, out in outs.items():
@@ -244,7 +246,7 @@ def _check_apart(sources: Mapping[str, Array | None], outs: Mapping[str, Array |
         seen.append((f"out{name}", out))
 
 
-def _result_dtype(source: Array | None, dtype: DType) -> np.dtype[Any]:
+def _result_dtype(source: AnyArray | None, dtype: DType) -> np.dtype[Any]:
     """The dtype of a new tile: the source's, where ``ml_dtypes`` has a name for it."""
     if source is not None and source.dtype.name == dtype.extended_name:
         return source.dtype

@@ -19,9 +19,9 @@ from redist.runtime.request import (
     ERROR_WORD,
     NEW_WORD,
     TIMEOUT_S,
-    Asked,
     Named,
-    Options,
+    TransferOptions,
+    TransferRequest,
     Type,
 )
 from redist.runtime.transfer import Transfer
@@ -76,7 +76,7 @@ def redistribute(
         except Disagreement:
             pass  # others asked for the same in other words, and have not prepared it
     else:
-        options = Options(limit_bytes, donate, topology=topology)
+        options = TransferOptions(limit_bytes, donate, topology=topology)
         _meet_as_new(world, source, target, mesh, target_mesh, options, timeout_s)
     transfer = Transfer(
         source,
@@ -102,7 +102,7 @@ def _meet_as_new(
     target: Type | Named,
     mesh: Mesh | None,
     target_mesh: Mesh | None,
-    options: Options,
+    options: TransferOptions,
     timeout_s: float | None,
 ) -> None:
     """Find out whether all ranks have the same new request; raise on all of them if not."""
@@ -110,7 +110,7 @@ def _meet_as_new(
     world.finish()
     asked, error = None, None
     try:
-        asked = Asked.of(source, target, mesh, target_mesh, world.size, options)
+        asked = TransferRequest.of(source, target, mesh, target_mesh, world.size, options)
     except RedistError as problem:
         error = problem
     with world.failing_together():

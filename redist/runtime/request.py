@@ -23,7 +23,7 @@ ERROR_WORD, NEW_WORD = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TransferOptions:
     """How to transfer, beyond the types."""
 
     limit_bytes: int | None = None
@@ -36,11 +36,11 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TransferRequest:
     """A request that makes sense: pairs of types by name (one, without a name, if no dict)."""
 
     pairs: dict[str, tuple[ArrayType, ArrayType]]
-    options: Options
+    options: TransferOptions
     is_batch: bool
     text: str = field(init=False)
 
@@ -84,12 +84,12 @@ class Asked:
         mesh: Mesh | None,
         target_mesh: Mesh | None,
         size: int,
-        options: Options,
-    ) -> Asked:
+        options: TransferOptions,
+    ) -> TransferRequest:
         """The request, or an error where it makes no sense on ``size`` ranks.
 
         >>> m = Mesh(x=2)
-        >>> print(Asked.of("f32[4{x}]", "f32[4]", m, None, 2, Options(donate=True)).text)
+        >>> print(TransferRequest.of("f32[4{x}]", "f32[4]", m, None, 2, TransferOptions(donate=True)).text)
         f32[4{x}] on x=2 -> f32[4] on x=2 donate=True
         """
         for name, value, kind in (
@@ -129,7 +129,7 @@ class Asked:
                 )
             if t.pending_op is not None:
                 check_reduces(t.pending_op, t.dtype)
-        return Asked(pairs, options, batch)
+        return TransferRequest(pairs, options, batch)
 
 
 def _type(t: Type, mesh: Mesh | None) -> ArrayType:

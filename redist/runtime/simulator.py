@@ -30,15 +30,15 @@ from redist.plan.topology import FLAT, Topology
 from redist.plan.traffic import flow
 from redist.runtime.copies.reduce import combine, identity
 
-Array = NDArray[Any]
-Tiles = Mapping[int, Array]
+AnyArray = NDArray[Any]
+Tiles = Mapping[int, AnyArray]
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """What every rank holds in the end, received on the way, and held at most."""
 
-    tiles: dict[int, Array]
+    tiles: dict[int, AnyArray]
     received_bytes: dict[int, int]
     held_bytes: dict[int, int]
 
@@ -72,7 +72,7 @@ def simulate(plan: Plan, tiles: Tiles, topology: Topology = FLAT) -> Simulation:
     return Simulation(here, received, held)
 
 
-def random_tiles(t: ArrayType, seed: int = 0) -> dict[int, Array]:
+def random_tiles(t: ArrayType, seed: int = 0) -> dict[int, AnyArray]:
     """Tiles of a random array, replicas alike; small whole numbers, so that any sum is exact."""
     rng = np.random.default_rng(seed)
     dtype = t.dtype.to_numpy()
@@ -85,7 +85,7 @@ def random_tiles(t: ArrayType, seed: int = 0) -> dict[int, Array]:
     }
 
 
-def global_value(t: ArrayType, tiles: Tiles) -> Array:
+def global_value(t: ArrayType, tiles: Tiles) -> AnyArray:
     """The global array that tiles of type t stand for; an error where replicas disagree."""
     classes = coordinates(t.mesh, t.pending_axes)
     lo, hi = grid(t).boxes()
@@ -117,7 +117,7 @@ def is_correct(plan: Plan, before: Tiles, after: Tiles) -> bool:
 
 def _run_step(
     step: Step, before: ArrayType, tiles: Tiles, topology: Topology
-) -> tuple[dict[int, Array], dict[int, int]]:
+) -> tuple[dict[int, AnyArray], dict[int, int]]:
     match step.action:
         case Slice():
             return _slice(step.action, before, step.after, tiles), {}
@@ -127,7 +127,7 @@ def _run_step(
             return _fetch(step, before, tiles, topology)
 
 
-def _slice(action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles) -> dict[int, Array]:
+def _slice(action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles) -> dict[int, AnyArray]:
     idle = difference(action.pending, (p for dim in before.dims for p in dim))
     idle = difference(idle, (part for part, _ in action.moves))
     keeps = coordinates(before.mesh, idle) == 0
@@ -146,13 +146,13 @@ def _slice(action: Slice, before: ArrayType, after: ArrayType, tiles: Tiles) -> 
 
 def _all_reduce(
     axes: Any, before: ArrayType, tiles: Tiles
-) -> tuple[dict[int, Array], dict[int, int]]:
+) -> tuple[dict[int, AnyArray], dict[int, int]]:
     mesh = before.mesh
     assert before.pending_op is not None
     group = coordinates(mesh, difference((whole(mesh, name) for name, _ in mesh.axes), axes))
     place = coordinates(mesh, axes)
     ranks = mesh.rank_array()
-    out: dict[int, Array] = {}
+    out: dict[int, AnyArray] = {}
     received: dict[int, int] = {}
     for number in np.unique(group):
         rows = np.flatnonzero(group == number)
@@ -170,11 +170,11 @@ def _all_reduce(
 
 def _fetch(
     step: Step, before: ArrayType, tiles: Tiles, topology: Topology
-) -> tuple[dict[int, Array], dict[int, int]]:
+) -> tuple[dict[int, AnyArray], dict[int, int]]:
     """Every rank's new tile from its own part and the pieces that the schedule sends it."""
     have, need = flow(step.action, before, step.after)
     schedule = make_schedule(have, need, topology)
-    n_dims = before.rank
+    n_dims = before.ndim
     partial = bool(resolved_axes(before, step.after))
     have_lo, have_hi = have.boxes()
     need_lo, need_hi = need.boxes()
@@ -211,7 +211,7 @@ def _fetch(
     return out, received
 
 
-def _blank(t: ArrayType, shape: Ints) -> Array:
+def _blank(t: ArrayType, shape: Ints) -> AnyArray:
     """A tile of type t full of identities where t is pending, of zeros elsewhere."""
     tile = np.zeros(tuple(int(n) for n in shape), t.dtype.to_numpy())
     if t.pending_op is not None:
@@ -224,7 +224,7 @@ def _box(lo: Ints, hi: Ints) -> tuple[Any, ...]:
     return box or (...,)  # a box of an array without dims is an array too, not its element
 
 
-def _bytes_of(a: Array) -> bytes:
+def _bytes_of(a: AnyArray) -> bytes:
     """The values as bytes, without the padding that long doubles have."""
     if a.dtype.char in "gG":
         parts = a.view(np.longdouble)
@@ -250,7 +250,7 @@ def _check_tiles(t: ArrayType, tiles: Tiles) -> None:
             )
 
 
-def _random(rng: np.random.Generator, t: ArrayType, dtype: np.dtype[Any]) -> Array:
+def _random(rng: np.random.Generator, t: ArrayType, dtype: np.dtype[Any]) -> AnyArray:
     if t.pending_op is not None and t.dtype.extended_name is not None:
         small = rng.integers(0, 3, size=t.shape)
         import ml_dtypes

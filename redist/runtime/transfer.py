@@ -12,12 +12,12 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.arguments import OWN, Array, Locals, Operands, Own
+from redist.runtime.arguments import OWN, AnyArray, Locals, Operands, Own
 from redist.runtime.cuda.arrays import on_this_gpu
-from redist.runtime.host.executor import Course
-from redist.runtime.host.own_tiles import Buffers, Key
-from redist.runtime.host.recorded import Script, scenes_of
-from redist.runtime.host.report import Report, Watch
+from redist.runtime.host.executor import HostExecutor
+from redist.runtime.host.own_tiles import Key, OwnTiles
+from redist.runtime.host.recorded import RecordedCall, scenes_of
+from redist.runtime.host.report import Report, TransferCounts
 from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.agreement import (
     ANYWHERE,
@@ -31,13 +31,20 @@ from redist.runtime.ranks.agreement import (
 from redist.runtime.ranks.background import Running
 from redist.runtime.ranks.world import SAME, Disagreement
 from redist.runtime.ranks.worlds import default_topology, world_of
-from redist.runtime.request import ERROR_WORD, TIMEOUT_S, Asked, Named, Options, Type
-from redist.runtime.schedule.compiler import Load
-from redist.runtime.schedule.stages import Route
+from redist.runtime.request import (
+    ERROR_WORD,
+    TIMEOUT_S,
+    Named,
+    TransferOptions,
+    TransferRequest,
+    Type,
+)
+from redist.runtime.schedule.compiler import TypedPieces
+from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.shm.pages import release_pages
 
 if TYPE_CHECKING:
-    from redist.runtime.cuda.executor import CudaCourse
+    from redist.runtime.cuda.executor import CudaExecutor
 
 DEVICE_BIT, FIRST_BIT = 2**40, 2**41
 """In the word of a request, where its arrays lie on GPUs; where they do so for the first time."""
@@ -90,10 +97,12 @@ class Transfer:
     ) -> None:
         self.comm = MPI.COMM_WORLD if comm is None else comm
         self.timeout_s = timeout_s
-        options = Options(limit_bytes, donate, objective, strategy, topology, transport, node_size)
+        options = TransferOptions(
+            limit_bytes, donate, objective, strategy, topology, transport, node_size
+        )
         asked, error = None, None
         try:
-            asked = Asked.of(source, target, mesh, target_mesh, self.comm.size, options)
+            asked = TransferRequest.of(source, target, mesh, target_mesh, self.comm.size, options)
         except RedistError as problem:
             error = problem
         text = asked.text if asked else None
@@ -102,7 +111,7 @@ class Transfer:
         self._asked, self._word = asked, asked.word
         self._prepare(asked)
 
-    def _prepare(self, asked: Asked) -> None:
+    def _prepare(self, asked: TransferRequest) -> None:
         options = asked.options
         world = world_of(self.comm, options.transport, options.node_size, self.timeout_s)
         self._world = world
@@ -112,11 +121,11 @@ class Transfer:
         plans = from_first(world.comm, lambda: asked.plans(self.topology), self.timeout_s)
         self._names = tuple(asked.pairs)
         with world.failing_together():
-            self._route = route = Route.of(plans, world.rank, self.topology)
+            self._route = route = TransferStages.of(plans, world.rank, self.topology)
             self._stages = tuple(
                 Stage(
                     world,
-                    [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs],
+                    [TypedPieces(leg.phase, plans[leg.item].source.dtype) for leg in legs],
                     route.staging_bytes(number),
                     options.limit_bytes is not None,
                     self.timeout_s,
@@ -125,9 +134,9 @@ class Transfer:
             )
             pool_bytes = max(stage.pool_bytes for stage in self._stages)
             world.reserve(len(plans), pool_bytes, self.timeout_s)
-            self._buffers = Buffers(route, options.donate)
-            self._watch = Watch(world, route)
-            self._course = Course(
+            self._buffers = OwnTiles(route, options.donate)
+            self._watch = TransferCounts(world, route)
+            self._course = HostExecutor(
                 world, route, self._stages, self._buffers, self._watch, options.donate
             )
         self._operands = Operands(route, self._names, asked.is_batch)
@@ -137,9 +146,9 @@ class Transfer:
         self._meets = self._exchanges or any(
             set(target.tolist()) - set(source.tolist()) for source, target in ends
         )
-        self._on_device: CudaCourse | None = None
+        self._on_device: CudaExecutor | None = None
         self._is_on_device = False
-        self._scripts: list[Script] = []
+        self._scripts: list[RecordedCall] = []
         self._ends: tuple[Any, Any] | None = None
         self._running: Running | None = None
         self._closed = False
@@ -249,7 +258,7 @@ class Transfer:
         running, self._running = self._running, None
         return running.result()
 
-    def _repeat(self, script: Script, local: Any, out: Any, is_given: bool = True) -> Any:
+    def _repeat(self, script: RecordedCall, local: Any, out: Any, is_given: bool = True) -> Any:
         """The short way; see :mod:`redist.runtime.host.recorded`."""
         world = self._world
         world.check_usable()
@@ -345,19 +354,19 @@ class Transfer:
             self._remember(tiles, waits)
         return [tiles[item, route.last(item)] for item in range(len(self._names))]
 
-    def _course_on_device(self) -> CudaCourse:
+    def _course_on_device(self) -> CudaExecutor:
         """**Collective, the first time.** The same course for arrays of GPUs."""
         if self._on_device is None:
-            from redist.runtime.cuda.executor import CudaCourse, peers_of
+            from redist.runtime.cuda.executor import CudaExecutor, peers_of
 
             limited = self._asked.options.limit_bytes is not None
             peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)
-            self._on_device = CudaCourse(
+            self._on_device = CudaExecutor(
                 self._course, peers, self.topology, limited, self.timeout_s
             )
         return self._on_device
 
-    def _remember(self, buffers: dict[Key, Array | None], waits: bool) -> None:
+    def _remember(self, buffers: dict[Key, AnyArray | None], waits: bool) -> None:
         """Make the next call with arrays like these a short one, if it can be."""
         world, route = self._world, self._route
         if self.is_batch or not world.one_node or world.kernels is None:
@@ -369,7 +378,7 @@ class Transfer:
         if scenes:
             source, target = buffers[0, 0], buffers[0, route.last(0)]
             meets = self._meets and self._stages[0].is_local
-            script = Script(scenes, source, target, self._word, meets, waits)
+            script = RecordedCall(scenes, source, target, self._word, meets, waits)
             self._scripts.insert(0, script)
             del self._scripts[REMEMBERED:]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from redist.layout.axes import merged
 from redist.layout.tiles import Ints
-from redist.synth.type_space import Space
+from redist.synth.type_space import TypeSpace
 
 
-def move_classes(space: Space) -> Ints:
+def move_classes(space: TypeSpace) -> Ints:
     """A number for every type; equal where minor-end moves lead from one to the other.
 
     On the way they may pass types that are not in the space: only the net effect happens.
@@ -30,7 +30,7 @@ def move_classes(space: Space) -> Ints:
         label = new
 
 
-def _runs(space: Space) -> Iterator[tuple[Ints, Ints]]:
+def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
     """For every axis made of factors: each chain without it at its minor end, and with it."""
     for mesh, parts in enumerate(space.factors):
         for start, stop in combinations(range(len(parts) + 1), 2):
@@ -46,7 +46,7 @@ def _runs(space: Space) -> Iterator[tuple[Ints, Ints]]:
             yield shorter, longer
 
 
-def _single_moves(space: Space) -> list[tuple[Ints, Ints]]:
+def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
     """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
     n_chains, n_dims = len(space.chains), len(space.shape)
     sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)

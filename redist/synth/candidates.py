@@ -13,7 +13,7 @@ from redist.plan.rules import kept_axes, nested, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
-from redist.synth.pricing import Route
+from redist.synth.pricing import Path
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384
@@ -21,7 +21,7 @@ MANY_DEVICES = 16_384
 FEW_STEPS = 4
 
 
-def standard_routes(request: Request) -> dict[str, Route]:
+def standard_routes(request: Request) -> dict[str, Path]:
     """Simple routes by name; no plan is worse than the best of them."""
     source, target = request.source, request.target
     one = direct(source, target)
@@ -33,7 +33,7 @@ def standard_routes(request: Request) -> dict[str, Route]:
         few = len(apart) <= FEW_STEPS or source.mesh.n_devices <= MANY_DEVICES
         if apart != routes["normal form"] and few:
             routes["axis by axis"] = apart
-        general: Route = ((ReduceScatter(target), target),)
+        general: Path = ((ReduceScatter(target), target),)
         if resolved_axes(source, target) and one != general:
             routes["reduce_scatter"] = general
         for name, stops in (*_scattered_first(request), *_near_first(request)):
@@ -49,13 +49,13 @@ def standard_routes(request: Request) -> dict[str, Route]:
     return {name: r for name, r in routes.items() if _allowed(r, request, source)}
 
 
-def within_ends(route: Route, source: ArrayType, target: ArrayType) -> bool:
+def within_ends(route: Path, source: ArrayType, target: ArrayType) -> bool:
     """Whether no tile on the way is larger than those of both ends."""
     larger = max(source.tile_bytes, target.tile_bytes)
     return all(after.tile_bytes <= larger for _, after in route)
 
 
-def _allowed(route: Route, request: Request, source: ArrayType) -> bool:
+def _allowed(route: Path, request: Request, source: ArrayType) -> bool:
     """Whether a route keeps to named collectives."""
     before = source
     for action, after in route:

@@ -15,7 +15,7 @@ from redist.synth.astar import shortest_path
 from redist.synth.axis_moves import move_classes
 from redist.synth.edge_costs import Prices
 from redist.synth.named_steps import name_step
-from redist.synth.pricing import Route
+from redist.synth.pricing import Path
 from redist.synth.type_space import Bools
 
 
@@ -26,9 +26,9 @@ class CollectiveSearch:
     prices: Prices
     permute: bool
     _classes: Ints | None = None
-    _routes: dict[tuple[int, int], Route] = field(default_factory=dict)
+    _routes: dict[tuple[int, int], Path] = field(default_factory=dict)
 
-    def run(self, below: int) -> Route | None:
+    def run(self, below: int) -> Path | None:
         """The cheapest route, None if none costs less than ``below``."""
         prices = self.prices
         every = np.arange(len(prices.space), dtype=np.int64)
@@ -127,7 +127,7 @@ class CollectiveSearch:
             legal[at] = found == wanted and all(flags == sorted(flags) for flags in late)
         return legal | (ids == plain)
 
-    def _route(self, u: int, v: int) -> Route:
+    def _route(self, u: int, v: int) -> Path:
         if (u, v) not in self._routes:
             before, after = self.prices.type(u), self.prices.space.type(v)
             if u == len(self.prices.space):
@@ -142,7 +142,7 @@ class CollectiveSearch:
                 self._routes[u, v] = ((named, after),)
         return self._routes[u, v]
 
-    def _first_route(self, source: ArrayType, after: ArrayType) -> Route:
+    def _first_route(self, source: ArrayType, after: ArrayType) -> Path:
         """Out of the source with pending axes."""
         prices, space = self.prices, self.prices.space
         if after == space.type(prices.plain):

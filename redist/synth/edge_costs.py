@@ -13,14 +13,14 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.plan.memory import default_staging_bytes, holder_classes
 from redist.plan.request import Request
-from redist.synth.pricing import Pricer, Route
-from redist.synth.type_space import Space
+from redist.synth.pricing import Path, Pricer
+from redist.synth.type_space import TypeSpace
 
 MESSAGE_BITS = 20
 """Under objective ``bytes``, elements count first; messages break ties in the low bits."""
 
 
-def route_cost(request: Request, pricer: Pricer, before: ArrayType, route: Route) -> int:
+def route_cost(request: Request, pricer: Pricer, before: ArrayType, route: Path) -> int:
     """What the objective minimises, as one number; a step more costs at least one unit more."""
     cost = 0
     for action, after in route:
@@ -42,7 +42,7 @@ class Prices:
     """
 
     request: Request
-    space: Space
+    space: TypeSpace
     pricer: Pricer
     resolved: tuple[SubAxis, ...]
     plain: int
@@ -183,7 +183,7 @@ class Prices:
             return np.arange(len(fixed_bytes), dtype=np.int64)
         return np.flatnonzero(fixed_bytes <= limit)
 
-    def exact(self, u: int, v: int, route: Route) -> int:
+    def exact(self, u: int, v: int, route: Path) -> int:
         """The cost of a route from u to v."""
         return route_cost(self.request, self.pricer, self.type(u), route)
 

@@ -19,9 +19,9 @@ from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective_search import CollectiveSearch
 from redist.synth.edge_costs import MESSAGE_BITS, Prices, route_cost
 from redist.synth.named_steps import common_pieces
-from redist.synth.pricing import Pricer, Route
+from redist.synth.pricing import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
-from redist.synth.type_space import Space, n_types
+from redist.synth.type_space import TypeSpace, n_types
 
 EXACT_FACTORS = 5
 MOST_ORDERS = 6
@@ -81,7 +81,7 @@ def find_plan(request: Request) -> Plan:
     return _plan(request, pricer, routes[best], _alternatives(pricer, routes), exactness)
 
 
-def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Route]) -> NoPlanError:
+def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPlanError:
     """The error that says the least limit known to do."""
     needs = [pricer.least_limit_bytes(route) for route in routes.values()]
     if request.strategy != "direct":
@@ -109,7 +109,7 @@ def _least_limit(request: Request, high: int) -> int:
     return high
 
 
-def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: str | None) -> bool:
+def _settled(request: Request, pricer: Pricer, routes: dict[str, Path], best: str | None) -> bool:
     """Whether nothing can beat the best standard route: nothing moves, or the lower bound is met."""
     if best is None:
         return False
@@ -122,11 +122,11 @@ def _settled(request: Request, pricer: Pricer, routes: dict[str, Route], best: s
     return sum(step.received_bytes for step in steps) == bound
 
 
-def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | None, str]:
+def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Path | None, str]:
     """The best route of the space if it beats ``below``, and whether the space was the whole one."""
     source, target = request.source, request.target
     start = source.with_pending(source.pending_op, kept_axes(source, target))
-    best: Route | None = None
+    best: Path | None = None
     exactness = "exact"
     for goal, last in _goals(start, target):
         found, how = _searched_to(request, pricer, start, goal, below)
@@ -140,7 +140,7 @@ def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Route | Non
 
 def _searched_to(
     request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
-) -> tuple[Route | None, str]:
+) -> tuple[Path | None, str]:
     """The best route to one goal."""
     source, target = request.source, request.target
     resolved, kept = resolved_axes(source, target), kept_axes(source, target)
@@ -156,7 +156,7 @@ def _searched_to(
             for i, end in enumerate(ends)
         )
         ranks = max(source.mesh.n_devices, target.mesh.n_devices)
-        size = sum(n_types(len(f), source.rank) for f in factors)
+        size = sum(n_types(len(f), source.ndim) for f in factors)
         if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS[primes]:
             break
         exactness = "bounded"
@@ -167,7 +167,7 @@ def _searched_to(
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
     capped = request.strategy == "auto" or (even and request.strategy == "collectives")
-    space = Space.over(
+    space = TypeSpace.over(
         ends,
         factors,
         larger if capped else None,
@@ -193,7 +193,7 @@ def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:
     return elems * source.dtype.itemsize * slowest >= 2**62
 
 
-def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Route]]:
+def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Path]]:
     """Types to reach, each with the local step from there to a target with added pending axes.
 
     Added axes may replicate before that step, or cut one dim, in any order.
@@ -215,7 +215,7 @@ def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Route]]
     return [(goal, last) for goal in goals]
 
 
-def _cost(request: Request, pricer: Pricer, route: Route) -> int:
+def _cost(request: Request, pricer: Pricer, route: Path) -> int:
     return route_cost(request, pricer, request.source, route)
 
 
@@ -223,7 +223,7 @@ def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
     """Bytes received and peak of gathering everything everywhere, then slicing."""
     itemsize = source.dtype.itemsize
     g = math.prod(part.size for part in source.pending_axes)
-    whole = target.with_pending(None, ()).with_dims(((),) * target.rank)
+    whole = target.with_pending(None, ()).with_dims(((),) * target.ndim)
     a, b = grid(source), grid(whole)
     ia, ib = common(a, b)
     lacking = total(b.volumes()) - total(overlaps(a, ia, b, ib))
@@ -232,7 +232,7 @@ def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
     return (lacking + reducing) * itemsize, peak
 
 
-def _alternatives(pricer: Pricer, routes: dict[str, Route]) -> list[Alternative]:
+def _alternatives(pricer: Pricer, routes: dict[str, Path]) -> list[Alternative]:
     out = []
     for name, route in routes.items():
         steps = pricer.steps(route)
@@ -253,7 +253,7 @@ def _alternatives(pricer: Pricer, routes: dict[str, Route]) -> list[Alternative]
 def _plan(
     request: Request,
     pricer: Pricer,
-    route: Route,
+    route: Path,
     considered: list[Alternative],
     exactness: str,
 ) -> Plan:

@@ -104,13 +104,13 @@ MOST_STATES = 20_000
 """How many arrangements of axes are looked at for a sequence of moves."""
 
 State = tuple[tuple[SubAxis, ...], ...]
-Move = tuple[SubAxis, int, int]
+AxisMove = tuple[SubAxis, int, int]
 
 
-def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | None:
+def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[AxisMove, ...] | None:
     """A shortest sequence of minor-end moves between two arrangements, searched from both ends."""
     start, goal = tuple(map(tuple, old)), tuple(map(tuple, new))
-    reached: list[dict[State, tuple[Move, ...]]] = [{start: ()}, {goal: ()}]
+    reached: list[dict[State, tuple[AxisMove, ...]]] = [{start: ()}, {goal: ()}]
     edge: list[list[State]] = [[start], [goal]]
     for depth in range(most):
         end = depth % 2
@@ -132,7 +132,7 @@ def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[Move, ...] | 
     return None
 
 
-def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[Move, State]]:
+def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[AxisMove, State]]:
     """Every move of a minor-most axis to another dim that keeps tiles nested.
 
     Pieces that continue each other are one axis and may move together.

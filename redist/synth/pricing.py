@@ -19,7 +19,7 @@ from redist.plan.topology import Topology
 from redist.plan.traffic import Traffic, traffic_of
 
 Hop = tuple[Action, ArrayType]
-Route = tuple[Hop, ...]
+Path = tuple[Hop, ...]
 
 
 @dataclass(slots=True)
@@ -92,19 +92,19 @@ class Pricer:
         fixed = self.fixed_bytes(before, after)
         return self.time_ps(traffic, self.staging_bytes(traffic, fixed))
 
-    def least_limit_bytes(self, route: Route) -> int:
+    def least_limit_bytes(self, route: Path) -> int:
         """The smallest limit under which the route can run."""
         return max(fixed_live_bytes(self.types(route), self.donate))
 
-    def fits(self, route: Route) -> bool:
+    def fits(self, route: Path) -> bool:
         """Whether the route can run within the limit."""
         return self.limit_bytes is None or self.least_limit_bytes(route) <= self.limit_bytes
 
-    def types(self, route: Route) -> list[ArrayType]:
+    def types(self, route: Path) -> list[ArrayType]:
         """The source and the type after every hop."""
         return [self.source, *(after for _, after in route)]
 
-    def steps(self, route: Route) -> tuple[Step, ...]:
+    def steps(self, route: Path) -> tuple[Step, ...]:
         """The route as steps."""
         types = self.types(route)
         itemsize = self.source.dtype.itemsize

@@ -20,7 +20,7 @@ from redist.synth.named_steps import (
     shared_prefix,
     split_dims,
 )
-from redist.synth.pricing import Hop, Route
+from redist.synth.pricing import Hop, Path
 
 MOST_STATES = 600
 """How many arrangements of axes are looked at for one with the right tile shape."""
@@ -31,7 +31,7 @@ def named_or_general(before: ArrayType, after: ArrayType) -> Action:
     return name_step(before, after) or general_step(before, after)
 
 
-def direct(source: ArrayType, target: ArrayType) -> Route:
+def direct(source: ArrayType, target: ArrayType) -> Path:
     """One step."""
     resolved = resolved_axes(source, target)
     if resolved and source.with_pending(source.pending_op, _kept(source, resolved)) == target:
@@ -42,7 +42,7 @@ def direct(source: ArrayType, target: ArrayType) -> Route:
     return ((named_or_general(source, target), target),)
 
 
-def via(source: ArrayType, stops: Iterable[ArrayType]) -> Route:
+def via(source: ArrayType, stops: Iterable[ArrayType]) -> Path:
     """One hop to each stop in turn, stops that change nothing left out."""
     hops: list[Hop] = []
     here = source
@@ -53,7 +53,7 @@ def via(source: ArrayType, stops: Iterable[ArrayType]) -> Route:
     return tuple(hops)
 
 
-def normal_form(source: ArrayType, target: ArrayType) -> Route:
+def normal_form(source: ArrayType, target: ArrayType) -> Path:
     """slice; all_to_all or all_permute; all_gather, with reductions scattered or done first.
 
     Where tiles do not nest or no dim has room for a slice: gather down to what both have in common,
@@ -63,7 +63,7 @@ def normal_form(source: ArrayType, target: ArrayType) -> Route:
     return (*head, *(_sandwich(start, goal) or _gather_slice(start, goal)), *tail)
 
 
-def gather_and_slice(source: ArrayType, target: ArrayType) -> Route:
+def gather_and_slice(source: ArrayType, target: ArrayType) -> Path:
     """all_gather down to what both ends have in common, then slice; reductions done first."""
     start, goal, head, tail = _without_reductions(source, target)
     return (*head, *_gather_slice(start, goal), *tail)
@@ -71,13 +71,13 @@ def gather_and_slice(source: ArrayType, target: ArrayType) -> Route:
 
 def _without_reductions(
     source: ArrayType, target: ArrayType
-) -> tuple[ArrayType, ArrayType, Route, Route]:
+) -> tuple[ArrayType, ArrayType, Path, Path]:
     """The ends between which nothing pending changes, and the routes to and from them."""
     resolved = resolved_axes(source, target)
     added = added_axes(source, target)
     start, goal = source, target
-    head: Route = ()
-    tail: Route = ()
+    head: Path = ()
+    tail: Path = ()
     if resolved:
         start = source.with_pending(source.pending_op, _kept(source, resolved))
         head = ((AllReduce(resolved), start),)
@@ -103,7 +103,7 @@ def _to_pending(source: ArrayType, target: ArrayType) -> Slice | None:
         return None
 
 
-def _sandwich(source: ArrayType, target: ArrayType) -> Route | None:
+def _sandwich(source: ArrayType, target: ArrayType) -> Path | None:
     """slice; all_to_all and all_permute between types with the same axes; all_gather.
 
     Whole axes first; where they get stuck, their prime factors.
@@ -128,7 +128,7 @@ def _sandwich(source: ArrayType, target: ArrayType) -> Route | None:
     return None
 
 
-def axis_by_axis(source: ArrayType, route: Route) -> Route:
+def axis_by_axis(source: ArrayType, route: Path) -> Path:
     """A route with every all_to_all and all_gather done one axis at a time: fewer messages."""
     here = source
     hops: list[Hop] = []
@@ -193,7 +193,7 @@ def _distance(state: State, like: ArrayType) -> int:
     return wrong
 
 
-def _named_route(source: ArrayType, stops: Iterable[ArrayType]) -> Route | None:
+def _named_route(source: ArrayType, stops: Iterable[ArrayType]) -> Path | None:
     """One named collective to each stop in turn; None where one has no name."""
     here = source
     hops: list[Hop] = []
@@ -212,7 +212,7 @@ def _extended(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> Arr
     out = [list(dim) for dim in dims]
     for piece in extra:
         home = [i for i, dim in enumerate(like) if piece in dim]
-        for i in [*home, *(j for j in range(t.rank) if j not in home)]:
+        for i in [*home, *(j for j in range(t.ndim) if j not in home)]:
             trial = t.with_dims([*out[:i], [*out[i], piece], *out[i + 1 :]])
             here = t.with_dims(out)
             if nested(t.shape[i], here.cuts[i], trial.cuts[i]) and t.shape[i] % trial.cuts[i] == 0:
@@ -223,11 +223,11 @@ def _extended(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> Arr
     return t.with_dims(out)
 
 
-def _gather_slice(source: ArrayType, target: ArrayType) -> Route:
+def _gather_slice(source: ArrayType, target: ArrayType) -> Path:
     """Gather every dim down to what both have in common, then slice; cross meshes when whole."""
     if source == target:
         return ()
-    none: tuple[tuple[SubAxis, ...], ...] = ((),) * source.rank
+    none: tuple[tuple[SubAxis, ...], ...] = ((),) * source.ndim
     stops: list[ArrayType] = []
     pieces = common_pieces(source, target)
     if source.mesh != target.mesh:
@@ -239,7 +239,7 @@ def _gather_slice(source: ArrayType, target: ArrayType) -> Route:
         dims: Dims = []
         for i, n in enumerate(source.shape):
             prefix = old[i][: shared_prefix(old[i], new[i])]
-            cuts = source.with_dims([prefix if j == i else [] for j in range(source.rank)]).cuts[i]
+            cuts = source.with_dims([prefix if j == i else [] for j in range(source.ndim)]).cuts[i]
             fits = nested(n, cuts, source.cuts[i]) and nested(n, cuts, target.cuts[i])
             dims.append(prefix if fits else [])
         stops = [source.with_dims(dims), target]

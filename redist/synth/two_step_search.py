@@ -17,8 +17,8 @@ from redist.plan.rules import nested, type_after
 from redist.plan.steps import AllGather, AllReduce, Exchange, ReduceScatter
 from redist.synth.edge_costs import Prices
 from redist.synth.named_steps import name_step
-from redist.synth.pricing import Hop, Route
-from redist.synth.type_space import Space
+from redist.synth.pricing import Hop, Path
+from redist.synth.type_space import TypeSpace
 
 
 @dataclass(slots=True, eq=False)
@@ -32,11 +32,11 @@ class MiddleSearch:
     prices: Prices
     most_prices: int | None = None
     _hops: dict[tuple[int, int], tuple[int, Hop]] = field(default_factory=dict)
-    _tails: dict[int, tuple[int, Route]] = field(default_factory=dict)
+    _tails: dict[int, tuple[int, Path]] = field(default_factory=dict)
     _floors: dict[int, int] = field(default_factory=dict)
     _bounds: dict[int, int] = field(default_factory=dict)
 
-    def run(self, below: int) -> Route | None:
+    def run(self, below: int) -> Path | None:
         """The cheapest route, None if none costs less than ``below``."""
         prices, start = self.prices, self.prices.start
         ends = self._ends()
@@ -58,7 +58,7 @@ class MiddleSearch:
         self._bounds |= {int(v): int(c) for v, c in zip(ids, first, strict=True)}
         return self._cheapest(queue, below)
 
-    def _cheapest(self, queue: list[tuple[int, int, int, int]], below: int) -> Route | None:
+    def _cheapest(self, queue: list[tuple[int, int, int, int]], below: int) -> Path | None:
         """Price what comes up: first the tail, then the first leg, then the second."""
         heapq.heapify(queue)
         start = self.prices.start
@@ -81,7 +81,7 @@ class MiddleSearch:
                 heapq.heappush(queue, (bound, known + 1, middle, end))
         return None
 
-    def _route(self, middle: int, end: int) -> Route:
+    def _route(self, middle: int, end: int) -> Path:
         stops = (self.prices.start, middle, end)
         hops = (self._hop(u, v)[1] for u, v in pairwise(stops) if u != v)
         return (*hops, *self._tail(end)[1])
@@ -151,10 +151,10 @@ class MiddleSearch:
             self._hops[u, v] = (self.prices.exact(u, v, (hop,)), hop)
         return self._hops[u, v]
 
-    def _tail(self, end: int) -> tuple[int, Route]:
+    def _tail(self, end: int) -> tuple[int, Path]:
         """From a goal with idle axes still cut: gather them all at once or one factor at a time."""
         if end not in self._tails:
-            best: tuple[int, Route] = (0, ())
+            best: tuple[int, Path] = (0, ())
             if end != self.prices.goal:
                 goal = self.prices.space.type(self.prices.goal)
                 routes = [_gathers(self.prices.space.type(end), goal, n) for n in (None, 1)]
@@ -166,7 +166,7 @@ class MiddleSearch:
             self._tails[end] = best
         return self._tails[end]
 
-    def _tail_cost(self, end: int, route: Route) -> int:
+    def _tail_cost(self, end: int, route: Path) -> int:
         """Cost of the gathers; out of reach where one breaks the limit."""
         limit = self.prices.request.limit_bytes
         before = self.prices.type(end)
@@ -176,7 +176,7 @@ class MiddleSearch:
             before = after
         return self.prices.exact(end, self.prices.goal, route)
 
-    def _named(self, route: Route) -> Route:
+    def _named(self, route: Path) -> Path:
         """General steps under the name of a collective where that does the same for no more."""
         pricer = self.prices.pricer
         out: list[Hop] = []
@@ -191,7 +191,7 @@ class MiddleSearch:
         return tuple(out)
 
 
-def _ungathered(space: Space, goal: int) -> Iterator[int]:
+def _ungathered(space: TypeSpace, goal: int) -> Iterator[int]:
     """Types from which gathering the minor end of one dim leads to the goal."""
     number = int(space.mesh_of[goal])
     row = space.rows[goal]
@@ -210,7 +210,7 @@ def _ungathered(space: Space, goal: int) -> Iterator[int]:
                     yield v
 
 
-def _gathers(before: ArrayType, goal: ArrayType, at_once: int | None) -> Route:
+def _gathers(before: ArrayType, goal: ArrayType, at_once: int | None) -> Path:
     """Gathers from one type to the goal, so many factors at once, the minor ones first."""
     whole = name_step(before, goal)
     if not isinstance(whole, AllGather):

@@ -56,7 +56,7 @@ def n_types(n_factors: int, n_dims: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Space:
+class TypeSpace:
     """Types of one array over the factors of one or two meshes, as numbers."""
 
     shape: tuple[int, ...]
@@ -88,7 +88,7 @@ class Space:
         even: bool,
         distinct: bool,
         also: tuple[ArrayType, ...],
-    ) -> Space:
+    ) -> TypeSpace:
         """All types like those given (one per mesh), of at most ``cap_elems`` a tile, and ``also``.
 
         ``even`` leaves out types with short tiles, ``distinct`` those that are another spelling of
@@ -124,7 +124,7 @@ class Space:
             ends[outside] = 0
             lo.append(starts)
             hi.append(ends)
-        space = Space(
+        space = TypeSpace(
             shape,
             like,
             factors,

@@ -14,7 +14,7 @@ from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu.ranks import CASES, f32_case, traffic_bytes
 from bench.gpu.results import as_text, is_right, read
 from redist.errors import RequestError
-from redist.runtime.copies.copy_list import Moves, addresses
+from redist.runtime.copies.copy_list import CopyList, addresses
 
 
 @pytest.mark.parametrize("case", copy_cases(2**16), ids=lambda case: case.label)
@@ -27,7 +27,7 @@ def test_lists_do_what_numpy_does(case: CopyCase) -> None:
         want = source.reshape(case.shape).transpose(case.order)
     buffers = [target, source] if case.unpacks else [source, target]
     assert (WHOLE, PACKED) == (0, 1)
-    Moves.of(case.moves()).run(addresses(buffers))
+    CopyList.of(case.moves()).run(addresses(buffers))
     assert np.array_equal(target, want.reshape(-1))
 
 

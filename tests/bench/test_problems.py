@@ -39,11 +39,11 @@ def test_every_kind_has_a_fifth_and_is_what_it_says() -> None:
 
 def test_ranks_and_devices_are_as_stated() -> None:
     found = list(problems(500, seed=4))
-    assert {p.source.rank for p in found} == {1, 2, 3, 4}
+    assert {p.source.ndim for p in found} == {1, 2, 3, 4}
     assert {p.source.mesh.n_devices for p in found} == set(DEVICES)
     few = list(problems(50, kinds=("even",), devices=(8, 12), most_dims=2))
     assert {p.source.mesh.n_devices for p in few} == {8, 12}
-    assert {p.source.rank for p in few} == {1, 2} and {p.kind for p in few} == {"even"}
+    assert {p.source.ndim for p in few} == {1, 2} and {p.kind for p in few} == {"even"}
 
 
 @pytest.mark.parametrize("objective", ["time", "bytes"])

@@ -105,7 +105,7 @@ def test_altered_figures_are_rejected_at_their_step():
 
 def action_mutations(step: Step) -> Iterator[Step]:
     action, after = step.action, step.after
-    n_dims = after.rank
+    n_dims = after.ndim
     match action:
         case Slice(moves, op, pending) if moves:
             yield replace(step, action=Slice(moves[1:], op, pending))

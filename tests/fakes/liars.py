@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from redist.measure.cases import Case, make_case
 from redist.measure.compare import compare
-from redist.measure.contenders.by_hand import Alltoallw
+from redist.measure.contenders.by_hand import AlltoallwByHand
 from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.contenders.naive import GatherAndSlice
 from redist.measure.timing import Stopwatch
@@ -23,7 +23,7 @@ class Lazy(Contender):
         """Nothing."""
 
 
-class Forgetful(Alltoallw):
+class Forgetful(AlltoallwByHand):
     """Right in the beginning, idle from the sixth run on."""
 
     runs = 0
@@ -67,7 +67,7 @@ def main() -> int:
         "forgetful": (Forgetful,),
         "one-off": (OneOff,),
         "clumsy": (Clumsy,),
-        "honest": (Alltoallw,),
+        "honest": (AlltoallwByHand,),
     }
     case = make_case("rows-columns", 10_000, comm.size)
     outcome = compare(case, 10_000, ways, Stopwatch.on(comm), repeats=2)

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import Moves
-from redist.runtime.cuda.kernels.copies import CudaMoves
-from redist.runtime.cuda.kernels.reductions import CudaCombine
+from redist.runtime.copies.copy_list import CopyList
+from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.schedule.compiler import Combine
 
 RNG = Random(5)
@@ -291,20 +291,20 @@ def memcpy_async(to: int, of: int, n_bytes: int, kind: int, stream: int) -> None
     STREAMS.get(stream, Stream.null).add(copy)
 
 
-def run_moves(self: CudaMoves, bases: Any, stream: int = 0) -> None:
+def run_moves(self: CudaCopyList, bases: Any, stream: int = 0) -> None:
     """Copies on the host, put off."""
-    moves, there = Moves.of(self.moves), bases.copy()
+    moves, there = CopyList.of(self.moves), bases.copy()
     STREAMS.get(stream, Stream.null).add(lambda: moves.run(there))
 
 
-def run_combine(self: CudaCombine, bases: Any, stream: int = 0) -> None:
+def run_combine(self: CudaReductionList, bases: Any, stream: int = 0) -> None:
     """Reductions on the host, put off."""
     there = bases.copy()
     chains = [chain.moves() for chain in self.chains]
-    first = Moves.of(move for move, *_ in chains)
+    first = CopyList.of(move for move, *_ in chains)
     STREAMS.get(stream, Stream.null).add(partial(first.run, there))
     for turn in ([move for _, *rest in chains for move in rest], *self.turns):
-        combine = Combine(self.op, self.dtype, Moves.of(turn))
+        combine = Combine(self.op, self.dtype, CopyList.of(turn))
         STREAMS.get(stream, Stream.null).add(partial(combine.run, there))
 
 
@@ -359,5 +359,5 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
     sys.modules["cupy"], sys.modules["cupy.cuda"] = top, cuda
     for name in ("memory", "memory_hook"):
         sys.modules[f"cupy.cuda.{name}"] = things[name]
-    CudaMoves.run = run_moves  # type: ignore[method-assign]
-    CudaCombine.run = run_combine  # type: ignore[method-assign]
+    CudaCopyList.run = run_moves  # type: ignore[method-assign]
+    CudaReductionList.run = run_combine  # type: ignore[method-assign]

@@ -14,8 +14,8 @@ from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import Staging
-from redist.runtime.schedule.compiler import POOL, Bases, Compiler, Load, Round
-from redist.runtime.schedule.pieces import Phase, phases_of, tile_shapes
+from redist.runtime.schedule.compiler import POOL, Bases, Compiler, Round, TypedPieces
+from redist.runtime.schedule.pieces import StepPieces, phases_of, tile_shapes
 
 
 class Meeting:
@@ -69,13 +69,13 @@ def random_groups(rng: Random, n: int) -> list[int]:
     return [nodes.index(node) for node in nodes]
 
 
-def phase_of(plan: Plan, number: int, again: int, rank: int) -> Phase:
+def phase_of(plan: Plan, number: int, again: int, rank: int) -> StepPieces:
     """One phase of a step of a plan, as a rank sees it."""
     return phases_of(plan.steps[number], plan.types[number], rank, FLAT)[again]
 
 
 def staged(
-    loads: Sequence[Sequence[Load]], groups: Sequence[int], staging_bytes: int, limited: bool
+    loads: Sequence[Sequence[TypedPieces]], groups: Sequence[int], staging_bytes: int, limited: bool
 ) -> list[Staging]:
     """What every rank prepares."""
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -93,7 +93,7 @@ def compiled(
     """The rounds of every rank in one phase of a step, all data of a node passing through pools."""
     ranks = range(len(groups))
     dtype = plan.source.dtype
-    loads = [[Load(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
+    loads = [[TypedPieces(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
     staging = staged(loads, groups, staging_bytes, False)
     before, after = (tile_shapes(plan.types[number + k]) for k in (again, 1))
     out = []

@@ -9,11 +9,11 @@ import pytest
 
 from redist.errors import TransferError
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Move, Moves, addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
-from redist.runtime.cuda.kernels.reductions import CudaCombine, can_combine
+from redist.runtime.cuda.kernels.reductions import CudaReductionList, can_combine
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.kernels.tables import tables_of
 from redist.runtime.schedule.compiler import Combine, Round
@@ -30,22 +30,22 @@ def test_chains_first_then_the_turns_is_all_in_order(seed: int) -> None:
     bases = addresses(buffers)
     for chain in chains:
         first, *more = chain.moves()
-        Moves.of([first]).run(bases)
+        CopyList.of([first]).run(bases)
         with np.errstate(all="ignore"):
-            Combine("sum", F32, Moves.of(more)).run(bases)
+            Combine("sum", F32, CopyList.of(more)).run(bases)
     for turn in turns_of(list(rest)):
         with np.errstate(all="ignore"):
-            Combine("sum", F32, Moves.of(reversed(turn))).run(bases)
+            Combine("sum", F32, CopyList.of(reversed(turn))).run(bases)
     for got, want in zip(buffers, one.wanted("sum", F32), strict=True):
         assert same_values(got, want, F32)
 
 
 def a_round(target: int, sources: list[int], form: Strided) -> Round:
     """A rank that reduces tiles of all into its own."""
-    copy, *more = [Move(target, 64, source, 0, form) for source in sources]
-    none = Moves.of([])
-    combines = (Combine("sum", F32, Moves.of(more)),)
-    return Round(none, none, (), (), Moves.of([copy]), (), none, combines)
+    copy, *more = [BufferCopy(target, 64, source, 0, form) for source in sources]
+    none = CopyList.of([])
+    combines = (Combine("sum", F32, CopyList.of(more)),)
+    return Round(none, none, (), (), CopyList.of([copy]), (), none, combines)
 
 
 def test_tiles_that_are_alike_become_one_launch_for_all_ranks() -> None:
@@ -61,10 +61,10 @@ def test_tiles_that_are_alike_become_one_launch_for_all_ranks() -> None:
 
 def test_a_tile_that_lies_otherwise_waits() -> None:
     one = a_round(4, [0, 1, 2, 3], Strided(128, ((8, 128, 256),)))
-    other = Move(4, 64, 9, 0, Strided(128, ((8, 128, 512),)))
+    other = BufferCopy(4, 64, 9, 0, Strided(128, ((8, 128, 512),)))
     (combine,) = one.combines
-    rows = [*Moves.of([other]).rows, *combine.moves.rows]
-    unlike = Combine("sum", F32, Moves(np.array(rows), 0, 0))
+    rows = [*CopyList.of([other]).rows, *combine.moves.rows]
+    unlike = Combine("sum", F32, CopyList(np.array(rows), 0, 0))
     made = CudaRound.of(Round(one.stage, one.pack, (), (), one.copies, (), one.unpack, (unlike,)))
     assert len(made.copies) == 1
     assert not made.combines[0].chains
@@ -73,7 +73,7 @@ def test_a_tile_that_lies_otherwise_waits() -> None:
 
 def test_outer_dims_are_cut_for_every_source() -> None:
     form = Strided(4, tuple((2, 8 * 3**k, 12 * 4**k) for k in reversed(range(8))))
-    chain = Chain(Move(0, 0, 1, 0, form), ((2, 40),))
+    chain = Chain(BufferCopy(0, 0, 1, 0, form), ((2, 40),))
     members = tables_of([chain], [0, 0, 0], Tuning(), 4).members
     first, second = (members["src_offset"][members["src"] == k] for k in (1, 2))
     assert len(set(first.tolist())) == 4
@@ -85,14 +85,16 @@ def test_chains_become_one_row_where_all_sources_are_equally_far_apart(
     apart: int, n_members: int
 ) -> None:
     form = Strided(8, ((4, 64, 64),))
-    chains = [Chain(Move(0, 8 * k, 1, 8 * k, form), ((2, apart * k),)) for k in range(3)]
+    chains = [Chain(BufferCopy(0, 8 * k, 1, 8 * k, form), ((2, apart * k),)) for k in range(3)]
     tables = tables_of(chains, [0, 0, 0], Tuning(), 8)
     assert len(tables.rows) == 2 and len(tables.members) == n_members
 
 
 def test_copies_of_other_arrays_stay() -> None:
-    copies = [Move(0, 0, 1, 0, Strided(64, ())), Move(2, 0, 3, 0, Strided(64, ()))]
-    made = CudaCombine.of([Move(0, 0, 4, 0, Strided(64, ()))], "max", F32, copies=copies)
+    copies = [BufferCopy(0, 0, 1, 0, Strided(64, ())), BufferCopy(2, 0, 3, 0, Strided(64, ()))]
+    made = CudaReductionList.of(
+        [BufferCopy(0, 0, 4, 0, Strided(64, ()))], "max", F32, copies=copies
+    )
     assert [chain.move for chain in made.chains] == copies[:1]
 
 
@@ -105,4 +107,4 @@ def test_every_small_float_can_be_combined() -> None:
 
 def test_too_many_tiles_are_refused() -> None:
     with pytest.raises(TransferError, match="in one launch"):
-        tables_of([Move(0, 0, 1, 0, Strided(2**46, ()))], [0, 0], Tuning())
+        tables_of([BufferCopy(0, 0, 1, 0, Strided(2**46, ()))], [0, 0], Tuning())

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels import tables as cuda_rows
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import source
-from redist.runtime.cuda.kernels.reductions import CudaCombine, prelude_of
+from redist.runtime.cuda.kernels.reductions import CudaReductionList, prelude_of
 from redist.runtime.cuda.kernels.tables import Tables, tables_of
 from tests.programs.gpu.lists import (
     SPREAD,
@@ -98,7 +98,7 @@ def test_runs_longer_than_a_loose_one_may_be(
 ) -> None:
     monkeypatch.setattr(cuda_rows, "MAX_LOOSE", 1000)
     runs = [Strided(n, ()) for n in (999, 1000, 1001, 2500, 4000)]
-    moves = [Move(2 * k, 0, 2 * k + 1, 3, form) for k, form in enumerate(runs)]
+    moves = [BufferCopy(2 * k, 0, 2 * k + 1, 3, form) for k, form in enumerate(runs)]
     random = np.random.default_rng(1)
     buffers = [random.integers(0, 256, run.block + 3, np.uint8) for run in runs for _ in range(2)]
     tuning = Tuning(loose_from=40)
@@ -122,7 +122,9 @@ def agree(
 ) -> int:
     """Compare every byte of every buffer after reductions; how many partial values were chained."""
     tuning = rng.choice([None, Tuning(shared_below=1024)])
-    made = [CudaCombine.of(one.case.moves, op, dtype, tuning, one.copies) for one in reductions]
+    made = [
+        CudaReductionList.of(one.case.moves, op, dtype, tuning, one.copies) for one in reductions
+    ]
     cases = [
         one.after_copies({chain.move for chain in combine.chains})
         for one, combine in zip(reductions, made, strict=True)
@@ -144,8 +146,8 @@ def agree(
 def test_sources_of_a_chain_that_lie_further_apart_than_others(tmp_path: Path) -> None:
     dtype = DType.named("f64")
     form = Strided(8, ((4, 64, 64),))
-    copies = [Move(0, 8 * k, 1, 8 * k, form) for k in range(3)]
-    more = [Move(0, 8 * k, 2, 16 * k, form) for k in range(3)]
+    copies = [BufferCopy(0, 8 * k, 1, 8 * k, form) for k in range(3)]
+    more = [BufferCopy(0, 8 * k, 2, 16 * k, form) for k in range(3)]
     random = np.random.default_rng(1)
     buffers = [random.random(32).view(np.uint8) for _ in range(3)]
     program = build(tmp_path, prelude_of("sum", dtype))

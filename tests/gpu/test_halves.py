@@ -12,14 +12,14 @@ import pytest
 from redist.layout.dtype import DType
 from redist.runtime.cuda.transports import all_gather as cuda_gather
 from redist.runtime.cuda.transports import carriers as cuda_carriers
-from redist.runtime.cuda.transports.all_gather import Claim, agree, room_for
-from redist.runtime.cuda.transports.carriers import ByMessages, Room
+from redist.runtime.cuda.transports.all_gather import GatherClaim, agree, room_for
+from redist.runtime.cuda.transports.carriers import ByMessages, StagingLease
 from redist.runtime.cuda.transports.nccl import ByNccl
 from redist.runtime.host import staging
 from redist.runtime.host.staging import ROUND_BYTES, Staging
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.compiler import Load
-from redist.runtime.schedule.pieces import Phase, Piece
+from redist.runtime.schedule.compiler import TypedPieces
+from redist.runtime.schedule.pieces import Piece, StepPieces
 from tests.fakes.ranks import random_groups, worlds
 from tests.programs.gpu.jobs import must_succeed, needs_mpi
 from tests.proofs.test_allocations import random_loads
@@ -120,7 +120,7 @@ def test_nccl_passes_a_round_while_the_next_is_packed(n_halves: int) -> None:
     carrier = ByNccl(world, None, None, side)
     carrier._pass = lambda round_, table: log.append(f"pass in {table}")  # type: ignore[assignment,method-assign]
     tables: Any = list(range(n_halves))
-    carrier.carry(rounds_of(3, log), Room(True), tables, own, None, 1.0)
+    carrier.carry(rounds_of(3, log), StagingLease(True), tables, own, None, 1.0)
     after = log.index("~side:pack 1 in 1" if n_halves == 2 else "~side:pack 1 in 0")
     before = log[:after]
     # The second exchange waits for its own pack; with two halves not for the first to be taken apart.
@@ -131,7 +131,7 @@ def test_nccl_passes_a_round_while_the_next_is_packed(n_halves: int) -> None:
     assert last > log.index("apart 0 in 0") > log.index("~own:pass in 0")
 
 
-def prepared(loads: list[list[Load]], groups: list[int], n_bytes: int, limited: bool) -> Any:
+def prepared(loads: list[list[TypedPieces]], groups: list[int], n_bytes: int, limited: bool) -> Any:
     """The staging of every rank's GPU."""
 
     def of(world: Any) -> Staging:
@@ -168,7 +168,7 @@ def test_both_halves_together_are_no_larger_than_what_is_granted(
 def test_rounds_have_a_sensible_size_however_much_is_granted(gib: int) -> None:
     n = gib * 2**30
     piece = Piece(0, 1, 0, (0,), (0,), (n,), (n,), (n,))
-    load = Load(Phase((piece,), None, False, False, False, (n,)), DType.named("u8"))
+    load = TypedPieces(StepPieces((piece,), None, False, False, False, (n,)), DType.named("u8"))
     for each in prepared([[load], [load]], [0, 1], n // 8, False):
         assert each.halves == 2 and each.send_bytes == each.receive_bytes <= ROUND_BYTES
         assert each.send_bytes == min(ROUND_BYTES, (n // 8 - 2**18) // 4)
@@ -177,9 +177,9 @@ def test_rounds_have_a_sensible_size_however_much_is_granted(gib: int) -> None:
 
 
 def test_a_group_is_one_only_where_all_its_ranks_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = Claim((0, 2, 3), ((0, (4, 5)),))
+    claim = GatherClaim((0, 2, 3), ((0, (4, 5)),))
     same, none = (3, claim.digest), (None, False)
-    other = (3, Claim((0, 2, 3), ((0, (5, 4)),)).digest)
+    other = (3, GatherClaim((0, 2, 3), ((0, (5, 4)),)).digest)
     world: Any = SimpleNamespace(comm=None)
 
     def agreed(*told: Any) -> tuple[Any, bool]:

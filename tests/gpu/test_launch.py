@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels import launch as cuda_launch
 from redist.runtime.cuda.kernels.blocking import Tuning
@@ -55,7 +55,7 @@ def test_a_launch_does_not_wait_for_a_stream_that_waits_for_messages(
     def message() -> None:
         assert arrived, "somebody waits for a message that may never come"
 
-    tables = tables_of([Move(0, 0, 1, 0, Strided(8, ((3, 8, 24),)))], [0, 0], Tuning())
+    tables = tables_of([BufferCopy(0, 0, 1, 0, Strided(8, ((3, 8, 24),)))], [0, 0], Tuning())
     bases = np.arange(n_bases, dtype=np.uintp) * np.uintp(32)
     with pretend.Stream(non_blocking=True) as stream:
         stream.add(message)

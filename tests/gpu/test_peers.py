@@ -12,7 +12,14 @@ from mpi4py import MPI
 
 from redist.errors import RequestError
 from redist.runtime.cuda.transports import ipc as cuda_peers
-from redist.runtime.cuda.transports.ipc import DONE, READY, Peers, Place, can_open, check_shareable
+from redist.runtime.cuda.transports.ipc import (
+    DONE,
+    READY,
+    OpenedMemory,
+    Peers,
+    can_open,
+    check_shareable,
+)
 from redist.runtime.ranks.worlds import world_of
 from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 
@@ -97,8 +104,8 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
     return found
 
 
-def place(k: int, number: int = 1, offset: int = 0) -> Place:
-    return Place(k.to_bytes(64, "little"), number, offset)
+def place(k: int, number: int = 1, offset: int = 0) -> OpenedMemory:
+    return OpenedMemory(k.to_bytes(64, "little"), number, offset)
 
 
 def world(*gpus: bytes) -> Any:
@@ -189,7 +196,7 @@ def test_a_world_that_is_closed_forgets() -> None:
 
 
 def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(address: int) -> Place:
+    def refuse(address: int) -> OpenedMemory:
         raise RuntimeError("invalid argument")
 
     monkeypatch.setattr(cuda_peers, "place_of", refuse)

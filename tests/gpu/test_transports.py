@@ -18,7 +18,7 @@ import pytest
 from redist.errors import PeerError
 from redist.runtime.copies.kernels import ALL_SAME
 from redist.runtime.cuda.transports import mpi_aware as cuda_aware
-from redist.runtime.cuda.transports.carriers import Room
+from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.mpi_aware import Answer, probe
 from redist.runtime.cuda.transports.nccl import ByNccl
 from tests.programs.gpu.carrying import CARRIERS
@@ -88,7 +88,7 @@ def test_messages_of_nccl_that_never_arrive_are_an_error(fails: str) -> None:
     )
     said = "within 0.05 s" if fails == "late" else "rank 1 failed"
     with pytest.raises(PeerError, match=said):
-        carrier.carry([], Room(on_device=True), [np.zeros(0, np.uintp)], stream, None, 0.05)
+        carrier.carry([], StagingLease(on_device=True), [np.zeros(0, np.uintp)], stream, None, 0.05)
     assert aborted == [True]
 
 
@@ -191,7 +191,7 @@ sys.exit(child.main())
     assert is_final
 
 
-# Room.
+# StagingLease.
 
 
 @pytest.mark.parametrize("on_device", [False, True])
@@ -204,7 +204,7 @@ def test_stages_share_one_room(on_device: bool, monkeypatch: pytest.MonkeyPatch)
 
     cuda = SimpleNamespace(alloc=make, PinnedMemory=make)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))  # type: ignore[arg-type]
-    room = Room(on_device)
+    room = StagingLease(on_device)
     room.reserve(100, 0)
     room.reserve(60, 50)
     assert room.n_bytes == 150

@@ -68,10 +68,10 @@ def test_sizes_are_those_of_the_oracle(t: ArrayType) -> None:
         assert {cuts for _, cuts in index} == {t.cuts[i]}
         assert len(index) == t.cuts[i]
         assert (n % t.cuts[i] == 0) == (len({len(box[i]) for box in boxes}) == 1)
-    assert t.rank == len(t.shape)
+    assert t.ndim == len(t.shape)
     assert t.global_elems == math.prod(t.shape)
     assert t.tile_bytes == max(len(oracle.elements(box)) for box in boxes) * t.dtype.itemsize
-    assert t.is_even == all(len({len(box[i]) for box in boxes}) == 1 for i in range(t.rank))
+    assert t.is_even == all(len({len(box[i]) for box in boxes}) == 1 for i in range(t.ndim))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -80,7 +80,7 @@ def test_with_dims_and_with_pending(t: ArrayType) -> None:
     assert t.with_dims(t.dims) == t
     assert t.with_pending(t.pending_op, t.pending_axes) == t
     assert t.with_pending(t.pending_op, ()).pending_op is None
-    assert t.with_dims(() for _ in t.shape).cuts == (1,) * t.rank
+    assert t.with_dims(() for _ in t.shape).cuts == (1,) * t.ndim
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -193,3 +193,9 @@ def test_a_type_does_not_change() -> None:
     t = ArrayType.parse("f32[8]", Mesh(x=2))
     with pytest.raises(AttributeError):
         t.shape = (9,)  # type: ignore[misc]
+
+
+def test_the_old_name_of_ndim_warns() -> None:
+    t = ArrayType.parse("f32[4{x}, 6]", Mesh(x=2))
+    with pytest.warns(DeprecationWarning, match="called ndim"):
+        assert t.rank == t.ndim == 2

@@ -58,7 +58,7 @@ def our_boxes(t: ArrayType) -> Any:
 @given(types(ops=NO_OP, whole=True))
 def test_partition_specs_of_whole_axes_round_trip(t: ArrayType) -> None:
     spec = to_partition_spec(t)
-    assert len(spec) == t.rank
+    assert len(spec) == t.ndim
     assert from_partition_spec(spec, t.mesh, t.dtype, t.shape) == t
     assert from_partition_spec(list(spec), t.mesh, str(t.dtype), t.shape) == t
     while spec and spec[-1] is None:

@@ -1,4 +1,4 @@
-"""Options: the same for ``redist bench`` and inside a job."""
+"""BenchOptions: the same for ``redist bench`` and inside a job."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from redist.errors import RequestError
 from redist.measure.cases import KINDS
 from redist.measure.contenders.registry import CONTENDERS, chosen, contenders_of
-from redist.measure.options import CONTENDER_NAMES, Options, add_options, names_text
+from redist.measure.options import CONTENDER_NAMES, BenchOptions, add_options, names_text
 
 
-def read(*argv: str) -> Options:
-    return Options.read(add_options(argparse.ArgumentParser()).parse_args(argv))
+def read(*argv: str) -> BenchOptions:
+    return BenchOptions.read(add_options(argparse.ArgumentParser()).parse_args(argv))
 
 
 def test_defaults() -> None:
-    assert read() == Options(
+    assert read() == BenchOptions(
         (128 * 2**20, 2**20), tuple(KINDS), tuple(CONTENDER_NAMES), 15, False, None, None
     )
 

@@ -9,21 +9,21 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.cases import KINDS, make_case
-from redist.measure.values import Box, boxes, parts, source_values, target_values
+from redist.measure.values import ValueBox, boxes, parts, source_values, target_values
 from tests.problems.oracle import holdings
 
 
-def whole(t: ArrayType) -> Box:
-    return Box((0,) * t.rank, t.shape)
+def whole(t: ArrayType) -> ValueBox:
+    return ValueBox((0,) * t.ndim, t.shape)
 
 
 def test_values_are_row_major_numbers() -> None:
     t = ArrayType.parse("f64[5, 3, 4]", Mesh(x=2))
     want = np.arange(60.0).reshape(5, 3, 4)
     assert np.array_equal(source_values(t, whole(t), 0), want)
-    box = Box((1, 0, 2), (4, 3, 3))
+    box = ValueBox((1, 0, 2), (4, 3, 3))
     assert np.array_equal(source_values(t, box, 0), want[1:4, 0:3, 2:3])
-    assert source_values(ArrayType.parse("f64[]", Mesh(x=2)), Box((), ()), 3) == 3.0
+    assert source_values(ArrayType.parse("f64[]", Mesh(x=2)), ValueBox((), ()), 3) == 3.0
 
 
 @pytest.mark.parametrize("dtype", ["u8", "i8", "i16", "f16", "f32", "c64", "i32", "u64"])
@@ -40,7 +40,7 @@ def test_values_stay_exact_in_every_dtype_and_neighbours_differ(dtype: str) -> N
 
 def test_large_arrays_of_short_floats_repeat_late() -> None:
     t = ArrayType.parse("f32[100000000]", Mesh(x=2))
-    values = source_values(t, Box((99_999_000,), (100_000_000,)), 0)
+    values = source_values(t, ValueBox((99_999_000,), (100_000_000,)), 0)
     assert np.array_equal(np.diff(values), np.ones(999, np.float32))
 
 
@@ -71,8 +71,8 @@ def test_other_reductions_have_no_formula_yet() -> None:
 
 
 def test_boxes_meet_and_lie_within() -> None:
-    outer = Box((2, 3), (8, 9))
-    inner = Box((4, 3), (6, 5))
+    outer = ValueBox((2, 3), (8, 9))
+    inner = ValueBox((4, 3), (6, 5))
     assert inner.within(outer) == (slice(2, 4), slice(0, 2))
     assert outer.meet(inner) == inner
     assert inner.shape == (2, 2)

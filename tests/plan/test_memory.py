@@ -175,7 +175,7 @@ def test_default_staging(text: str, staging: int) -> None:
     """Half a tile, up to a MiB; an eighth of large tiles; always whole elements."""
     mesh = Mesh(x=2)
     t = parse(text, mesh)
-    small = ArrayType.of(mesh, t.dtype, t.shape, [["x"]] if t.rank else [])
+    small = ArrayType.of(mesh, t.dtype, t.shape, [["x"]] if t.ndim else [])
     assert default_staging_bytes(t, small) == default_staging_bytes(small, t) == staging
 
 

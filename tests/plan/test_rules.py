@@ -107,7 +107,7 @@ def type_and_part(rng: Random) -> tuple[ArrayType, SubAxis, int, int]:
     while not shape:
         shape = random_shape(rng)
     t = random_type(rng, mesh, shape, random_op(rng))
-    old, new = rng.randrange(t.rank), rng.randrange(t.rank)
+    old, new = rng.randrange(t.ndim), rng.randrange(t.ndim)
     cut = [i for i, dim in enumerate(t.dims) if dim]
     kind = rng.random()
     if cut and kind < 0.5:
@@ -174,19 +174,19 @@ def test_several_moves_are_one_after_another(case: tuple[ArrayType, Random]) -> 
     here: ArrayType | None = t
     moves: list[tuple[SubAxis, int, int]] = []
     for _ in range(rng.randint(1, 3)):
-        ends = [i for i in range(t.rank) if here is not None and here.dims[i]]
+        ends = [i for i in range(t.ndim) if here is not None and here.dims[i]]
         if here is None or not ends:
             break
         old = rng.choice(ends)
         last = here.dims[old][-1]
         pre = last.pre * rng.choice(divisors(last.size)[:-1])
-        moves.append((SubAxis(last.name, pre, last.end // pre), old, rng.randrange(t.rank)))
+        moves.append((SubAxis(last.name, pre, last.end // pre), old, rng.randrange(t.ndim)))
         here = outcome(AllToAll((moves[-1],)), here)
     assert outcome(AllToAll(tuple(moves)), t) == (here if moves else None)
 
     free = list(difference((whole(t.mesh, name) for name, _ in t.mesh.axes), t.used))
     rng.shuffle(free)
-    added = [(part, rng.randrange(t.rank)) for part in free]
+    added = [(part, rng.randrange(t.ndim)) for part in free]
     sliced: ArrayType | None = t if added else None
     for pair in added:
         sliced = None if sliced is None else outcome(Slice((pair,)), sliced)
@@ -201,8 +201,8 @@ def test_several_moves_are_one_after_another(case: tuple[ArrayType, Random]) -> 
 def test_all_permute(pair: tuple[ArrayType, ArrayType]) -> None:
     """Legal where tiles have one shape: then every box of the target is a box of the source."""
     before, after = pair
-    held = [max(len(box[i]) for box in oracle.boxes(before)) for i in range(before.rank)]
-    wanted = [max(len(box[i]) for box in oracle.boxes(after)) for i in range(after.rank)]
+    held = [max(len(box[i]) for box in oracle.boxes(before)) for i in range(before.ndim)]
+    wanted = [max(len(box[i]) for box in oracle.boxes(after)) for i in range(after.ndim)]
     same = (before.pending_op, before.pending_axes) == (after.pending_op, after.pending_axes)
     legal = held == wanted and same and (before.pending_op is None or before.mesh == after.mesh)
     assert outcome(AllPermute(after), before) == (after if legal else None)
@@ -297,7 +297,7 @@ def test_slice_into_pending(case: Case, op: str) -> None:
         free = True
     except LayoutError:
         free = False
-    at = [i for i in range(t.rank) if removed(t, part, i) is not None]
+    at = [i for i in range(t.ndim) if removed(t, part, i) is not None]
     coarse = removed(t, part, at[0]) if at else t
     assert coarse is not None
     legal = t.pending_op in (None, op) and (free or bool(at))

@@ -154,7 +154,7 @@ def random_action(rng: Random) -> tuple[Action, ArrayType]:
         part = SubAxis(last.name, pre, last.end // pre)
         if kind < 0.2:
             return AllGather(((part, old),)), before
-        return AllToAll(((part, old, rng.randrange(before.rank)),)), before
+        return AllToAll(((part, old, rng.randrange(before.ndim)),)), before
     if kind < 0.5:
         return AllPermute(to), before
     resolves = bool(resolved_axes(before, to))
@@ -192,7 +192,7 @@ def test_steps_deliver_what_their_types_promise(case: tuple[Action, ArrayType]) 
         case _:
             pass
     for sender, receiver, _, box in pieces(schedule):
-        elems = oracle.elements(box[: before.rank])
+        elems = oracle.elements(box[: before.ndim])
         a, b = old[sender], new[receiver]
         assert a != b
         assert elems and elems <= held[a]

@@ -16,18 +16,18 @@ from redist.layout.dtype import DType
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.host import staging as staging_module
-from redist.runtime.host.executor import Course
-from redist.runtime.host.own_tiles import Buffers
+from redist.runtime.host.executor import HostExecutor
+from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.compiler import Load
-from redist.runtime.schedule.pieces import Phase, Piece
+from redist.runtime.schedule.compiler import TypedPieces
+from redist.runtime.schedule.pieces import Piece, StepPieces
 from redist.runtime.schedule.rounds import make_rounds
-from redist.runtime.schedule.stages import Leg, Route
+from redist.runtime.schedule.stages import StagePart, TransferStages
 from tests.fakes.ranks import random_groups, staged
 from tests.problems.strategies import random_pair
 
 
-def random_loads(rng: Random, n: int) -> list[list[Load]]:
+def random_loads(rng: Random, n: int) -> list[list[TypedPieces]]:
     """Random pieces between random ranks, some of them partial values."""
     pieces = []
     for _ in range(rng.randint(1, 12)):
@@ -39,8 +39,8 @@ def random_loads(rng: Random, n: int) -> list[list[Load]]:
     dtype = DType.named(rng.choice(["u8", "f32", "c128"]))
     return [
         [
-            Load(
-                Phase(
+            TypedPieces(
+                StepPieces(
                     tuple(p for p in pieces if rank in (p.sender, p.receiver)),
                     "sum", False, False, False, (9, 9),
                 ),
@@ -85,9 +85,11 @@ def test_staging_is_divided_as_the_theorem_says(monkeypatch: pytest.MonkeyPatch)
     assert within > 1000
 
 
-def walked(plan: Plan, route: Route, keep: bool) -> Iterator[tuple[Leg, set[int], bool]]:
+def walked(
+    plan: Plan, route: TransferStages, keep: bool
+) -> Iterator[tuple[StagePart, set[int], bool]]:
     """Stage by stage, the buffers that exist, by the course's own bookkeeping; whether all stay."""
-    buffers = Buffers(route, plan.donate)
+    buffers = OwnTiles(route, plan.donate)
     buffers.keep = keep
     course: Any = SimpleNamespace(
         route=route,
@@ -102,7 +104,7 @@ def walked(plan: Plan, route: Route, keep: bool) -> Iterator[tuple[Leg, set[int]
         held.setdefault((0, leg.target), None)
         yield leg, {buffer for _, buffer in held}, buffers.keeps
         if number + 1 < len(route.stages):
-            Course._let_go(course, number, held, False, None)
+            HostExecutor._let_go(course, number, held, False, None)
 
 
 def test_buffers_live_as_the_model_says() -> None:
@@ -116,7 +118,7 @@ def test_buffers_live_as_the_model_says() -> None:
         if not plan.steps:
             continue
         for rank in {*source.mesh.ranks, *target.mesh.ranks}:
-            route = Route.of([plan], rank, FLAT)
+            route = TransferStages.of([plan], rank, FLAT)
             shapes = [route.shape_of(0, k) for k in range(route.last(0) + 1)]
             sizes = [0 if s is None else math.prod(s) * source.dtype.itemsize for s in shapes]
             for leg, buffers, keeps in walked(plan, route, rng.random() < 0.5):

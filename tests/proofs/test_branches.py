@@ -23,10 +23,10 @@ from redist.plan.memory import (
     staging_for,
 )
 from redist.plan.steps import Event
-from redist.runtime.ranks.control_page import Board
+from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.pieces import Piece, box_at
 from redist.runtime.schedule.rounds import (
-    Turn,
+    RoundPart,
     make_rounds,
     part_counts,
     part_elems,
@@ -44,7 +44,7 @@ def flat(value: Any) -> list[Any]:
             return [value]
         case Piece():
             return flat((value.src_lo, value.dst_lo, value.shape))
-        case Turn():
+        case RoundPart():
             return flat((value.item, value.parts, value.number))
         case Event():
             return flat((value.n_bytes, value.born, value.freed))
@@ -75,7 +75,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "part_counts": (lambda n, m, p: part_counts((n, m), p), "0 0 1"),
     "part_elems": (lambda n, m, p: part_elems((n, m), p), "0 0 1"),
     "place_at": (lambda number, k, m: place_at(number, (m, k)), "0 1 1"),
-    "part_of": (lambda n, p, i, a, b: part_of(whole_piece(n, a, b), Turn(0, p, i)), "1 1 0 0 0"),
+    "part_of": (
+        lambda n, p, i, a, b: part_of(whole_piece(n, a, b), RoundPart(0, p, i)),
+        "1 1 0 0 0",
+    ),
     "make_rounds": (lambda a, b, slot: make_rounds((a, b), (1, 2), slot), "0 0 0"),
     "Exports": (
         lambda n, m, p, size: Exports((((0,), (n,)), ((1,), (m,))), size, 64).offsets(p, 7),
@@ -98,8 +101,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
         lambda born, freed, at: alive_events([Event("out", 4, born, freed, "both")], at, "both"),
         "0 0 0",
     ),
-    "Board.slot": (
-        lambda start, pool, parity, size: Board.slot(board(start, pool), parity, size),
+    "ControlPage.slot": (
+        lambda start, pool, parity, size: ControlPage.slot(board(start, pool), parity, size),
         "0 0 0 0",
     ),
 }

@@ -10,9 +10,9 @@ import pytest
 
 from proofs.engine.theorem import REFUTED
 from redist.plan import memory
-from redist.runtime.ranks.control_page import Board
+from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule import rounds
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 
 
 def floored_box(shape: Any, counts: Any, place: Any) -> Any:
@@ -77,14 +77,14 @@ WRONG: dict[str, tuple[str, Any, str, Any]] = {
         "default_staging_bytes",
         lambda source, target: max(source.tile_bytes, target.tile_bytes),
     ),
-    "bound of a batch from peaks": ("allocations", Route, "peak_bytes", bound_by_peaks),
+    "bound of a batch from peaks": ("allocations", TransferStages, "peak_bytes", bound_by_peaks),
     "only the tile before counted": (
         "rewrites",
         None,
         "hop_live_bytes",
         lambda source, target, before, after, first, donate: before.tile_bytes,
     ),
-    "slots one behind the other": ("pairing", Board, "slot", slot_behind),
+    "slots one behind the other": ("pairing", ControlPage, "slot", slot_behind),
 }
 """Theorem, where the function stands (None: as the theorem imports it), its name, what is put there."""
 

@@ -19,10 +19,10 @@ from redist.plan.steps import AllReduce
 from redist.runtime.host import stage as stage_module
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.stage import Stage
-from redist.runtime.ranks.control_page import Board
+from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.compiler import POOL, Bases, Message
-from redist.runtime.schedule.pieces import Phase
-from redist.runtime.schedule.rounds import Turn, part_of
+from redist.runtime.schedule.pieces import StepPieces
+from redist.runtime.schedule.rounds import RoundPart, part_of
 from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
 from tests.problems.strategies import random_pair
 
@@ -57,7 +57,7 @@ def test_both_ends_list_the_same_pieces_in_the_same_order() -> None:
             return
 
 
-def all_pieces(phases: list[Phase]) -> list[Any]:
+def all_pieces(phases: list[StepPieces]) -> list[Any]:
     """The pieces of all ranks, each once."""
     return [p for rank, phase in enumerate(phases) for p in phase.pieces if p.receiver == rank]
 
@@ -66,7 +66,7 @@ def said_of(pieces: list[Any], groups: list[int], parts: int, turn: int) -> dict
     """Elements of every message (sender, receiver) of a round, by the theorem."""
     said: dict[Any, int] = {}
     for piece in pieces:
-        part = part_of(piece, Turn(0, parts, turn))
+        part = part_of(piece, RoundPart(0, parts, turn))
         for a in range(len(groups)):
             for b in range(len(groups)):
                 args = piece.sender, piece.receiver, groups[a] == groups[b]
@@ -119,7 +119,7 @@ class Recorder:
         self.log: list[str] = []
         self.slots: list[int] = []
         board: Any = SimpleNamespace(pool_address=0, pool_bytes=1000)
-        board.slot = lambda parity, size: Board.slot(board, parity, size)
+        board.slot = lambda parity, size: ControlPage.slot(board, parity, size)
         self.world: Any = SimpleNamespace(
             rank=0, seq=7, boards={0: board}, comm=SimpleNamespace(Irecv="receive", Isend="send"),
             meet_node=self.meet, wait=lambda requests, timeout_s: self.log.append("wait"), pids={},

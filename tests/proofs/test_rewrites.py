@@ -17,7 +17,7 @@ from redist.plan.steps import AllGather, AllToAll, Exchange
 from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
 from redist.synth.named_steps import minor_end_moves, name_step, split_dims
-from redist.synth.pricing import Pricer, Route
+from redist.synth.pricing import Path, Pricer
 from redist.synth.routes import axis_by_axis, normal_form
 from tests.problems.strategies import divisors, random_mesh, random_pair, random_shape, random_type
 
@@ -98,7 +98,7 @@ def test_naming_changes_no_byte() -> None:
         named += 1
 
 
-def peak(source: ArrayType, route: Route, donate: bool) -> int:
+def peak(source: ArrayType, route: Path, donate: bool) -> int:
     """Bytes of tiles at the worst step."""
     target = route[-1][1]
     types = Pricer.of(source, target, FLAT, None, donate).types(route)
@@ -144,8 +144,8 @@ def test_joined_gathers_and_slices_do_not_raise_the_peak() -> None:
                 steps.append((action, here))
         if len(steps) < 2 or not source.global_elems:
             continue
-        one: Route = ((Exchange(here), here),)
-        back: Route = tuple((Exchange(t), t) for t in [*(t for _, t in steps[-2::-1]), source])
+        one: Path = ((Exchange(here), here),)
+        back: Path = tuple((Exchange(t), t) for t in [*(t for _, t in steps[-2::-1]), source])
         for donate in (False, True):
             assert peak(source, one, donate) <= peak(source, tuple(steps), donate)
             assert peak(here, ((Exchange(source), source),), donate) <= peak(here, back, donate)

@@ -76,7 +76,7 @@ def test_plans_of_one_step_arrive_in_any_number_of_rounds() -> None:
             got, moved = passed(plan, parts, parts, part_of)
             assert all(np.array_equal(got[rank], right.tiles[rank]) for rank in right.tiles)
             assert moved * 4 == sum(right.received_bytes.values()) == plan.received_bytes
-            if source.rank == 1:
+            if source.ndim == 1:
                 got, intact = pooled(plan, parts, 2)
                 assert all(np.array_equal(got[rank], right.tiles[rank]) for rank in right.tiles)
                 assert intact == moved

@@ -91,7 +91,7 @@ def random_action(rng: Random, t: ArrayType, other: ArrayType) -> Action:
         return [random_part(rng, t) for _ in range(rng.randint(1, most))]
 
     def dim() -> int:
-        return rng.randrange(max(1, t.rank))
+        return rng.randrange(max(1, t.ndim))
 
     match rng.randrange(8):
         case 0:

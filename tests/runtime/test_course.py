@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redist.runtime.host.executor import Course
+from redist.runtime.host.executor import HostExecutor
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="pages cannot be given back here")
@@ -24,7 +24,7 @@ def test_a_donated_array_stays_where_another_tile_of_the_call_lies_in_it(also: s
         "part of it": [array[-3:]],
     }[also]
     course: Any = SimpleNamespace()
-    Course.free(course, array, rest, is_source=True)
+    HostExecutor.free(course, array, rest, is_source=True)
     assert (array.min() == 1) == (also in ("a result", "part of it"))
 
 
@@ -39,7 +39,7 @@ def test_tiles_that_still_exist_are_looked_at() -> None:
         free=lambda array, rest, is_source: freed.append((array, list(rest))),
     )
     tiles: dict[tuple[int, int], Any] = {(0, 0): own, (0, 2): None, (1, 0): None, (1, 2): same}
-    assert not Course._let_go(course, 0, tiles, False, None)
+    assert not HostExecutor._let_go(course, 0, tiles, False, None)
     ((array, rest),) = freed
     assert array is own and len(rest) == 1 and rest[0] is same
     assert set(tiles) == {(0, 2), (1, 2)}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redist.errors import TransferError
-from redist.runtime.copies.copy_list import Move, Moves, address_of, addresses, array_at
+from redist.runtime.copies.copy_list import BufferCopy, CopyList, address_of, addresses, array_at
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import canonical
 from tests.fakes.views import random_shape, random_view
@@ -21,9 +21,9 @@ from tests.problems.strategies import seeded
 COMPILED = kernels() is not None
 
 
-def prepared(rng: Random, most_dims: int, streams: bool) -> tuple[Moves, list[Any], list[Any]]:
+def prepared(rng: Random, most_dims: int, streams: bool) -> tuple[CopyList, list[Any], list[Any]]:
     """A few moves between arrays of their own, the arrays, and what must be in their memory."""
-    moves: list[Move] = []
+    moves: list[BufferCopy] = []
     arrays: list[Any] = []
     memories: list[Any] = []
     for k in range(rng.randint(1, 4)):
@@ -31,10 +31,10 @@ def prepared(rng: Random, most_dims: int, streams: bool) -> tuple[Moves, list[An
         memory, to = random_view(rng, shape, itemsize)
         _, of = random_view(rng, shape, itemsize, repeats=True)
         form = canonical(shape, itemsize, to.strides, of.strides)
-        moves.append(Move(2 * k, 0, 2 * k + 1, 0, form))
+        moves.append(BufferCopy(2 * k, 0, 2 * k + 1, 0, form))
         arrays += [to, of]
         memories.append((memory, to, of))
-    return Moves.of(moves, streams), arrays, memories
+    return CopyList.of(moves, streams), arrays, memories
 
 
 def after_assignment(memories: list[Any]) -> list[bytes]:
@@ -85,7 +85,7 @@ def test_more_dims_than_the_kernel_knows(n_dims: int) -> None:
     wide = np.zeros((4,) * n_dims, "u1")[(slice(None, None, 3),) * n_dims]
     values = np.arange(2**n_dims, dtype="u2").astype("u1").reshape((2,) * n_dims)
     form = canonical(wide.shape, 1, wide.strides, values.strides)
-    moves = Moves.of([Move(0, 0, 1, 0, form)])
+    moves = CopyList.of([BufferCopy(0, 0, 1, 0, form)])
     assert len(moves) == 2 ** max(0, len(form.dims) - MAX_DIMS)
     assert moves.n_bytes == values.nbytes
     for run in (moves.run, moves._run_with_numpy):
@@ -101,14 +101,14 @@ def test_blocks_of_any_length_and_alignment(n: int, shift: int, streams: bool) -
     source = np.random.default_rng(0).integers(0, 256, n + 1, dtype=np.uint8)[1:]
     memory = np.full(n + 64, 7, np.uint8)
     to = memory[shift : shift + n]
-    moves = Moves.of([Move(0, 0, 1, 0, canonical((n,), 1, (1,), (1,)))], streams)
+    moves = CopyList.of([BufferCopy(0, 0, 1, 0, canonical((n,), 1, (1,), (1,)))], streams)
     moves.run(addresses([to, source]))
     assert (to == source).all()
     assert (memory[:shift] == 7).all() and (memory[shift + n :] == 7).all()
 
 
 def test_no_moves_is_nothing_to_do() -> None:
-    nothing = Moves.of([])
+    nothing = CopyList.of([])
     assert len(nothing) == 0 and nothing.n_bytes == 0
     nothing.run(addresses([]))
 
@@ -143,7 +143,9 @@ def test_boxes_that_interleave(rng: Random, gathers: bool, streams: bool) -> Non
         tiles.append((tile, part.copy()))
         number = len(tiles)
         moves.append(
-            Move(0, offset, number, 0, form) if gathers else Move(number, 0, 0, offset, form)
+            BufferCopy(0, offset, number, 0, form)
+            if gathers
+            else BufferCopy(number, 0, 0, offset, form)
         )
     want = whole.copy()
     if gathers:
@@ -151,6 +153,6 @@ def test_boxes_that_interleave(rng: Random, gathers: bool, streams: bool) -> Non
     rng.shuffle(moves)
     if rng.random() < 0.5:
         moves.sort(key=lambda move: (move.dst, move.dst_offset))
-    Moves.of(moves, streams).run(addresses([whole, *(tile for tile, _ in tiles)]))
+    CopyList.of(moves, streams).run(addresses([whole, *(tile for tile, _ in tiles)]))
     assert whole.tobytes() == want.tobytes()
     assert all(tile.tobytes() == part.tobytes() for tile, part in tiles)

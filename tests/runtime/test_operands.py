@@ -10,7 +10,7 @@ from redist.errors import RequestError
 from redist.plan.topology import FLAT
 from redist.runtime import arguments as operands_module
 from redist.runtime.arguments import Operands, check_donated
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 
 
 @pytest.mark.parametrize("donate", [False, True])
@@ -20,7 +20,7 @@ def test_a_donated_array_whose_type_does_not_change_stays(donate: bool) -> None:
     plan = redist.synthesize("f64[8{x}]", "f64[8{x}]", mesh=mesh, donate=donate)
     assert plan.peak_bytes == (1 if donate else 2) * 4 * 8
     local = np.arange(4.0)
-    operands = Operands(Route.of((plan,), 0, FLAT), ("",), False)
+    operands = Operands(TransferStages.of((plan,), 0, FLAT), ("",), False)
     sources, (target,) = operands.taken(local, None)
     assert target is not None
     assert sources[0] is local

@@ -16,7 +16,14 @@ from redist.plan.request import Request
 from redist.plan.steps import Step
 from redist.plan.topology import FLAT, Level
 from redist.runtime.copies.reduce import combine, identity
-from redist.runtime.schedule.pieces import Phase, Piece, copy_phase, phases_of, split, tile_shapes
+from redist.runtime.schedule.pieces import (
+    Piece,
+    StepPieces,
+    copy_phase,
+    phases_of,
+    split,
+    tile_shapes,
+)
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.find import find_plan
 
@@ -52,7 +59,7 @@ def run(step: Step, before: ArrayType, tiles: Any, phases: dict[int, Any]) -> di
         source = after if next(iter(phases.values()))[k].again else tiles
         source = {rank: tile.copy() for rank, tile in source.items()}
         for rank in after:
-            phase: Phase = phases[rank][k]
+            phase: StepPieces = phases[rank][k]
             if phase.fills:
                 after[rank][...] = identity(phase.op or "", dtype)
             for p in phase.pieces:
@@ -108,7 +115,7 @@ def test_pieces_cover_every_tile_once_and_both_ends_know_them(strategy: str) -> 
     assert n > 35
 
 
-def check_cover(phase: Phase, rank: int, shape: tuple[int, ...], n_phases: int) -> None:
+def check_cover(phase: StepPieces, rank: int, shape: tuple[int, ...], n_phases: int) -> None:
     """Pieces of order 0 fill the tile but where it says so; those of later orders lie on them."""
     seen: dict[int, Any] = {}
     for p in phase.pieces:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from redist.layout.array_type import OPS
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Move, Moves, addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
 from redist.runtime.copies.reduce import combine, combine_into
 from redist.runtime.copies.strided import canonical
 from redist.runtime.schedule.compiler import Combine
@@ -62,7 +62,9 @@ def test_in_place_and_by_program_give_the_same_bits(rng: Random) -> None:
         to.fill(a)
         of.fill(b)
         form = canonical(a.shape, a.itemsize, to.array.strides, of.array.strides)
-        Combine(op, dtype, Moves.of([Move(0, 0, 1, 0, form)])).run(addresses([to.array, of.array]))
+        Combine(op, dtype, CopyList.of([BufferCopy(0, 0, 1, 0, form)])).run(
+            addresses([to.array, of.array])
+        )
     assert np.ascontiguousarray(to.array).tobytes() == want
     assert to.is_untouched_around()
 

@@ -8,7 +8,7 @@ import pytest
 
 from redist import ArrayType, Mesh, RedistError, Topology
 from redist.plan.topology import FLAT, Level
-from redist.runtime.request import ERROR_WORD, NEW_WORD, Asked, Options
+from redist.runtime.request import ERROR_WORD, NEW_WORD, TransferOptions, TransferRequest
 
 MESH = Mesh(x=2, y=2)
 ROWS, COLUMNS = "f32[4{x}, 4]", "f32[4, 4{x}]"
@@ -16,9 +16,9 @@ ROWS, COLUMNS = "f32[4{x}, 4]", "f32[4, 4{x}]"
 
 def asked(
     source: Any = ROWS, target: Any = COLUMNS, mesh: Any = MESH, size: int = 4, **options: Any
-) -> Asked:
+) -> TransferRequest:
     target_mesh = options.pop("target_mesh", None)
-    return Asked.of(source, target, mesh, target_mesh, size, Options(**options))
+    return TransferRequest.of(source, target, mesh, target_mesh, size, TransferOptions(**options))
 
 
 def test_the_same_request_in_other_words_is_the_same() -> None:

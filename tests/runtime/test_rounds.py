@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import (
-    Turn,
+    RoundPart,
     make_rounds,
     part_counts,
     part_elems,
@@ -37,7 +37,7 @@ def test_parts_cover_a_piece_exactly_once(shape: tuple[int, ...], parts: int) ->
     piece = piece_of(shape)
     seen = np.zeros(shape, int)
     for number in range(parts):
-        part = part_of(piece, Turn(0, parts, number))
+        part = part_of(piece, RoundPart(0, parts, number))
         if part is None:
             continue
         assert 0 not in part.shape and math.prod(part.shape) <= part_elems(shape, parts)
@@ -95,6 +95,6 @@ def test_small_arrays_share_a_round() -> None:
 
 
 def test_whole_is_one_round_of_everything() -> None:
-    assert whole(3) == ((Turn(0, 1, 0), Turn(1, 1, 0), Turn(2, 1, 0)),)
+    assert whole(3) == ((RoundPart(0, 1, 0), RoundPart(1, 1, 0), RoundPart(2, 1, 0)),)
     piece = piece_of((2, 3))
     assert part_of(piece, whole(1)[0][0]) == piece

@@ -14,16 +14,16 @@ from redist.layout.dtype import DType
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging, _Needs
-from redist.runtime.schedule.compiler import Bases, Compiler, Load
-from redist.runtime.schedule.pieces import Phase, Piece, phases_of
+from redist.runtime.schedule.compiler import Bases, Compiler, TypedPieces
+from redist.runtime.schedule.pieces import Piece, StepPieces, phases_of
 from redist.runtime.schedule.rounds import parts_needed
 
 
 def needs(*shapes: tuple[int, ...]) -> _Needs:
     """What rank 0 needs to send contiguous pieces to rank 1, which is on another node."""
     pieces = tuple(Piece(0, 1, 0, (0,) * len(s), (0,) * len(s), s, s, s) for s in shapes)
-    phase = Phase(pieces, None, False, False, False, shapes[0])
-    return _Needs(Load(phase, DType.named("u8")), 0, (0,))
+    phase = StepPieces(pieces, None, False, False, False, shapes[0])
+    return _Needs(TypedPieces(phase, DType.named("u8")), 0, (0,))
 
 
 @given(st.lists(st.integers(1, 2**36), min_size=1, max_size=4))
@@ -46,7 +46,7 @@ def test_partial_values_of_many_nodes_find_room(ranks: int) -> None:
     mesh = redist.Mesh(x=ranks)
     plan = redist.synthesize(f"c128[{ranks}] sum{{x}}", f"c128[{ranks}{{x}}]", mesh=mesh)
     (phase,) = phases_of(plan.steps[0], plan.source, 0, FLAT)
-    load, bases = Load(phase, plan.source.dtype), Bases(1, (0,))
+    load, bases = TypedPieces(phase, plan.source.dtype), Bases(1, (0,))
     apart: Any = SimpleNamespace(
         rank=0,
         size=ranks,

@@ -41,7 +41,7 @@ def all_types(source: ArrayType, target: ArrayType, cap: bool = True) -> list[Ar
     plain = source.with_pending(None, ())
     larger = max(math.prod(t.tile_shape) for t in (source, target))
     out = []
-    for dims in layouts(factors, source.rank):
+    for dims in layouts(factors, source.ndim):
         t = plain.with_dims(dims)
         if (even and not t.is_even) or (cap and math.prod(t.tile_shape) > larger):
             continue
@@ -125,7 +125,7 @@ def best_bytes_of_collectives(source: ArrayType, target: ArrayType) -> int:
     held = [oracle.holdings(t) for t in types]
     factors = prime_parts(source.mesh, (*source.used, *target.used))
     fine = [_split(t, factors) for t in types]
-    classes = _move_classes(source, fine, list(layouts(factors, source.rank)))
+    classes = _move_classes(source, fine, list(layouts(factors, source.ndim)))
     start, goal = number[source], number[target]
     best = {start: 0}
     queue = [(0, start)]

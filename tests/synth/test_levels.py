@@ -27,7 +27,7 @@ def entries_per_node(plan: redist.Plan, topology: Topology, node: int) -> int:
                 where = int(need.ranks[schedule.receiver[at]]) // node
                 seen = counts.setdefault(where, np.zeros(before.shape, dtype=int))
                 lo, hi = schedule.lo[at], schedule.hi[at]
-                seen[tuple(slice(lo[i], hi[i]) for i in range(before.rank))] += 1
+                seen[tuple(slice(lo[i], hi[i]) for i in range(before.ndim))] += 1
         before = step.after
     return max((int(seen.max()) for seen in counts.values()), default=0)
 

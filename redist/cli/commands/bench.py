@@ -10,13 +10,13 @@ from pathlib import Path
 from redist.cli.files import shown
 from redist.cli.status import UsageError
 from redist.launch.launcher import find_launcher, launch, package_folder, ranks_of
-from redist.measure.options import PEERS, Options
+from redist.measure.options import PEERS, BenchOptions
 
 
 def run_bench(args: argparse.Namespace) -> int:
     """What can be wrong is found out before the job is started."""
     n_ranks = ranks_of(args.ranks, least=2)
-    options = Options.read(args)
+    options = BenchOptions.read(args)
     for option, name in (("--json", options.json), ("--plot", options.plot)):
         if name is not None and not Path(name).absolute().parent.is_dir():
             raise UsageError(f"{option}: cannot write {shown(name)}: there is no such folder")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from redist.cli.files import write_text
-from redist.cli.request import Asked
+from redist.cli.request import CommandRequest
 from redist.cli.status import OK
 
 
 def run_plan(args: argparse.Namespace) -> int:
     """Print the plan; pictures are written first, so that a wrong file name prints nothing."""
-    asked = Asked.read(args)
+    asked = CommandRequest.read(args)
     plan = asked.plan()
     if args.svg is not None:
         from redist.draw.picture import draw

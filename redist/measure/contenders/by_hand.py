@@ -11,13 +11,13 @@ from mpi4py.util import dtlib
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.contenders.naive import why_no_reduction
-from redist.measure.values import Array, Box, boxes
+from redist.measure.values import Array, ValueBox, boxes
 
 
-class Alltoallw(Contender):
-    """One Alltoallw on subarray types: each pair of ranks exchanges what their tiles share."""
+class AlltoallwByHand(Contender):
+    """One AlltoallwByHand on subarray types: each pair of ranks exchanges what their tiles share."""
 
-    label = "Alltoallw"
+    label = "AlltoallwByHand"
 
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)
@@ -48,8 +48,8 @@ class Alltoallw(Contender):
     def _message(
         self,
         tile: Array | None,
-        pieces: Sequence[Box | None],
-        outer: Box | None,
+        pieces: Sequence[ValueBox | None],
+        outer: ValueBox | None,
         element: MPI.Datatype,
     ) -> list[object]:
         """A tile with one type for each rank: where in it the piece for that rank lies."""
@@ -69,8 +69,8 @@ class Alltoallw(Contender):
 
 
 def _piece(
-    case: Case, source: dict[int, Box], target: dict[int, Box], sender: int, receiver: int
-) -> Box | None:
+    case: Case, source: dict[int, ValueBox], target: dict[int, ValueBox], sender: int, receiver: int
+) -> ValueBox | None:
     """What one rank sends to another; of several that hold the same, one sends."""
     if sender not in source or receiver not in target:
         return None
@@ -80,7 +80,7 @@ def _piece(
     return tile.meet(target[receiver]) if chosen == sender else None
 
 
-class ReduceScatter(Contender):
+class ReduceScatterByHand(Contender):
     """One Reduce_scatter: the sum of all partial values, each rank's rows to that rank."""
 
     label = "Reduce_scatter"
@@ -106,7 +106,7 @@ class ReduceScatter(Contender):
         self.comm.Reduce_scatter(self.input, self.output, self._counts, MPI.SUM)
 
 
-class AllReduce(Contender):
+class AllReduceByHand(Contender):
     """One Allreduce: the sum of all partial values, everywhere."""
 
     label = "Allreduce"

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from redist.layout.array_type import ArrayType
 from redist.measure import memory
 from redist.measure.cases import Case
-from redist.measure.values import Array, Box, boxes, parts, source_values, target_values
+from redist.measure.values import Array, ValueBox, boxes, parts, source_values, target_values
 
 POISON = 0x77
 """Every byte of a target before a check; what is left of them was not written."""
@@ -66,8 +66,8 @@ class Contender(ABC):
         self.comm = comm
         self.input = ends.source
         self.output = ends.target
-        self.source_box: Box | None = boxes(case.source).get(comm.rank)
-        self.target_box: Box | None = boxes(case.target).get(comm.rank)
+        self.source_box: ValueBox | None = boxes(case.source).get(comm.rank)
+        self.target_box: ValueBox | None = boxes(case.target).get(comm.rank)
 
     @classmethod
     def absent(cls) -> str | None:

@@ -10,7 +10,7 @@ from mpi4py.util import dtlib
 
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.values import Array, Box, boxes
+from redist.measure.values import Array, ValueBox, boxes
 
 
 class GatherAndSlice(Contender):
@@ -21,7 +21,7 @@ class GatherAndSlice(Contender):
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)
         shape, dtype = case.source.shape, case.source.dtype.to_numpy()
-        first: dict[Box, int] = {}
+        first: dict[ValueBox, int] = {}
         for rank, box in sorted(boxes(case.source).items()):
             first.setdefault(box, rank)
         self._own = self.input if comm.rank in first.values() else np.empty(0, dtype)
@@ -47,7 +47,7 @@ class GatherAndSlice(Contender):
             np.copyto(place, tile)
         _keep(self, self._whole)
 
-    def _places(self, first: dict[Box, int]) -> Iterator[tuple[Array, Array]]:
+    def _places(self, first: dict[ValueBox, int]) -> Iterator[tuple[Array, Array]]:
         """For every tile, where it goes in the array and where it was received."""
         start = 0
         for box in first:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from redist.errors import RequestError
-from redist.measure.contenders.by_hand import AllReduce, Alltoallw, ReduceScatter
+from redist.measure.contenders.by_hand import AllReduceByHand, AlltoallwByHand, ReduceScatterByHand
 from redist.measure.contenders.contender import Contender
 from redist.measure.contenders.naive import GatherAndSlice, JustSlice, ReduceAndSlice
 from redist.measure.contenders.ours import AnyArrays, OnlyMessages, OwnBuffers
@@ -17,7 +17,7 @@ Ways: TypeAlias = Sequence[type[Contender]]
 
 CONTENDERS: Mapping[str, Ways] = {
     "naive": (JustSlice, GatherAndSlice, ReduceAndSlice),
-    "by-hand": (Alltoallw, ReduceScatter, AllReduce),
+    "by-hand": (AlltoallwByHand, ReduceScatterByHand, AllReduceByHand),
     "redist": (OwnBuffers,),
     "redist-any": (AnyArrays,),
     "redist-mpi": (OnlyMessages,),

@@ -52,7 +52,7 @@ def along(
     if x.type.pending_op is not None or x.type.dims[dim]:
         end = freed(x.type, frozenset({dim}), later)
         if _is_spread(x.type, end) or x.type.global_elems * x.dtype.itemsize <= WHOLE_BYTES:
-            back = settle(x).type.dims[dim] if end.cuts == (1,) * end.rank else ()
+            back = settle(x).type.dims[dim] if end.cuts == (1,) * end.ndim else ()
             out = _local(move(x, end), name, dim, n, norm)
             return move(out, _cut(out.type, dim, back)) if back else out
         x = settle(x)

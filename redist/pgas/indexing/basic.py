@@ -23,7 +23,7 @@ from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.dry_run import refuse_writing
 from redist.runtime.cuda.arrays import is_device, overlap, to_host
-from redist.runtime.elements.index_sets import Constant, Ranged, span, within
+from redist.runtime.elements.index_sets import EdgeConstant, EdgeRange, span, within
 
 
 def get(x: Tiled, key: Any) -> Any:
@@ -105,15 +105,15 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
     for item in items:
         if isinstance(item, At):
             one = range(item.index, item.index + 1)
-            source = Ranged(t.shape[item.dim], t.cuts[item.dim], one)
-            links.append(Link(item.dim, source, None, Constant(1)))
+            source = EdgeRange(t.shape[item.dim], t.cuts[item.dim], one)
+            links.append(Link(item.dim, source, None, EdgeConstant(1)))
         elif isinstance(item, Cut):
             n = len(item.indices)
-            source = Ranged(t.shape[item.dim], t.cuts[item.dim], item.indices)
-            links.append(Link(item.dim, source, to, Ranged(n, result.cuts[to], range(n))))
+            source = EdgeRange(t.shape[item.dim], t.cuts[item.dim], item.indices)
+            links.append(Link(item.dim, source, to, EdgeRange(n, result.cuts[to], range(n))))
             to += 1
         else:
-            links.append(Link(None, Constant(1), to, Ranged(1, result.cuts[to], range(1))))
+            links.append(Link(None, EdgeConstant(1), to, EdgeRange(1, result.cuts[to], range(1))))
             to += 1
     return tuple(links)
 
@@ -198,21 +198,21 @@ def _put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     for item in items:
         if isinstance(item, At):
             one = range(item.index, item.index + 1)
-            target = Ranged(a.shape[item.dim], a.type.cuts[item.dim], one)
-            links.append(Link(None, Constant(1), item.dim, target))
+            target = EdgeRange(a.shape[item.dim], a.type.cuts[item.dim], one)
+            links.append(Link(None, EdgeConstant(1), item.dim, target))
             continue
         n, own = shape[at], at - missing
         if own >= 0 and values.shape[own] == n:
-            source: Any = Ranged(n, values.type.cuts[own], range(n))
+            source: Any = EdgeRange(n, values.type.cuts[own], range(n))
         else:
-            source = Constant(n)
+            source = EdgeConstant(n)
         dim = own if own >= 0 else None
         at += 1
         if isinstance(item, Cut):
-            target = Ranged(a.shape[item.dim], a.type.cuts[item.dim], item.indices)
+            target = EdgeRange(a.shape[item.dim], a.type.cuts[item.dim], item.indices)
             links.append(Link(dim, source, item.dim, target))
         else:
-            links.append(Link(dim, source, None, Constant(1)))
+            links.append(Link(dim, source, None, EdgeConstant(1)))
     carry(values, a, links)
 
 

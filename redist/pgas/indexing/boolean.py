@@ -24,7 +24,7 @@ from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.dry_run import PRETENDING
 from redist.runtime.elements.by_position import all_counts
-from redist.runtime.elements.index_sets import Ragged, Ranged
+from redist.runtime.elements.index_sets import EdgeRagged, EdgeRange
 from redist.runtime.elements.select import rows
 
 CHUNK_ELEMS = 2**14
@@ -147,15 +147,17 @@ def evened(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
     total = starts[-1]
     shape = (*x.shape[:dim], total, *x.shape[dim + 1 :])
     t = make_type(x.mesh, x.type.dtype, shape, x.type.dims)
-    even = Ranged(total, t.cuts[dim], range(total))
-    if all(even.held(k) == Ragged(tuple(starts)).held(k) for k in range(t.cuts[dim])):
+    even = EdgeRange(total, t.cuts[dim], range(total))
+    if all(even.held(k) == EdgeRagged(tuple(starts)).held(k) for k in range(t.cuts[dim])):
         return x.new(t, tile)
     links = [
         Link(
             i,
-            Ragged(tuple(starts)) if i == dim else Ranged(shape[i], t.cuts[i], range(shape[i])),
+            EdgeRagged(tuple(starts))
+            if i == dim
+            else EdgeRange(shape[i], t.cuts[i], range(shape[i])),
             i,
-            Ranged(shape[i], t.cuts[i], range(shape[i])),
+            EdgeRange(shape[i], t.cuts[i], range(shape[i])),
         )
         for i in range(len(shape))
     ]

@@ -33,7 +33,7 @@ from redist.pgas.watch.dry_run import PRETENDING
 from redist.pgas.watch.trace import Watching
 from redist.runtime.elements import by_position as flat_rounds
 from redist.runtime.elements.by_position import fetch, rounds_of, store
-from redist.runtime.elements.index_sets import Constant, Picked, Ranged, span
+from redist.runtime.elements.index_sets import EdgeConstant, EdgeList, EdgeRange, span
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.request import TIMEOUT_S
 
@@ -117,15 +117,15 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
         if isinstance(one, New):
             shape.append(1)
             dims.append(())
-            links.append((None, Constant(1), range(1)))
+            links.append((None, EdgeConstant(1), range(1)))
         elif isinstance(one, (Cut, Many)):
             n, k = x.shape[one.dim], x.type.cuts[one.dim]
             if isinstance(one, Many):
                 at = number
-                edge: Any = Picked(n, k, flat)
+                edge: Any = EdgeList(n, k, flat)
                 shape.append(len(flat))
             else:
-                edge = Ranged(n, k, one.indices)
+                edge = EdgeRange(n, k, one.indices)
                 shape.append(len(one.indices))
             dims.append(x.type.dims[one.dim])
             links.append((one.dim, edge, range(shape[-1])))
@@ -152,7 +152,7 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
             x,
             t,
             [
-                Link(dim, edge, to, Ranged(len(r), t.cuts[to], r))
+                Link(dim, edge, to, EdgeRange(len(r), t.cuts[to], r))
                 for to, (dim, edge, r) in enumerate(links)
             ],
         )
@@ -230,7 +230,7 @@ class Chosen:
         rest = [item for item in items if isinstance(item, (Cut, New))]
         t = _type(x, rest, many, wide, before)
         box = box_of(t, x.comm.rank)
-        start = tuple(lo for lo, _ in box) if box is not None else (0,) * t.rank
+        start = tuple(lo for lo, _ in box) if box is not None else (0,) * t.ndim
         sizes = tuple(hi - lo for lo, hi in box) if box is not None else (0,)
         n_dims = len(wide)
         indexed = make_type(

@@ -250,7 +250,7 @@ def cross(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
     check_arrays("cross", x1, x2)
     check_alike("cross", x1, x2)
     together = meet((x1.type, x2.type))[-1]
-    end = freed(together, frozenset({axis % together.rank}))
+    end = freed(together, frozenset({axis % together.ndim}))
     a, b = (move(x, folded(x.type, end)) for x in (x1, x2))
     dtype = np.result_type(a.dtype, b.dtype)
     t = with_dtype(end, dtype_of(dtype))

@@ -10,7 +10,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
-from redist.pgas.onesided.tile_index import Selection
+from redist.pgas.onesided.tile_index import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.onesided.delivery import MESSAGE_BYTES
 from redist.runtime.onesided.parts import Part
@@ -32,7 +32,7 @@ MOST_BYTES = MESSAGE_BYTES - 1024
 """Of a record; larger writes are several."""
 
 
-class Space:
+class ArrayAccess:
     """What this rank knows of an array in the global address space.
 
     ``log`` has the writes of this interval for every rank, in order, ready to travel; ``staged`` what
@@ -55,7 +55,7 @@ class Space:
         self.log_bytes = 0
         self.staged: list[Tile] = []
 
-    def read(self, selection: Selection) -> Any:
+    def read(self, selection: TileSelection) -> Any:
         """**Local.** The elements selected, as an array of this rank's own or one number."""
         part = selection.part
         check_room(part.n_elems * self.dtype.itemsize)
@@ -63,7 +63,7 @@ class Space:
         self.window.read(selection.pieces(self.shape, self.tiles, self.cuts), out)
         return out.reshape(selection.shape)[()]
 
-    def write(self, selection: Selection, values: Any, op: str) -> None:
+    def write(self, selection: TileSelection, values: Any, op: str) -> None:
         """**Local.** Note a write for the end of the interval."""
         data = self._copied(selection, values)
         code, node = NAMES.index(op), self.window.world.node
@@ -87,7 +87,7 @@ class Space:
         if is_shared:
             self.staged.append(data)
 
-    def _copied(self, selection: Selection, values: Any) -> Tile:
+    def _copied(self, selection: TileSelection, values: Any) -> Tile:
         """Values as they are now, in the array's dtype; those that repeat are kept once.
 
         Many lie in shared memory, where the owners of the elements find them.

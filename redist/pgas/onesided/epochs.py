@@ -40,7 +40,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 
 from redist.errors import RedistError, RequestError
-from redist.pgas.onesided.access import NAMES, Space
+from redist.pgas.onesided.access import NAMES, ArrayAccess
 from redist.pgas.onesided.tile_index import select
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.tiled import Tiled
@@ -112,7 +112,7 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
 
     Inside an epoch it does the writes of this interval and begins the next.
     """
-    space: Space | None = getattr(a, "_space", None)
+    space: ArrayAccess | None = getattr(a, "_space", None)
     if space is not None and space.is_open:
         _finish(space, FENCE, timeout_s)
     else:
@@ -129,14 +129,14 @@ class Epoch(Generic[T]):
         self._array, self._timeout_s = a, timeout_s
 
     def __enter__(self) -> T:
-        space: Space | None = getattr(self._array, "_space", None)
+        space: ArrayAccess | None = getattr(self._array, "_space", None)
         if space is not None and space.is_open:
             raise RequestError(f"cannot begin an epoch of {space.type}: one is open; use fence()")
         _begin(self._array, BEGIN, self._timeout_s).is_open = True
         return self._array
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        space: Space = self._array._space
+        space: ArrayAccess = self._array._space
         if not space.is_open:  # a failure has ended it
             return
         if error is None:
@@ -159,33 +159,33 @@ def reach(
     transport: str = "auto",
     node_size: int | None = None,
     timeout_s: float | None = TIMEOUT_S,
-) -> Space:
+) -> ArrayAccess:
     """**Collective.** Make every tile reachable from every rank; options as for a Transfer."""
     world = world_of(a.comm, transport, node_size, timeout_s)
     world.check_usable()
-    a._space = Space(publish(world, a, a.type, a.local, timeout_s))
+    a._space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
     return a._space
 
 
-def _begin(a: Tiled, kind: int, timeout_s: float | None) -> Space:
+def _begin(a: Tiled, kind: int, timeout_s: float | None) -> ArrayAccess:
     """Meet, with every tile reachable after it."""
     if a.type.pending_op is not None:
         here = settle(a)
         a.local, a._type = here.local, here.type
-    space: Space | None = getattr(a, "_space", None)
+    space: ArrayAccess | None = getattr(a, "_space", None)
     is_new = space is None or space.tile is not a.local or space.type != a.type
     world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
     met = Unmet(world, str(a.type)) if space is None else space.window
     if come_together(met, kind, is_new, None, timeout_s):
         if space is not None:
             retire(space.window)
-        space = Space(publish(world, a, a.type, a.local, timeout_s))
+        space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
         a._space = space
     assert space is not None
     return space
 
 
-def _finish(space: Space, kind: int, timeout_s: float | None) -> None:
+def _finish(space: ArrayAccess, kind: int, timeout_s: float | None) -> None:
     """Meet, and do the writes of the interval."""
     world, log, done = space.window.world, space.log, False
     try:
@@ -202,10 +202,10 @@ def _finish(space: Space, kind: int, timeout_s: float | None) -> None:
         space.is_open = space.is_open and done
 
 
-def _space(a: Tiled) -> Space:
+def _space(a: Tiled) -> ArrayAccess:
     """The array's place in the global address space, as it is now."""
     try:
-        space: Space = a._space
+        space: ArrayAccess = a._space
     except AttributeError:
         if a.comm.size > 1:
             _refuse(a, "it has not been made reachable")
@@ -224,8 +224,8 @@ def _refuse(a: Tiled, why: str) -> NoReturn:
     )
 
 
-def _open(a: Tiled, verb: str) -> Space:
-    space: Space | None = getattr(a, "_space", None)
+def _open(a: Tiled, verb: str) -> ArrayAccess:
+    space: ArrayAccess | None = getattr(a, "_space", None)
     if space is None or not space.is_open:
         raise RequestError(f"cannot {verb} {a.type}: no epoch is open; write `with a.epoch():`")
     if space.window.fixed:

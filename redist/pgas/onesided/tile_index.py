@@ -16,12 +16,12 @@ from redist.layout.tiles import Ints
 from redist.runtime.onesided.parts import Part, Selector
 
 Shape = tuple[int, ...]
-Piece = tuple[int, Part, tuple[Any, ...]]
+TilePart = tuple[int, Part, tuple[Any, ...]]
 """Number of a tile, part of it, and where that lies in the selection."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class TileSelection:
     """Elements of an array, by NumPy's rules of indexing: ``shape`` is that of the result.
 
     A ``part`` of the whole array, as if it were one tile; the result is its elements in order.
@@ -33,7 +33,7 @@ class Selection:
     part: Part
     shape: Shape
 
-    def pieces(self, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[Piece]:
+    def pieces(self, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[TilePart]:
         """The selection tile by tile, of an array cut into so many tiles of that size."""
         if self.part.flat:
             yield from _scattered(self.part.dims[0], shape, tiles, cuts)
@@ -73,7 +73,7 @@ def _along(dim: Selector, n: int) -> Iterator[tuple[int, Selector, Any]]:
         yield tile, dim[where] - tile * n, where
 
 
-def _scattered(positions: Any, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[Piece]:
+def _scattered(positions: Any, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[TilePart]:
     """Flat positions, tile by tile."""
     if not len(positions):
         return
@@ -94,7 +94,7 @@ def _scattered(positions: Any, shape: Shape, tiles: Shape, cuts: Shape) -> Itera
         yield shard, Part((flat.astype(np.int64),), flat=True), (where,)
 
 
-def select(index: Any, shape: Shape) -> Selection:
+def select(index: Any, shape: Shape) -> TileSelection:
     """What NumPy would take of an array of this shape; its errors where it would refuse.
 
     Indices are ints, slices, ``...``, None, and NumPy arrays or lists of ints or of bools, mixed as
@@ -204,7 +204,7 @@ def _checked(item: Any, n: int, dim: int) -> Any:
     return np.where(item < 0, item + n, item)
 
 
-def _product(items: list[Any], shape: Shape) -> Selection:
+def _product(items: list[Any], shape: Shape) -> TileSelection:
     """Ints and slices, and at most one list without ints beside it."""
     dims: list[Selector] = []
     result: list[int] = []
@@ -219,10 +219,10 @@ def _product(items: list[Any], shape: Shape) -> Selection:
         elif isinstance(item, np.ndarray):
             dims.append(item.reshape(-1))
             result += item.shape
-    return Selection(Part(tuple(dims)), tuple(result))
+    return TileSelection(Part(tuple(dims)), tuple(result))
 
 
-def _mixed(items: list[Any], shape: Shape) -> Selection:
+def _mixed(items: list[Any], shape: Shape) -> TileSelection:
     """Several lists, or lists and ints: broadcast together, in place where they stand side by side."""
     fancy = [k for k, item in enumerate(items) if isinstance(item, (int, np.ndarray))]
     arrays = [np.asarray(items[k]) for k in fancy]
@@ -257,4 +257,4 @@ def _mixed(items: list[Any], shape: Shape) -> Selection:
                 values = values.reshape(*values.shape, *(1,) * (len(sizes) - ahead))
             position = position + values
     flat = np.broadcast_to(position, result).reshape(-1)
-    return Selection(Part((flat,), flat=True), result)
+    return TileSelection(Part((flat,), flat=True), result)

@@ -94,7 +94,7 @@ def sorting_type(t: ArrayType, dim: int) -> ArrayType:
     f32[8{x}]
     """
     best: tuple[int, int, ArrayType] | None = None
-    for other in range(t.rank):
+    for other in range(t.ndim):
         if other == dim:
             continue
         dims = list(t.dims)
@@ -107,20 +107,20 @@ def sorting_type(t: ArrayType, dim: int) -> ArrayType:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class SortGroup:
     """The ranks that hold parts of the same rows along a dim, in order; what each holds of them."""
 
     members: list[int]
     starts: Ints
     sizes: Ints
 
-    def turned(self) -> Group:
+    def turned(self) -> SortGroup:
         """The same ranks, the last first."""
-        return Group(self.members[::-1], self.starts[::-1], self.sizes[::-1])
+        return SortGroup(self.members[::-1], self.starts[::-1], self.sizes[::-1])
 
 
 @lru_cache(maxsize=1024)
-def group_of(t: ArrayType, dim: int, rank: int) -> Group:
+def group_of(t: ArrayType, dim: int, rank: int) -> SortGroup:
     """The group of a rank; outside the mesh, that of its first device."""
     cells = grid(t)
     idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
@@ -131,7 +131,7 @@ def group_of(t: ArrayType, dim: int, rank: int) -> Group:
     (together,) = np.nonzero((keys == keys[row]).all(axis=1))
     together = together[np.argsort(cells.index[together, dim])]
     lo, hi = bounds(t.shape[dim], t.cuts[dim], np.arange(t.cuts[dim], dtype=np.int64))
-    return Group(ranks[together].tolist(), lo, hi - lo)
+    return SortGroup(ranks[together].tolist(), lo, hi - lo)
 
 
 def _sort_cut(

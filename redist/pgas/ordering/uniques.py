@@ -84,7 +84,7 @@ def unique_all(x: Tiled, /) -> UniqueAll:
     keys, places = _mine(x), _positions(x)
     order = np.argsort(keys, kind="stable")
     keys, places = _balanced(x, keys[order], places[order])
-    runs = Runs.of(x, keys)
+    runs = ValueRuns.of(x, keys)
     flags = runs.flags
     total = _to_array(x, runs, runs.joined(np.add, np.ones(len(keys), np.int64), 0))
     first = _to_array(x, runs, runs.joined(np.minimum, places, 2**62))
@@ -103,7 +103,7 @@ def _counted(x: Tiled) -> UniqueCounts:
     )
     keys, counts = np.unique(_mine(x), return_counts=True, equal_nan=False)
     keys, counts = _balanced(x, keys, counts.astype(np.int64))
-    runs = Runs.of(x, keys)
+    runs = ValueRuns.of(x, keys)
     total = runs.joined(np.add, counts, 0)
     return UniqueCounts(_to_array(x, runs, keys[runs.flags]), _to_array(x, runs, total))
 
@@ -163,8 +163,8 @@ def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Runs of equal elements over the ranks; a run belongs to the rank where it begins."""
+class ValueRuns:
+    """ValueRuns of equal elements over the ranks; a run belongs to the rank where it begins."""
 
     x: Tiled
     flags: Any
@@ -172,7 +172,7 @@ class Runs:
     offset: int
 
     @staticmethod
-    def of(x: Tiled, keys: Tile) -> Runs:
+    def of(x: Tiled, keys: Tile) -> ValueRuns:
         """**Collective.** The runs of keys that are sorted over all ranks."""
         last = np.zeros(1, x.dtype) if len(keys) == 0 else keys[-1:]
         lasts = tell_all(x.comm, last)[:, 0]
@@ -183,7 +183,7 @@ class Runs:
         if len(keys) and len(before):
             flags[0] = lasts[before[-1]] != keys[0]
         begun = tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
-        return Runs(x, flags, begun, int(begun[: x.comm.rank].sum()))
+        return ValueRuns(x, flags, begun, int(begun[: x.comm.rank].sum()))
 
     def joined(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
         """**Collective.** Values of each run that begins here put together, its end elsewhere too."""
@@ -198,7 +198,7 @@ class Runs:
         return np.asarray(out, np.int64)
 
 
-def _to_array(x: Tiled, runs: Runs, values: Tile) -> Any:
+def _to_array(x: Tiled, runs: ValueRuns, values: Tile) -> Any:
     """**Collective.** A global array from what the ranks hold one after the other."""
     comm, n = x.comm, int(runs.begun.sum())
     t = make_type(x.mesh, dtype_of(values.dtype), (n,), default_dims(x.mesh, (n,)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.memory import Buffers
+from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.text.units import ceil_div
@@ -36,7 +36,7 @@ def aligned(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | Non
     >>> print(aligned(t, 0, t.dims[1]))
     f32[8{y}, 8{x}]
     """
-    others = [i for i in range(t.rank) if i != dim]
+    others = [i for i in range(t.ndim) if i != dim]
     if not others or any(part in cut for part in t.dims[dim]):
         return t if t.dims[dim] == cut else None
     home = next((i for i in others if set(t.dims[i]) & set(cut)), others[0])
@@ -80,7 +80,7 @@ def pieces(
             yield block, slice(i * n, i * n + held), slice(first, first + held)
 
 
-def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: Buffers) -> Tile:
+def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: TileMemory) -> Tile:
     """A piece of a tile along a dim, filled up with zeros to ``n``."""
     piece = tile[(slice(None),) * dim + (slice(start, start + n),)]
     held = piece.shape[dim]

@@ -24,7 +24,7 @@ def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile
     Tiles that are empty for want of indices are left out.
     """
     t = x.type
-    rest = [i for i in range(t.rank) if i != dim]
+    rest = [i for i in range(t.ndim) if i != dim]
     said = ArrayType(
         t.mesh,
         dtype_of(dtype),

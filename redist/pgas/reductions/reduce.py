@@ -20,7 +20,7 @@ from redist.runtime.copies.reduce import identity
 def reduced(t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype: Any) -> ArrayType:
     """The type after reducing: axes that cut the dims are pending."""
     pending: list[SubAxis] = [*t.pending_axes, *(part for i in dims for part in t.dims[i])]
-    keep = [i for i in range(t.rank) if keepdims or i not in dims]
+    keep = [i for i in range(t.ndim) if keepdims or i not in dims]
     shape = tuple(1 if i in dims else t.shape[i] for i in keep)
     cuts = tuple(() if i in dims else t.dims[i] for i in keep)
     return ArrayType(

@@ -37,7 +37,7 @@ def diagonal(x: Tiled, first: int, second: int, offset: int = 0) -> Any:
     x = settle(x)
     x = move(x, _with_one_cut(x.type, first, second))
     t = x.type
-    rest = [i for i in range(t.rank) if i not in (first, second)]
+    rest = [i for i in range(t.ndim) if i not in (first, second)]
     rows, columns = t.shape[first], t.shape[second]
     n = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
     cut = t.dims[first] or t.dims[second]

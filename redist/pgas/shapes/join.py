@@ -16,7 +16,7 @@ from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.elements.index_sets import Ranged
+from redist.runtime.elements.index_sets import EdgeRange
 
 
 def concat(arrays: Sequence[Tiled], /, *, axis: int | None = 0) -> Any:
@@ -62,9 +62,9 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
     return [
         Link(
             i,
-            Ranged(n, t.cuts[i], range(n)),
+            EdgeRange(n, t.cuts[i], range(n)),
             i,
-            Ranged(result.shape[i], result.cuts[i], range(at, at + n) if i == dim else range(n)),
+            EdgeRange(result.shape[i], result.cuts[i], range(at, at + n) if i == dim else range(n)),
         )
         for i, n in enumerate(t.shape)
     ]

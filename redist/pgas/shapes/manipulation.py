@@ -24,7 +24,7 @@ from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile, placed
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.elements.index_sets import Ranged
+from redist.runtime.elements.index_sets import EdgeRange
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "diff", "expand_dims", "flip", "matrix_transpose",
@@ -153,9 +153,9 @@ def _rolled(x: Tiled, dim: int, by: int) -> Tiled:
         links = [
             Link(
                 i,
-                Ranged(size, x.type.cuts[i], source if i == dim else range(size)),
+                EdgeRange(size, x.type.cuts[i], source if i == dim else range(size)),
                 i,
-                Ranged(size, x.type.cuts[i], target if i == dim else range(size)),
+                EdgeRange(size, x.type.cuts[i], target if i == dim else range(size)),
             )
             for i, size in enumerate(x.shape)
         ]

@@ -40,7 +40,7 @@ def freed(t: ArrayType, dims: frozenset[int], later: frozenset[int] = frozenset(
 def _candidates(t: ArrayType, dims: frozenset[int]) -> Iterator[ArrayType]:
     """All the axes to one dim, before or after its own, or each to a dim; or to none of them."""
     parts = [part for i in sorted(dims) for part in t.dims[i]]
-    others = [i for i in range(t.rank) if i not in dims]
+    others = [i for i in range(t.ndim) if i not in dims]
     yield t.with_dims([() if i in dims else dim for i, dim in enumerate(t.dims)])
     places = list(itertools.product(others, repeat=len(parts)))
     if len(places) > MOST_CANDIDATES:

@@ -160,7 +160,7 @@ def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
 
 def _spread(t: ArrayType, shape: Shape) -> Dims:
     """The cuts of an operand as cuts of the result."""
-    missing = len(shape) - t.rank
+    missing = len(shape) - t.ndim
     own = (
         dim if n == size else ()
         for n, size, dim in zip(t.shape, shape[missing:], t.dims, strict=True)
@@ -170,7 +170,7 @@ def _spread(t: ArrayType, shape: Shape) -> Dims:
 
 def folded(t: ArrayType, result: ArrayType) -> ArrayType:
     """Where an operand must be for a result: cut like it, but whole where it is stretched."""
-    missing = result.rank - t.rank
+    missing = result.ndim - t.ndim
     dims = (
         dim if n == size else ()
         for n, size, dim in zip(t.shape, result.shape[missing:], result.dims[missing:], strict=True)

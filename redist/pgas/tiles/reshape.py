@@ -23,9 +23,9 @@ from redist.pgas.tiles.move import settle, tile_shape
 from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.arrays import is_device, viewed
-from redist.runtime.elements.index_sets import Flat
+from redist.runtime.elements.index_sets import EdgeFlat
 
-Group = tuple[tuple[int, ...], tuple[int, ...]]
+DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
@@ -81,13 +81,13 @@ def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:
 
 
 @lru_cache(maxsize=4096)
-def groups(old: Shape, new: Shape) -> tuple[Group, ...]:
+def groups(old: Shape, new: Shape) -> tuple[DimGroup, ...]:
     """Dims of two shapes, none of them 0, that cover the same elements, the fewest at a time.
 
     >>> groups((6, 4, 5), (24, 5))
     (((0, 1), (0,)), ((2,), (1,)))
     """
-    out: list[Group] = []
+    out: list[DimGroup] = []
     i = j = 0
     while i < len(old) and j < len(new):
         i0, j0 = i, j
@@ -125,7 +125,7 @@ def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
         parts = tuple(part for i in olds for part in t.dims[i])
         if not parts:
             continue
-        old = Flat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds))
+        old = EdgeFlat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds))
         at, same = _best(old, tuple(shape[j] for j in news), math.prod(p.size for p in parts))
         if at is None:
             plain = t.with_dims(() if i in olds else dim for i, dim in enumerate(t.dims))
@@ -136,7 +136,7 @@ def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
     return make_type(t.mesh, t.dtype, shape, tuple(dims)), stays
 
 
-def _best(old: Flat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
+def _best(old: EdgeFlat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
     """Which of the new dims to cut: one where nothing moves, else the one with the smallest tiles."""
     cut = [i for i, k in enumerate(old.cuts) if k > 1]
     for at in range(len(sizes)):
@@ -147,7 +147,7 @@ def _best(old: Flat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
     return min(range(len(sizes)), key=lambda at: -(-sizes[at] // cuts) / sizes[at]), False
 
 
-def _same(old: Flat, dim: int, sizes: Shape, at: int, cuts: int) -> bool:
+def _same(old: EdgeFlat, dim: int, sizes: Shape, at: int, cuts: int) -> bool:
     """Whether tiles along two dims of a group hold the same elements."""
     n, m = old.sizes[dim], sizes[at]
     before, after = math.prod(old.sizes[:dim]), math.prod(sizes[:at])
@@ -159,9 +159,9 @@ def _links(t: ArrayType, result: ArrayType) -> list[Link]:
     return [
         Link(
             olds,
-            Flat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds)),
+            EdgeFlat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds)),
             news,
-            Flat(tuple(result.shape[j] for j in news), tuple(result.cuts[j] for j in news)),
+            EdgeFlat(tuple(result.shape[j] for j in news), tuple(result.cuts[j] for j in news)),
         )
         for olds, news in groups(t.shape, result.shape)
     ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.memory import BUFFERS, SHARED_FROM, Buffers
+from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.runtime.ranks.comm import Comm
 
 Tile = NDArray[Any]
@@ -25,7 +25,7 @@ class Tiled:
     """
 
     __slots__ = ("__weakref__", "_space", "_type", "comm", "local")
-    _memory: ClassVar[Buffers] = BUFFERS
+    _memory: ClassVar[TileMemory] = BUFFERS
     _space: Any
     """Set once other ranks can reach the tiles."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.memory import Buffers, Tile
+from redist.pgas.memory import Tile, TileMemory
 from redist.pgas.watch.call_site import Line, calling_line
 from redist.plan.plan import Plan
 
@@ -27,14 +27,14 @@ PRETENDING: list[Noting] = []
 """While someone is here, nothing moves."""
 
 
-def pretended(plan: Plan, shape: tuple[int, ...] | None, memory: Buffers) -> Tile | None:
+def pretended(plan: Plan, shape: tuple[int, ...] | None, memory: TileMemory) -> Tile | None:
     """**Local.** Note a move; the tile that it would give, with values that compute without trouble."""
     for who in PRETENDING:
         who.note(plan, calling_line())
     return None if shape is None else made_up(shape, plan.target, memory)
 
 
-def made_up(shape: tuple[int, ...], t: ArrayType, memory: Buffers) -> Tile:
+def made_up(shape: tuple[int, ...], t: ArrayType, memory: TileMemory) -> Tile:
     """A tile of noise between 0.5 and 1.5 (integers and truth values: of zeros)."""
     dtype = t.dtype.to_numpy()
     tile = memory.empty(shape, dtype, t.tile_bytes)

@@ -26,7 +26,7 @@ _HEAD = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class BufferCopy:
     """A strided copy from buffer ``src`` at a byte offset to buffer ``dst``; numbers of a table."""
 
     dst: int
@@ -37,12 +37,12 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moves:
+class CopyList:
     """Copies to be made in order, as the rows of integers that the compiled kernel reads.
 
     >>> from redist.runtime.copies.strided import canonical
     >>> a, b = np.arange(6.0).reshape(2, 3), np.zeros((2, 1))
-    >>> moves = Moves.of([Move(0, 0, 1, 16, canonical((2, 1), 8, b.strides, a.strides))])
+    >>> moves = CopyList.of([BufferCopy(0, 0, 1, 16, canonical((2, 1), 8, b.strides, a.strides))])
     >>> moves.run(addresses([b, a]))
     >>> b.ravel()
     array([2., 5.])
@@ -54,7 +54,7 @@ class Moves:
     streams: bool = False
 
     @staticmethod
-    def of(moves: Iterable[Move], streams: bool = False) -> Moves:
+    def of(moves: Iterable[BufferCopy], streams: bool = False) -> CopyList:
         """Prepare ``moves``; more dims than the kernel knows become several rows.
 
         ``streams`` says that what is written is not read again soon: it goes past the cache.
@@ -65,7 +65,7 @@ class Moves:
             np.arange(MAX_DIMS) < table[:, 5:6], table[:, _HEAD : _HEAD + MAX_DIMS], 1
         )
         n_bytes = int(np.sum(table[:, 4] * np.prod(counts, axis=1)))
-        return Moves(table, n_bytes, address_of(table), streams)
+        return CopyList(table, n_bytes, address_of(table), streams)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,7 +96,7 @@ class Moves:
         for block in np.unique(self.rows[:, 4]).tolist():
             # A short run is one wide item.
             dtype = np.dtype(np.uint8 if block >= WIDE_BYTES else (np.void, block))
-            own = Moves(np.ascontiguousarray(self.rows[self.rows[:, 4] == block]), 0, 0)
+            own = CopyList(np.ascontiguousarray(self.rows[self.rows[:, 4] == block]), 0, 0)
             for to, of in own.views(bases, dtype):
                 np.copyto(to, of)
 
@@ -156,7 +156,7 @@ def addresses(arrays: Iterable[NDArray[Any]]) -> Addresses:
     return np.array([address_of(array) for array in arrays], dtype=np.uintp)
 
 
-def _rows(move: Move) -> Iterator[list[int]]:
+def _rows(move: BufferCopy) -> Iterator[list[int]]:
     outer, inner = move.form.dims[:-MAX_DIMS], move.form.dims[-MAX_DIMS:]
     pad = [0] * (MAX_DIMS - len(inner))
     columns = [[dim[k] for dim in inner] + pad for k in range(3)]

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from redist.errors import RedistError
 from redist.layout.dtype import DType
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 BLOCK_BYTES = 2**16
 """Temporary arrays are no larger."""
 _KERNEL = ("f32", "f64", "i32", "i64", "u32", "u64", "u8")
 _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
+def combine(op: str, dtype: DType, a: AnyArray, b: AnyArray) -> AnyArray:
     """``a op b``, element by element.
 
     >>> combine("max", DType.named("i32"), np.array([1, 5]), np.array([3, 2]))
@@ -31,7 +31,7 @@ def combine(op: str, dtype: DType, a: Array, b: Array) -> Array:
     return np.asarray(out, dtype=real).view(a.dtype)
 
 
-def combine_into(op: str, dtype: DType, a: Array, b: Array) -> None:
+def combine_into(op: str, dtype: DType, a: AnyArray, b: AnyArray) -> None:
     """``a = a op b``, in place; the same bits as :func:`combine`."""
     real = _arithmetic(dtype)
     if real.kind != "c" or op != "prod":
@@ -57,7 +57,7 @@ def kernel_code(op: str, dtype: DType) -> int | None:
     return 4 * _KERNEL.index(dtype.name) + ("sum", "prod", "max", "min").index(op)
 
 
-def _product(a: Array, b: Array) -> Array:
+def _product(a: AnyArray, b: AnyArray) -> AnyArray:
     """The product of complex numbers, rounded the same way whatever the memory layout."""
     out = np.empty(a.shape, a.dtype)
     out.real = a.real * b.real - a.imag * b.imag

@@ -16,13 +16,13 @@ from redist.runtime.cuda.donation import give_up
 from redist.runtime.cuda.stage import CudaStage
 from redist.runtime.cuda.transports.choice import choose
 from redist.runtime.cuda.transports.ipc import Peers, can_open, check_shareable
-from redist.runtime.host.executor import Course, Tiles
+from redist.runtime.host.executor import HostExecutor, Tiles
 from redist.runtime.host.own_tiles import Key
 from redist.runtime.ranks.world import DISAGREE, Disagreement, World
 from redist.runtime.ranks.worlds import world_of
 from redist.runtime.request import ERROR_WORD
-from redist.runtime.schedule.compiler import Load
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.compiler import TypedPieces
+from redist.runtime.schedule.stages import TransferStages
 
 
 def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None, meets: bool = True) -> Peers:
@@ -50,12 +50,12 @@ def peers_of(comm: MPI.Comm, world: World, timeout_s: float | None, meets: bool 
     return gpus
 
 
-class CudaCourse(Course):
+class CudaExecutor(HostExecutor):
     """Runs the stages of a route on arrays of GPUs. Making one is **collective**."""
 
     def __init__(
         self,
-        host: Course,
+        host: HostExecutor,
         peers: Peers,
         topology: Topology,
         is_limited: bool,
@@ -80,11 +80,11 @@ class CudaCourse(Course):
             for k, stage in enumerate(host.stages)
         ]
 
-    def _loads(self, topology: Topology, stage: int, rank: int) -> list[Load]:
+    def _loads(self, topology: Topology, stage: int, rank: int) -> list[TypedPieces]:
         """What a stage asks of another rank."""
         plans = self.route.plans
-        legs = Route.of(plans, rank, topology).stages[stage]
-        return [Load(leg.phase, plans[leg.item].source.dtype) for leg in legs]
+        legs = TransferStages.of(plans, rank, topology).stages[stage]
+        return [TypedPieces(leg.phase, plans[leg.item].source.dtype) for leg in legs]
 
     @property
     def pinned_bytes(self) -> int:

@@ -18,14 +18,14 @@ from redist.runtime.copies.reduce import identity
 from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import packed_once, room_for
-from redist.runtime.cuda.transports.carriers import Room
-from redist.runtime.cuda.transports.ipc import DONE, READY, WORDS, Peers, Place
-from redist.runtime.cuda.transports.shared_gpu import Crowd, Described, describe
+from redist.runtime.cuda.transports.carriers import StagingLease
+from redist.runtime.cuda.transports.ipc import DONE, READY, WORDS, OpenedMemory, Peers
+from redist.runtime.cuda.transports.shared_gpu import Described, GpuMates, describe
 from redist.runtime.host.stage import Kinds, Layouts
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.world import DISAGREE, Disagreement
 from redist.runtime.request import ERROR_WORD
-from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Load, Round
+from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Round, TypedPieces
 from redist.runtime.schedule.rounds import Rounds, whole
 
 MOST_ROUNDS = 64
@@ -34,10 +34,10 @@ MOST_ROUNDS = 64
 FarStrides = dict[tuple[int, int], tuple[int, ...]]
 
 
-class Late(Sequence[Any]):
+class LazyRounds(Sequence[Any]):
     """Things made one after another when they are asked for: only the last two are kept.
 
-    >>> late = Late(str, (1, 2, 3))
+    >>> late = LazyRounds(str, (1, 2, 3))
     >>> late[0], late[1], len(late), list(late)
     ('1', '2', 3, ['1', '2', '3'])
     """
@@ -63,9 +63,9 @@ class CudaStage:
     def __init__(
         self,
         peers: Peers,
-        room: Room,
-        loads: Sequence[Load],
-        crowd_loads: Callable[[int], Sequence[Load]],
+        room: StagingLease,
+        loads: Sequence[TypedPieces],
+        crowd_loads: Callable[[int], Sequence[TypedPieces]],
         staging_bytes: int,
         is_limited: bool,
         timeout_s: float | None,
@@ -97,10 +97,12 @@ class CudaStage:
             if piece.receiver == me != piece.sender
         }
         """Whose tiles this rank reads, and how many dims they have."""
-        self._crowd: Crowd | None = None
+        self._crowd: GpuMates | None = None
         if peers.crowd and self.world.one_node and not self.is_local:
             first = peers.crowd[0] == me
-            self._crowd = Crowd(self.world.node, {r: crowd_loads(r) for r in peers.crowd if first})
+            self._crowd = GpuMates(
+                self.world.node, {r: crowd_loads(r) for r in peers.crowd if first}
+            )
         self._found: tuple[Any, Described] | None = None
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self._programs: dict[Any, Sequence[CudaRound]] = {}
@@ -172,7 +174,7 @@ class CudaStage:
                 if rank == world.rank or rows[number, 0] != SHARED or skips:
                     continue
                 n_dims = len(self.loads[number % n].phase.src_tile)
-                address = self.peers.opened(rank, Place.read(rows[number, 1 : 1 + WORDS]))
+                address = self.peers.opened(rank, OpenedMemory.read(rows[number, 1 : 1 + WORDS]))
                 strides = tuple(rows[number, 1 + WORDS : 1 + WORDS + n_dims].tolist())
                 found.put(number // n, rank, number % n, address, strides)
         self._found = key, found  # of no use if something was closed meanwhile
@@ -210,7 +212,7 @@ class CudaStage:
                 given = self.staging.exports[rank, item] and len(world.node) > 1
                 kinds[rank, item] = SHARED if given else NOTHING
                 if given and (rank, item) in self._read:
-                    place = Place.read(rows[item, 1 : 1 + WORDS])
+                    place = OpenedMemory.read(rows[item, 1 : 1 + WORDS])
                     self._table[self.bases.neighbour(rank, item)] = self.peers.opened(rank, place)
                     last = 1 + WORDS + self._read[rank, item]
                     strides[rank, item] = tuple(rows[item, 1 + WORDS : last].tolist())
@@ -260,7 +262,7 @@ class CudaStage:
                 packs_all=True,
                 far_strides=far,
             )
-            found = Late(lambda turns: self._on_gpu(compiler.round(turns)), rounds)
+            found = LazyRounds(lambda turns: self._on_gpu(compiler.round(turns)), rounds)
             if len(rounds) <= MOST_ROUNDS:
                 if sum(map(len, self._programs.values())) + len(rounds) > MOST_ROUNDS:
                     self._programs.clear()

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.tiles import Ints
-from redist.runtime.copies.copy_list import Move, Moves, address_of
+from redist.runtime.copies.copy_list import BufferCopy, CopyList, address_of
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided, canonical
-from redist.runtime.elements.index_sets import Comb, Piece, cut
+from redist.runtime.elements.index_sets import CommonPart, HeldComb, cut
 from redist.runtime.schedule.compiler import STREAM_BYTES
 
 Tile = NDArray[Any]
-Block = tuple[Piece, ...]
+Block = tuple[CommonPart, ...]
 
 ROW_BYTES = 256
 """Parts of a list from this size on are copied one by one; of smaller ones NumPy takes many."""
@@ -25,7 +25,7 @@ MOST_ROWS = 2**12
 """So many are prepared at a time."""
 
 
-class Copies:
+class BlockCopies:
     """The regular blocks of a rank's tile, by the rank they come from: made once, run often."""
 
     __slots__ = ("_moves", "_ranks", "received_bytes")
@@ -43,7 +43,7 @@ class Copies:
             for number, (rank, own) in enumerate(blocks.items(), 1)
             for block in own
         ]
-        self._moves = Moves.of(moves, sum(move.form.n_bytes for move in moves) >= STREAM_BYTES)
+        self._moves = CopyList.of(moves, sum(move.form.n_bytes for move in moves) >= STREAM_BYTES)
 
     def run(self, to: Tile, tiles: Mapping[int, Tile]) -> None:
         """Copy, between tiles of the same shapes and strides."""
@@ -63,11 +63,11 @@ def is_regular(block: Block) -> bool:
     return all(piece.is_sliced for piece in block)
 
 
-def _move(to: Tile, of: Tile, block: Block, number: int) -> Move:
+def _move(to: Tile, of: Tile, block: Block, number: int) -> BufferCopy:
     there = opened(to, [piece.target for piece in block])
     here = opened(of, [piece.source for piece in block])
     form = _form(there, here)
-    return Move(
+    return BufferCopy(
         0, address_of(there) - address_of(to), number, address_of(here) - address_of(of), form
     )
 
@@ -100,7 +100,7 @@ def _copy_rows(to: Tile, of: Tile, block: Block, most_rows: int) -> bool:
         rows[:, 4], rows[:, 5] = form.block, len(form.dims)
         for k, dim in enumerate(form.dims):
             rows[:, [6 + k, 6 + MAX_DIMS + k, 6 + 2 * MAX_DIMS + k]] = dim
-        Moves(rows, rows.shape[0] * form.n_bytes, address_of(rows), streams).run(bases)
+        CopyList(rows, rows.shape[0] * form.n_bytes, address_of(rows), streams).run(bases)
     return True
 
 
@@ -132,7 +132,7 @@ def read(tile: Tile, block: Block) -> Tile:
     for one in chosen:
         if isinstance(one, np.ndarray):
             out = out.take(one, axis=dim)
-        dim += 2 if isinstance(one, Comb) else 1
+        dim += 2 if isinstance(one, HeldComb) else 1
     return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
 
 
@@ -145,7 +145,7 @@ def write(tile: Tile, block: Block, values: Tile) -> None:
     if not any(isinstance(one, np.ndarray) for one in chosen):
         shape: list[int] = []
         for size, one in zip(values.shape, chosen, strict=True):
-            shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
+            shape += [one.teeth, one.n] if isinstance(one, HeldComb) else [size]
         opened(tile, chosen)[...] = values.reshape(shape)
     elif sum(not isinstance(one, slice) for one in chosen) == 1:
         tile[tuple(chosen)] = values
@@ -158,14 +158,14 @@ def opened(tile: Tile, chosen: Iterable[Any]) -> Tile:
     chosen = list(chosen)
     index: list[Any] = [one if isinstance(one, slice) else slice(None) for one in chosen]
     out: Tile = tile[(*index, Ellipsis)]  # with the dots it is a view, without dims too
-    if not any(isinstance(one, Comb) for one in chosen):
+    if not any(isinstance(one, HeldComb) for one in chosen):
         return out
-    out = out[tuple(slice(one.at if isinstance(one, Comb) else 0, None) for one in chosen)]
+    out = out[tuple(slice(one.at if isinstance(one, HeldComb) else 0, None) for one in chosen)]
     shape: list[int] = []
     strides: list[int] = []
     for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
-        shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
+        shape += [one.teeth, one.n] if isinstance(one, HeldComb) else [size]
+        strides += [one.step * stride, stride] if isinstance(one, HeldComb) else [stride]
     return np.lib.stride_tricks.as_strided(out, shape, strides)
 
 
@@ -175,4 +175,4 @@ def positions(chosen: Any) -> Ints:
         step = 1 if chosen.step is None else chosen.step
         stop = -1 if chosen.stop is None else chosen.stop
         return np.arange(chosen.start, stop, step)
-    return chosen.positions() if isinstance(chosen, Comb) else chosen
+    return chosen.positions() if isinstance(chosen, HeldComb) else chosen

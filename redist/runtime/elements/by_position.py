@@ -160,7 +160,7 @@ def store(
     dtype = t.dtype.to_numpy()
     nearby = world.one_node and can_share()
     with world.failing_together():
-        stage = _Stage(len(places.holders), min(n, most), dtype, nearby)
+        stage = _Outbox(len(places.holders), min(n, most), dtype, nearby)
         for k in range(rounds):
             lo, hi = (min(n, i * most) for i in (k, k + 1))
             shard, place = places.find(positions(lo, hi))
@@ -179,7 +179,7 @@ def store(
     return received
 
 
-class _Stage:
+class _Outbox:
     """What a rank writes in a round, by shards, where its neighbours find it: ends, places, values."""
 
     def __init__(self, n_shards: int, most: int, dtype: np.dtype[Any], shared: bool) -> None:
@@ -206,7 +206,7 @@ class _Stage:
 
 
 def _take_all(
-    world: World, stage: _Stage, places: Places, tile: Tile | None, timeout_s: float | None
+    world: World, stage: _Outbox, places: Places, tile: Tile | None, timeout_s: float | None
 ) -> int:
     """**Collective.** Do the writes of all ranks, in order, to this rank's tile; bytes of others."""
     received = 0

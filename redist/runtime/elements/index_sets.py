@@ -20,10 +20,10 @@ from redist.text.units import ceil_div
 
 
 @dataclass(frozen=True, slots=True)
-class Comb:
-    """Runs of ``n`` positions, ``step`` apart.
+class HeldComb:
+    """HeldRuns of ``n`` positions, ``step`` apart.
 
-    >>> Comb(1, 5, 2, 3).positions().tolist()
+    >>> HeldComb(1, 5, 2, 3).positions().tolist()
     [1, 2, 3, 6, 7, 8]
     """
 
@@ -38,7 +38,7 @@ class Comb:
         return (starts[:, np.newaxis] + np.arange(self.n)).reshape(-1)
 
 
-Selection = slice | Comb | Ints
+Selection = slice | HeldComb | Ints
 FEW_RUNS = 8
 """Up to so many runs are copied one by one; more become lists of positions."""
 LISTED_ELEMS = 2**16
@@ -46,7 +46,7 @@ LISTED_ELEMS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class HeldRun:
     """Coordinates ``first, first + 1, ...``, kept at ``at, at + step, ...``."""
 
     first: int
@@ -56,26 +56,26 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Runs of ``n`` coordinates from each of ``firsts``, kept one behind the other."""
+class HeldRuns:
+    """HeldRuns of ``n`` coordinates from each of ``firsts``, kept one behind the other."""
 
     firsts: Ints
     n: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class HeldList:
     """Coordinates one by one, ascending, and where each is kept."""
 
     coordinates: Ints
     at: Ints
 
 
-Held = Run | Runs | Listed
+Held = HeldRun | HeldRuns | HeldList
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CommonPart:
     """Positions in the source and in the target; ``n`` elements of the source fill them.
 
     Where elements are needed several times, ``which`` says for each target position, ascending, which
@@ -87,13 +87,13 @@ class Piece:
     n: int
     which: Ints | None = None
 
-    def part(self, lo: int, hi: int) -> Piece:
+    def part(self, lo: int, hi: int) -> CommonPart:
         """Some of the elements."""
         source = _part(self.source, lo, hi)
         if self.which is None:
-            return Piece(source, _part(self.target, lo, hi), hi - lo)
+            return CommonPart(source, _part(self.target, lo, hi), hi - lo)
         a, b = np.searchsorted(self.which, (lo, hi)).tolist()
-        return Piece(source, _part(self.target, a, b), hi - lo, self.which[a:b] - lo)
+        return CommonPart(source, _part(self.target, a, b), hi - lo, self.which[a:b] - lo)
 
     @property
     def is_sliced(self) -> bool:
@@ -102,75 +102,75 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranged:
+class EdgeRange:
     """Coordinate t is the index ``indices[t]`` of a dim of size n cut into tiles.
 
-    >>> Ranged(10, 2, range(9, -1, -2)).held(0)
-    Run(first=3, n=2, at=3, step=-2)
+    >>> EdgeRange(10, 2, range(9, -1, -2)).held(0)
+    HeldRun(first=3, n=2, at=3, step=-2)
     """
 
     size: int
     cuts: int
     indices: range
 
-    def held(self, tile: Any) -> Run:
+    def held(self, tile: Any) -> HeldRun:
         """What a tile holds."""
         return within(self.indices, *_bounds(self.size, self.cuts, tile))
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class EdgeConstant:
     """Every coordinate is the one index of a dim of size 1, cut or not."""
 
     n: int
 
-    def held(self, tile: Any) -> Run:
+    def held(self, tile: Any) -> HeldRun:
         """What a tile holds."""
-        return Run(0, self.n if tile == 0 else 0, 0, 0)
+        return HeldRun(0, self.n if tile == 0 else 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ragged:
+class EdgeRagged:
     """Tile k holds the coordinates from ``starts[k]`` to ``starts[k + 1]``."""
 
     starts: tuple[int, ...]
 
-    def held(self, tile: Any) -> Run:
+    def held(self, tile: Any) -> HeldRun:
         """What a tile holds."""
-        return Run(self.starts[tile], self.starts[tile + 1] - self.starts[tile], 0, 1)
+        return HeldRun(self.starts[tile], self.starts[tile + 1] - self.starts[tile], 0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
+class EdgeList:
     """Coordinate t is any index ``indices[t]``, alike on all ranks."""
 
     size: int
     cuts: int
     indices: Ints
 
-    def held(self, tile: Any) -> Listed:
+    def held(self, tile: Any) -> HeldList:
         """What a tile holds."""
         lo, hi = _bounds(self.size, self.cuts, tile)
         (found,) = np.nonzero((self.indices >= lo) & (self.indices < hi))
-        return Listed(found, self.indices[found] - lo)
+        return HeldList(found, self.indices[found] - lo)
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class EdgeFlat:
     """Coordinate t is an index of several dims together, counted row by row; a tile is a box.
 
-    >>> Flat((4, 6), (1, 2)).held((0, 1)).firsts.tolist()
+    >>> EdgeFlat((4, 6), (1, 2)).held((0, 1)).firsts.tolist()
     [3, 9, 15, 21]
     """
 
     sizes: tuple[int, ...]
     cuts: tuple[int, ...]
 
-    def held(self, tile: Any) -> Runs:
+    def held(self, tile: Any) -> HeldRuns:
         """What a tile holds."""
         box = [_bounds(n, k, i) for n, k, i in zip(self.sizes, self.cuts, tile, strict=True)]
         if any(lo == hi for lo, hi in box):
-            return Runs(np.zeros(0, dtype=np.int64), 0)
+            return HeldRuns(np.zeros(0, dtype=np.int64), 0)
         inner, at = 1, len(box)
         while at > 0 and box[at - 1] == (0, self.sizes[at - 1]):
             at -= 1
@@ -184,10 +184,10 @@ class Flat:
             steps = np.arange(*box[i], dtype=np.int64) * stride
             firsts = (steps[:, np.newaxis] + firsts).reshape(-1)
             stride *= self.sizes[i]
-        return Runs(firsts, n)
+        return HeldRuns(firsts, n)
 
 
-def within(indices: range, lo: int, hi: int) -> Run:
+def within(indices: range, lo: int, hi: int) -> HeldRun:
     """Which of a range are in a tile from lo to hi."""
     start, step, n = indices.start, indices.step, len(indices)
     if step > 0:
@@ -195,40 +195,40 @@ def within(indices: range, lo: int, hi: int) -> Run:
     else:
         first, last = (start - hi) // -step + 1, (start - lo) // -step + 1
     first, last = max(0, first), min(n, last)
-    return Run(first, max(0, last - first), start + step * first - lo, step)
+    return HeldRun(first, max(0, last - first), start + step * first - lo, step)
 
 
-Edge = Ranged | Constant | Ragged | Picked | Flat
+Edge = EdgeRange | EdgeConstant | EdgeRagged | EdgeList | EdgeFlat
 
 
-def in_common(source: Held, target: Held) -> Iterator[Piece]:
+def in_common(source: Held, target: Held) -> Iterator[CommonPart]:
     """The coordinates that both hold, in pieces."""
     match source, target:
-        case Run(), Run():
+        case HeldRun(), HeldRun():
             lo = max(source.first, target.first)
             n = min(source.first + source.n, target.first + target.n) - lo
             if n > 0:
-                yield Piece(
+                yield CommonPart(
                     span(source.at + source.step * (lo - source.first), source.step, n),
                     span(target.at + target.step * (lo - target.first), target.step, n),
                     n if source.step else 1,
                 )
-        case Runs(), Runs():
+        case HeldRuns(), HeldRuns():
             yield from _runs_in_common(source, target)
-        case Listed(), Run():
+        case HeldList(), HeldRun():
             keep, at = _listed_in_run(source, target)
             yield from _listed(source.at[keep], at)
-        case Run(), Listed():
+        case HeldRun(), HeldList():
             keep, at = _listed_in_run(target, source)
             if source.step == 0 and len(keep):
-                yield Piece(slice(source.at, source.at + 1), target.at[keep], 1)
+                yield CommonPart(slice(source.at, source.at + 1), target.at[keep], 1)
             else:
                 yield from _listed(at, target.at[keep])
         case _:
             raise TypeError(f"cannot link {type(source).__name__} to {type(target).__name__}")
 
 
-def _runs_in_common(a: Runs, b: Runs) -> Iterator[Piece]:
+def _runs_in_common(a: HeldRuns, b: HeldRuns) -> Iterator[CommonPart]:
     first = np.searchsorted(b.firsts + b.n, a.firsts, "right")
     counts = np.maximum(np.searchsorted(b.firsts, a.firsts + a.n, "left") - first, 0)
     i = np.repeat(np.arange(len(counts)), counts)
@@ -238,7 +238,7 @@ def _runs_in_common(a: Runs, b: Runs) -> Iterator[Piece]:
     from_a, from_b = lo - a.firsts[i] + i * a.n, lo - b.firsts[j] + j * b.n
     if len(n) <= FEW_RUNS:
         for x, y, k in zip(from_a.tolist(), from_b.tolist(), n.tolist(), strict=True):
-            yield Piece(slice(x, x + k), slice(y, y + k), k)
+            yield CommonPart(slice(x, x + k), slice(y, y + k), k)
         return
     steps = np.stack([n[:-1], n[1:], np.diff(from_a), np.diff(from_b)])
     changes = np.flatnonzero(np.any(steps[:, 1:] != steps[:, :-1], axis=0)) + 1
@@ -255,35 +255,37 @@ def _runs_in_common(a: Runs, b: Runs) -> Iterator[Piece]:
         stop = max(start + 1, int(np.searchsorted(ends, before + LISTED_ELEMS, "right")))
         if stop == start + 1:
             x, y, k = int(from_a[start]), int(from_b[start]), int(n[start])
-            yield Piece(slice(x, x + k), slice(y, y + k), k)
+            yield CommonPart(slice(x, x + k), slice(y, y + k), k)
         else:
             some = slice(start, stop)
             total = int(n[some].sum())
             within = np.arange(total) - np.repeat(np.cumsum(n[some]) - n[some], n[some])
             a_at, b_at = (np.repeat(at[some], n[some]) + within for at in (from_a, from_b))
-            yield Piece(a_at, b_at, total)
+            yield CommonPart(a_at, b_at, total)
         start = stop
 
 
-def _combs(from_a: Ints, from_b: Ints, n: int) -> Iterator[Piece]:
-    """Runs of one length; where they are evenly spaced, many at a time."""
+def _combs(from_a: Ints, from_b: Ints, n: int) -> Iterator[CommonPart]:
+    """HeldRuns of one length; where they are evenly spaced, many at a time."""
     most = max(1, LISTED_ELEMS // n)
     start = 0
     while start < len(from_a):
         x, y = int(from_a[start]), int(from_b[start])
         stop = min(len(from_a), start + most)
         if stop == start + 1:
-            yield Piece(slice(x, x + n), slice(y, y + n), n)
+            yield CommonPart(slice(x, x + n), slice(y, y + n), n)
         else:
             over_a, over_b = int(from_a[start + 1]) - x, int(from_b[start + 1]) - y
             even = (np.diff(from_a[start:stop]) == over_a) & (np.diff(from_b[start:stop]) == over_b)
             stop = start + 2 + int(np.argmin(np.append(even[1:], False)))
             teeth = stop - start
-            yield Piece(Comb(x, over_a, teeth, n), Comb(y, over_b, teeth, n), teeth * n)
+            yield CommonPart(
+                HeldComb(x, over_a, teeth, n), HeldComb(y, over_b, teeth, n), teeth * n
+            )
         start = stop
 
 
-def _listed_in_run(listed: Listed, run: Run) -> tuple[NDArray[np.intp], Ints]:
+def _listed_in_run(listed: HeldList, run: HeldRun) -> tuple[NDArray[np.intp], Ints]:
     """Which of the list are in the run, and where the run keeps them."""
     c = listed.coordinates
     lo, hi = np.searchsorted(c, (run.first, run.first + run.n))
@@ -291,19 +293,19 @@ def _listed_in_run(listed: Listed, run: Run) -> tuple[NDArray[np.intp], Ints]:
     return keep, run.at + run.step * (c[keep] - run.first)
 
 
-def _listed(source: Ints, target: Ints) -> Iterator[Piece]:
+def _listed(source: Ints, target: Ints) -> Iterator[CommonPart]:
     """Each element of the source is taken once, however often it is needed."""
     if not len(source):
         return
     if bool((source[1:] > source[:-1]).all()):
-        yield Piece(source, target, len(source))
+        yield CommonPart(source, target, len(source))
         return
     once, which = np.unique(source, return_inverse=True)
     if len(once) == len(source):
-        yield Piece(source, target, len(source))
+        yield CommonPart(source, target, len(source))
     else:
         order = np.argsort(which, kind="stable")
-        yield Piece(once, target[order], len(once), which[order])
+        yield CommonPart(once, target[order], len(once), which[order])
 
 
 def _bounds(size: int, cuts: int, tile: int) -> tuple[int, int]:
@@ -321,24 +323,24 @@ def span(at: int, step: int, n: int) -> slice:
 
 
 def _part(chosen: Selection, lo: int, hi: int) -> Selection:
-    if isinstance(chosen, Comb):
+    if isinstance(chosen, HeldComb):
         if lo % chosen.n or hi % chosen.n:
             tooth, within_it = np.divmod(np.arange(lo, hi), chosen.n)
             return chosen.at + chosen.step * tooth + within_it
         first, last = lo // chosen.n, hi // chosen.n
-        return Comb(chosen.at + first * chosen.step, chosen.step, last - first, chosen.n)
+        return HeldComb(chosen.at + first * chosen.step, chosen.step, last - first, chosen.n)
     if not isinstance(chosen, slice):
         return chosen[lo:hi]
     step = 1 if chosen.step is None else chosen.step
     return span(chosen.start + step * lo, step, hi - lo)
 
 
-def product_of(lists: list[list[Piece]]) -> list[tuple[Piece, ...]]:
+def product_of(lists: list[list[CommonPart]]) -> list[tuple[CommonPart, ...]]:
     """One piece along every dim, in all ways."""
     return list(itertools.product(*lists))
 
 
-def cut(block: tuple[Piece, ...], most: int) -> Iterator[tuple[Piece, ...]]:
+def cut(block: tuple[CommonPart, ...], most: int) -> Iterator[tuple[CommonPart, ...]]:
     """Parts of a block, none of more elements than that."""
     n = math.prod(piece.n for piece in block)
     if n <= most:
@@ -347,7 +349,7 @@ def cut(block: tuple[Piece, ...], most: int) -> Iterator[tuple[Piece, ...]]:
     at = next(i for i, piece in enumerate(block) if piece.n > 1)
     piece = block[at]
     width = max(1, most // (n // piece.n))
-    if isinstance(piece.source, Comb) and width > piece.source.n:
+    if isinstance(piece.source, HeldComb) and width > piece.source.n:
         width -= width % piece.source.n
     for lo in range(0, piece.n, width):
         part = piece.part(lo, min(piece.n, lo + width))

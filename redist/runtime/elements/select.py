@@ -19,9 +19,23 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
-from redist.runtime.elements.block_copies import Block, Copies, copy_listed, is_regular, read, write
-from redist.runtime.elements.index_sets import Edge, Picked, Piece, cut, in_common, product_of
-from redist.runtime.ranks.neighbours import Nearby, together
+from redist.runtime.elements.block_copies import (
+    Block,
+    BlockCopies,
+    copy_listed,
+    is_regular,
+    read,
+    write,
+)
+from redist.runtime.elements.index_sets import (
+    CommonPart,
+    Edge,
+    EdgeList,
+    cut,
+    in_common,
+    product_of,
+)
+from redist.runtime.ranks.neighbours import NeighbourTiles, together
 from redist.runtime.ranks.world import World
 from redist.runtime.ranks.worlds import world_of
 from redist.runtime.request import TIMEOUT_S
@@ -47,7 +61,7 @@ class Side:
     @property
     def is_constant(self) -> bool:
         """Whether it can be remembered: no list of indices is part of it."""
-        return not any(isinstance(edge, Picked) for edge in self.edges)
+        return not any(isinstance(edge, EdgeList) for edge in self.edges)
 
 
 @lru_cache(maxsize=1024)
@@ -56,11 +70,11 @@ def rows(t: ArrayType) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     return tuple(t.mesh.rank_array().tolist()), tuple(map(tuple, grid(t).index.tolist()))
 
 
-Ends = tuple[tuple[int | tuple[int, ...] | None, Edge], ...]
+SelectionEnds = tuple[tuple[int | tuple[int, ...] | None, Edge], ...]
 
 
 @lru_cache(maxsize=1024)
-def side(t: ArrayType, edges: Ends) -> Side:
+def side(t: ArrayType, edges: SelectionEnds) -> Side:
     """One end of a link: for each of its dims the dim or dims of the array (None: none) and the edge."""
     ranks, index = rows(t)
 
@@ -73,7 +87,7 @@ def side(t: ArrayType, edges: Ends) -> Side:
     return Side(ranks, tiles, tuple(edge for _, edge in edges))
 
 
-class Route:
+class SelectionPlan:
     """What one rank gives to others and gets from others, its own tile included."""
 
     def __init__(self, source: Side, target: Side, rank: int) -> None:
@@ -81,7 +95,7 @@ class Route:
         self.given: dict[int, Pair] = {}
         self.got: dict[int, Pair] = {}
         self._known: dict[Pair, Blocks] = {}
-        self._copies: dict[Any, Copies] = {}
+        self._copies: dict[Any, BlockCopies] = {}
         holders: dict[tuple[Any, ...], list[int]] = {}
         for r, tile in zip(source.ranks, source.tiles, strict=True):
             holders.setdefault(tile, []).append(r)
@@ -105,7 +119,7 @@ class Route:
         return found
 
     def _find(self, shard: tuple[Any, ...], tile: tuple[Any, ...]) -> Blocks:
-        lists: list[list[Piece]] = []
+        lists: list[list[CommonPart]] = []
         edges = zip(self.source.edges, shard, self.target.edges, tile, strict=True)
         for one, i, other, j in edges:
             pieces = list(in_common(one.held(i), other.held(j)))
@@ -134,21 +148,21 @@ class Route:
                     n_bytes += math.prod(piece.n for piece in block) * to.itemsize
                 if not is_regular(block):
                     copy_listed(to, tile, block, most_bytes)
-        copies = Copies(to, used, regular, n_bytes)
+        copies = BlockCopies(to, used, regular, n_bytes)
         if is_short:
             self._copies[key] = copies
         copies.run(to, used)
         return n_bytes
 
 
-def find_route(source: Side, target: Side, rank: int) -> Route:
+def find_route(source: Side, target: Side, rank: int) -> SelectionPlan:
     """**Local.** Who sends what: a rank that holds an element keeps it, else one holder sends it."""
     if source.is_constant and target.is_constant:
         return _remembered(source, target, rank)
-    return Route(source, target, rank)
+    return SelectionPlan(source, target, rank)
 
 
-_remembered = lru_cache(maxsize=512)(Route)
+_remembered = lru_cache(maxsize=512)(SelectionPlan)
 
 
 def exchange(
@@ -195,8 +209,8 @@ class _Passing:
     def __init__(
         self,
         world: World,
-        route: Route,
-        nearby: Nearby,
+        route: SelectionPlan,
+        nearby: NeighbourTiles,
         from_tile: Tile | None,
         to_tile: Tile | None,
         staging_bytes: int,

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.host.own_tiles import Buffers, Key
-from redist.runtime.host.report import Watch
+from redist.runtime.host.own_tiles import Key, OwnTiles
+from redist.runtime.host.report import TransferCounts
 from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.shm.pages import release_pages
 
 Tiles = dict[Key, Any]
 
 
-class Course:
+class HostExecutor:
     """Runs the stages of a route on arrays in memory.
 
     ``tiles`` of a call has the sources and targets by (array, buffer); what lies between is added
@@ -28,10 +28,10 @@ class Course:
     def __init__(
         self,
         world: World,
-        route: Route,
+        route: TransferStages,
         stages: Sequence[Stage],
-        buffers: Buffers,
-        watch: Watch,
+        buffers: OwnTiles,
+        watch: TransferCounts,
         donates: bool,
     ) -> None:
         self.world, self.route, self.stages = world, route, tuple(stages)

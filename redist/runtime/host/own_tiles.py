@@ -6,35 +6,35 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.shm.segments import shared_empty
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 Key = tuple[int, int]
 """An array of the transfer, and which of its buffers."""
 
 
-class Buffers:
+class OwnTiles:
     """Allocates in shared memory, so that neighbours read in place, and counts.
 
     ``keep`` says that tiles on the way stay allocated between calls, where the certified bound leaves
     room for them beside both ends.
     """
 
-    def __init__(self, route: Route, donate: bool) -> None:
+    def __init__(self, route: TransferStages, donate: bool) -> None:
         self.route = route
         self.keep = True
         held = sum(t.tile_bytes for plan in route.plans for t in plan.types)
         staging = max(route.staging_bytes(k) for k in range(len(route.stages)))
         self._room = not donate and held + staging <= route.peak_bytes()
-        self._kept: dict[Key, Array] = {}
-        self._ends: dict[Key, Array] = {}
+        self._kept: dict[Key, AnyArray] = {}
+        self._ends: dict[Key, AnyArray] = {}
 
-    def end(self, item: int, buffer: int) -> Array | None:
+    def end(self, item: int, buffer: int) -> AnyArray | None:
         """The transfer's own source (buffer 0) or target tile."""
         return self._made(self._ends, (item, buffer))
 
-    def middle(self, item: int, buffer: int) -> Array | None:
+    def middle(self, item: int, buffer: int) -> AnyArray | None:
         """A tile between two steps."""
         return self._made(self._kept if self.keeps else {}, (item, buffer))
 
@@ -48,7 +48,7 @@ class Buffers:
         self._kept.clear()
         self._ends.clear()
 
-    def _made(self, known: dict[Key, Array], key: Key) -> Array | None:
+    def _made(self, known: dict[Key, AnyArray], key: Key) -> AnyArray | None:
         if key in known:
             return known[key]
         shape = self.route.shape_of(*key)

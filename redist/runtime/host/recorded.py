@@ -16,30 +16,30 @@ from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies import kernels
-from redist.runtime.copies.copy_list import Moves, address_of
+from redist.runtime.copies.copy_list import CopyList, address_of
 from redist.runtime.copies.reduce import kernel_code
-from redist.runtime.host.stage import MOST_ROUNDS, Call, Stage
+from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageRecord
 from redist.runtime.ranks.world import SLICE_NS, Disagreement
 from redist.runtime.schedule.compiler import PRIVATE, SHARED
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 
-Array = NDArray[Any]
-Tables = tuple[NDArray[np.uintp], NDArray[np.uintp]]
+AnyArray = NDArray[Any]
+AddressTables = tuple[NDArray[np.uintp], NDArray[np.uintp]]
 LOCAL, OUT, FIXED = range(3)
 """Whose array a stage reads or writes: the caller's source, the caller's target, or a tile between."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scene:
+class RecordedStage:
     """One stage of a script: how it went, and whose arrays it reads and writes."""
 
     stage: Stage
-    call: Call
+    call: StageRecord
     reads: int
     writes: int
 
 
-def scenes_of(stages: Sequence[Stage], route: Route, keeps: bool) -> list[Scene]:
+def scenes_of(stages: Sequence[Stage], route: TransferStages, keeps: bool) -> list[RecordedStage]:
     """A call as it went, stage by stage; empty where it cannot be written down."""
     whose = {0: LOCAL, route.last(0): OUT}
     scenes = []
@@ -48,11 +48,11 @@ def scenes_of(stages: Sequence[Stage], route: Route, keeps: bool) -> list[Scene]
         if stage.last is None or (between and not keeps):
             return []
         reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
-        scenes.append(Scene(stage, stage.last, reads, writes))
+        scenes.append(RecordedStage(stage, stage.last, reads, writes))
     return scenes if can_repeat(scenes) else []
 
 
-def can_repeat(scenes: Sequence[Scene]) -> bool:
+def can_repeat(scenes: Sequence[RecordedStage]) -> bool:
     """Whether a call is nothing but what the kernel can do."""
     for scene in scenes:
         if any(load.phase.fills for load in scene.stage.loads) or len(scene.stage.loads) > 1:
@@ -65,7 +65,7 @@ def can_repeat(scenes: Sequence[Scene]) -> bool:
     return True
 
 
-class Script:
+class RecordedCall:
     """One way to repeat a call with one array: same dtype, shape and strides.
 
     Where the neighbours read this rank's arrays in place, they must also be the same arrays.
@@ -73,9 +73,9 @@ class Script:
 
     def __init__(
         self,
-        scenes: Sequence[Scene],
-        source: Array | None,
-        target: Array | None,
+        scenes: Sequence[RecordedStage],
+        source: AnyArray | None,
+        target: AnyArray | None,
         word: int,
         meets: bool,
         waits: bool,
@@ -91,7 +91,7 @@ class Script:
         self.tables = [scene.stage.tables(scene.call) for scene in scenes]
         self.last = _weak(source), _weak(target)
         self.places = _place(source), _place(target)
-        self.kept: list[Array] = []
+        self.kept: list[AnyArray] = []
         self.at: list[int] = []
         """Of every operation, its scene."""
         self.ops = self._write(meets, waits)
@@ -115,7 +115,7 @@ class Script:
             self.at.append(len(self.scenes))
         return np.array(ops, dtype=np.int64)
 
-    def _scene(self, scene: Scene, tables: Tables) -> list[tuple[int, ...]]:
+    def _scene(self, scene: RecordedStage, tables: AddressTables) -> list[tuple[int, ...]]:
         """The operations of a stage."""
         world, call = self.world, scene.call
         bases = np.array([address_of(table) for table in tables], dtype=np.uintp)
@@ -123,7 +123,7 @@ class Script:
         where = address_of(bases)
         ops: list[tuple[int, ...]] = []
 
-        def copy(moves: Moves, ahead: int) -> None:
+        def copy(moves: CopyList, ahead: int) -> None:
             if len(moves):
                 ops.append((kernels.COPY, *moves.pointer, ahead, int(moves.streams), where))
 
@@ -154,7 +154,7 @@ class Script:
                 ops.append((kernels.COMBINE, *combine.moves.pointer, code, 0, where))
         return ops
 
-    def _description(self, call: Call, rank: int) -> tuple[int, int, int, int]:
+    def _description(self, call: StageRecord, rank: int) -> tuple[int, int, int, int]:
         """Where a rank describes its array, for even and odd meetings, and how it did."""
         rows = [board[:1] for board in self.world.boards[rank].descriptions]
         even, odd, same = map(address_of, (*rows, call.descriptions[rank]))
@@ -261,5 +261,5 @@ def _nothing() -> None:
     return None
 
 
-def _likeness(array: Array | None) -> tuple[Any, ...] | None:
+def _likeness(array: AnyArray | None) -> tuple[Any, ...] | None:
     return None if array is None else (array.dtype, array.shape, array.strides)

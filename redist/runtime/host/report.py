@@ -11,7 +11,7 @@ from functools import cached_property
 
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.stages import Leg, Route
+from redist.runtime.schedule.stages import StagePart, TransferStages
 from redist.text.units import format_bytes
 
 LOG = logging.getLogger("redist")
@@ -81,10 +81,10 @@ class Report:
         return "\n".join([f"{self.calls} calls on {self.ranks} ranks", *lines])
 
 
-class Watch:
+class TransferCounts:
     """Counts what this rank does; with ``REDIST_DEBUG=1`` prints a line per step."""
 
-    def __init__(self, world: World, route: Route) -> None:
+    def __init__(self, world: World, route: TransferStages) -> None:
         self.world = world
         self.route = route
         self.calls = 0
@@ -143,7 +143,7 @@ class Watch:
             )
         return Report(self.calls, self.world.size, tuple(steps))
 
-    def _moved(self, leg: Leg) -> tuple[int, int, int]:
+    def _moved(self, leg: StagePart) -> tuple[int, int, int]:
         """Bytes that this rank sends, receives, and from how many ranks, in a leg."""
         me = self.world.rank
         itemsize = self.route.plans[leg.item].source.dtype.itemsize
@@ -170,7 +170,7 @@ class Watch:
             seconds += steps[leg.step].time_ps / 1e12 / share
         return n_bytes, seconds
 
-    def _is_halved(self, leg: Leg) -> bool:
+    def _is_halved(self, leg: StagePart) -> bool:
         return self.route.plans[leg.item].steps[leg.step].op == "all_reduce"
 
     def _name(self, stage: int) -> str:

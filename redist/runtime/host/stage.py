@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.runtime.copies.copy_list import Moves, address_of
+from redist.runtime.copies.copy_list import CopyList, address_of
 from redist.runtime.copies.reduce import identity
 from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.host.datatypes import post
@@ -31,15 +31,15 @@ from redist.runtime.schedule.compiler import (
     SHARED,
     Bases,
     Compiler,
-    Load,
     Round,
+    TypedPieces,
 )
 from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import Rounds, part_elems, whole
 from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import Handle, find
 
-Array = NDArray[Any]
+AnyArray = NDArray[Any]
 Strides = tuple[tuple[int, ...], ...]
 Kinds = dict[tuple[int, int], int]
 
@@ -68,7 +68,7 @@ class Layouts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class StageRecord:
     """How a call went, to be repeated: see :mod:`redist.runtime.host.recorded`."""
 
     flag: int
@@ -85,7 +85,7 @@ class Stage:
     def __init__(
         self,
         world: World,
-        loads: Sequence[Load],
+        loads: Sequence[TypedPieces],
         staging_bytes: int,
         is_limited: bool,
         timeout_s: float | None,
@@ -96,11 +96,11 @@ class Stage:
         self.bases = Bases(len(loads), world.node)
         self.whole = whole(len(loads))
         self._programs: dict[Any, tuple[Round, ...]] = {}
-        self._first: dict[Any, Moves] = {}
-        self.last: Call | None = None
+        self._first: dict[Any, CopyList] = {}
+        self.last: StageRecord | None = None
         self.trims = is_limited
         self._held: Any = None
-        self.gives_back: list[Array] = []
+        self.gives_back: list[AnyArray] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self.staging = Staging.none(len(loads))
         if not self.is_local:
@@ -114,7 +114,7 @@ class Stage:
 
     # Preparing
 
-    def _is_readable(self, load: Load) -> bool:
+    def _is_readable(self, load: TypedPieces) -> bool:
         """Whether reading this rank's private tile piece by piece is quick."""
         if not self.world.reads_memory or any(p.order for p in load.phase.pieces):
             return False
@@ -131,9 +131,9 @@ class Stage:
     def run(
         self,
         word: int,
-        sources: Sequence[Array | None],
-        targets: Sequence[Array | None],
-        staging: tuple[Array, Array],
+        sources: Sequence[AnyArray | None],
+        targets: Sequence[AnyArray | None],
+        staging: tuple[AnyArray, AnyArray],
         timeout_s: float | None,
     ) -> bool:
         """Move; whether anyone reads a neighbour's array in place (and must be waited for).
@@ -158,7 +158,7 @@ class Stage:
         if self.is_local:
             rounds = tuple(self._program(self.whole, {}, strides))
             rounds[0].copies.run(table)
-            self.last = Call(0, strides, rounds, {}, False, {})
+            self.last = StageRecord(0, strides, rounds, {}, False, {})
             self._held = None
             return False
         kinds = self._kinds(sources)
@@ -198,10 +198,10 @@ class Stage:
         self.last = None
         in_place = any(kind in (SHARED, PRIVATE) for kind in found.values())
         if isinstance(rounds, tuple):
-            self.last = Call(flag, strides, rounds, found, in_place, described)
+            self.last = StageRecord(flag, strides, rounds, found, in_place, described)
         return in_place
 
-    def _kinds(self, sources: Sequence[Array | None]) -> list[int]:
+    def _kinds(self, sources: Sequence[AnyArray | None]) -> list[int]:
         """Where the neighbours shall find this rank's tiles."""
         few = len(self.staging.rounds) <= FEW_ROUNDS
         kinds = []
@@ -218,7 +218,7 @@ class Stage:
             kinds.append(kind)
         return kinds
 
-    def _describe(self, kinds: list[int], sources: Sequence[Array | None], parity: int) -> None:
+    def _describe(self, kinds: list[int], sources: Sequence[AnyArray | None], parity: int) -> None:
         """Tell the neighbours where this rank's tiles are found."""
         rows = self.world.boards[self.world.rank].descriptions[parity]
         for item, (kind, source) in enumerate(zip(kinds, sources, strict=True)):
@@ -336,7 +336,7 @@ class Stage:
         """Go on the long way from where a script has come."""
         self._table[:] = table
 
-    def tables(self, call: Call) -> tuple[NDArray[np.uintp], NDArray[np.uintp]]:
+    def tables(self, call: StageRecord) -> tuple[NDArray[np.uintp], NDArray[np.uintp]]:
         """The base addresses of a call, for even and for odd meetings."""
         world = self.world
         tables = self._table.copy(), self._table.copy()

@@ -10,7 +10,7 @@ import numpy as np
 from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Load
+from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
 from redist.runtime.schedule.slots import Box, Exports
@@ -57,7 +57,7 @@ class Staging:
     @staticmethod
     def of(
         world: World,
-        loads: Sequence[Load],
+        loads: Sequence[TypedPieces],
         staging_bytes: int,
         is_limited: bool,
         timeout_s: float | None,
@@ -112,7 +112,7 @@ class _Own:
 
 
 def _weights(
-    loads: Sequence[Load], exports: Sequence[Exports], all_needs: Sequence[_Needs], slot: int
+    loads: Sequence[TypedPieces], exports: Sequence[Exports], all_needs: Sequence[_Needs], slot: int
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """What each array of this rank takes in a slot, and into how many parts it must be cut."""
     weights = np.zeros(len(loads), dtype=np.int64)
@@ -149,7 +149,7 @@ def _own_offsets(
 
 def _tell(
     world: World,
-    loads: Sequence[Load],
+    loads: Sequence[TypedPieces],
     exports: Sequence[Exports],
     mine: Sequence[dict[Box, int]],
     timeout_s: float | None,
@@ -179,7 +179,9 @@ def _tell(
 class _Needs:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
-    def __init__(self, load: Load, rank: int, node: Sequence[int], packs_all: bool = False) -> None:
+    def __init__(
+        self, load: TypedPieces, rank: int, node: Sequence[int], packs_all: bool = False
+    ) -> None:
         self.itemsize = load.itemsize
         self.between = [
             p

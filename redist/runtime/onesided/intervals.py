@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redist.errors import PeerError, RedistError, RequestError
 from redist.runtime.onesided.window import Window
-from redist.runtime.ranks.agreement import Answer, heard
+from redist.runtime.ranks.agreement import RankAnswer, heard
 from redist.runtime.ranks.agreement import ranks as in_words
 from redist.runtime.ranks.world import DISAGREE, MIXED, World
 from redist.runtime.request import ERROR_WORD
@@ -63,7 +63,9 @@ def come_together(
     return False
 
 
-def _heard(world: World, say: str, answers: list[Answer], failed: dict[int, str]) -> RedistError:
+def _heard(
+    world: World, say: str, answers: list[RankAnswer], failed: dict[int, str]
+) -> RedistError:
     """What the ranks said, as an error."""
     if failed:
         who = "; ".join(f"rank {rank} failed: {text}" for rank, text in failed.items())

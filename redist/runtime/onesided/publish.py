@@ -10,8 +10,8 @@ from typing import Any
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.runtime.copies.copy_list import address_of
-from redist.runtime.onesided.read_service import Service
-from redist.runtime.onesided.window import Place, Tile, Window
+from redist.runtime.onesided.read_service import ReadService
+from redist.runtime.onesided.window import Tile, TilePlace, Window
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import find
@@ -25,7 +25,7 @@ class Windows:
         self.live: dict[int, Window] = {}
         self.dead: set[int] = set()
         """Arrays that died here; their tiles stay until they have died everywhere."""
-        self.service: Service | None = None
+        self.service: ReadService | None = None
 
     def drop(self, numbers: set[int]) -> None:
         """Let go of arrays that are dead everywhere."""
@@ -69,7 +69,7 @@ def publish(
                 place is None or place.handle is not None or reads for _, place, _, reads in answers
             )
             if asks and windows.service is None:
-                windows.service = Service(world.comm)
+                windows.service = ReadService(world.comm)
             window = Window(world, number, t, tile, timeout_s)
             window.connect(places)
             if windows.service is not None and tile is not None:
@@ -87,9 +87,9 @@ def retire(window: Window) -> None:
     windows_of(window.world).dead.add(window.number)
 
 
-def _place(tile: Tile | None) -> Place | None:
+def _place(tile: Tile | None) -> TilePlace | None:
     if tile is None:
         return None
     handle, offset = find(tile) or (None, 0)
     here = os.getpid(), address_of(tile)
-    return Place(*here, tile.shape, tile.strides, handle, offset, tile.flags.writeable)
+    return TilePlace(*here, tile.shape, tile.strides, handle, offset, tile.flags.writeable)

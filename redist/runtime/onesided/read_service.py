@@ -30,7 +30,7 @@ Ask = tuple[int, int, Part, NDArray[Any]]
 """Rank, number of the array, part of the rank's tile, where it goes (contiguous)."""
 
 
-class Service:
+class ReadService:
     """The ranks' readers of each other. Making one is **collective over** ``comm``.
 
     The thread takes part in MPI beside the program: it needs ``MPI_THREAD_MULTIPLE``. It answers as

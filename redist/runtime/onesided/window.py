@@ -22,7 +22,7 @@ Index = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TilePlace:
     """Where a rank's tile lies, as other processes need it."""
 
     pid: int
@@ -37,7 +37,7 @@ class Place:
 class Peeked:
     """A tile in the private memory of a neighbour."""
 
-    def __init__(self, place: Place, dtype: np.dtype[Any]) -> None:
+    def __init__(self, place: TilePlace, dtype: np.dtype[Any]) -> None:
         self._place, self._dtype = place, dtype
         self._one = np.empty(1, dtype)
         self._peek_one = peeker(place.pid, self._one.view(np.uint8))
@@ -83,7 +83,7 @@ class Window:
         self.sources: dict[int, int] = {}
         self.fixed: tuple[int, ...] = ()
 
-    def connect(self, places: Sequence[Place | None]) -> None:
+    def connect(self, places: Sequence[TilePlace | None]) -> None:
         """Find the nearest copy of every tile."""
         world = self.world
         self.fixed = tuple(

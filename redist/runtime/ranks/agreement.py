@@ -13,7 +13,7 @@ from redist.runtime.ranks.waiting import broadcast, gather
 T = TypeVar("T")
 HERE, THERE, ANYWHERE = "in memory", "on GPUs", "anywhere"
 """Where the arrays of a request lie; ranks that have none do not know."""
-Answer = tuple[str | None, str | None, str | None]
+RankAnswer = tuple[str | None, str | None, str | None]
 """The request, the error, and where its arrays lie, if it has come so far."""
 
 
@@ -33,13 +33,13 @@ def heard(
     error: Exception | str | None,
     timeout_s: float | None,
     place: str | None = None,
-) -> list[Answer]:
+) -> list[RankAnswer]:
     """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
     failed = None if error is None else f"{error}"
     return gather(comm, (say, failed, place), timeout_s)
 
 
-def judge(what: str, answers: list[Answer], error: Exception | None) -> None:
+def judge(what: str, answers: list[RankAnswer], error: Exception | None) -> None:
     """**Local.** Return if all answers are the same and none is an error, else raise."""
     errors = _by_text((rank, text) for rank, (_, text, _) in enumerate(answers) if text is not None)
     if errors:

@@ -19,7 +19,7 @@ CONTROL_WORD = 8
 """Control words lie a cache line apart, as in kernels.c."""
 
 
-class Board:
+class ControlPage:
     """One rank's part of the shared control memory: control words, descriptions, pool."""
 
     def __init__(self, memory: Bytes, n_items: int) -> None:

@@ -22,7 +22,7 @@ MOST_DIMS = 7 * DESCRIPTION
 """Tiles of more dims are not described."""
 
 
-class Nearby:
+class NeighbourTiles:
     """The tiles that this rank may read in place until all leave, by rank, its own included.
 
     ``complete`` says, alike on all ranks, that every rank reaches every tile so.
@@ -41,7 +41,7 @@ class Nearby:
 @contextlib.contextmanager
 def together(
     world: World, tile: Tile | None, dtype: np.dtype[Any], what: str, timeout_s: float | None
-) -> Iterator[Nearby]:
+) -> Iterator[NeighbourTiles]:
     """**Collective.** The neighbours' tiles while the block runs; nobody goes on before all have read.
 
     A tile of None, or of no elements, is one that nobody asks for. An exception inside reaches the
@@ -53,7 +53,7 @@ def together(
     try:
         with world.failing_together():
             if world.size == 1:
-                yield Nearby(own, True, True)
+                yield NeighbourTiles(own, True, True)
                 return
             shares = _describe(world, tile)
             met = world.meet(NEAR_WORD, int(shares), timeout_s)
@@ -61,7 +61,7 @@ def together(
                 raise Disagreement
             reading = any(world.flag_of(rank) for rank in world.node)
             complete = world.one_node and met == SAME and shares
-            yield Nearby(own | _look(world, dtype), shares, complete)
+            yield NeighbourTiles(own | _look(world, dtype), shares, complete)
             if reading:
                 world.meet_node(timeout_s)
     except Disagreement:

@@ -23,7 +23,7 @@ from redist.runtime.ranks.control_page import (
     LEAST_POOL_BYTES,
     TEXT_AT,
     TEXT_BYTES,
-    Board,
+    ControlPage,
 )
 from redist.runtime.ranks.waiting import gather, wait_for
 from redist.runtime.shm.pages import release_pages
@@ -76,7 +76,7 @@ class World:
         """What joins the GPUs of its ranks, once one has appeared."""
         self._queue = Queue()
         self._find_node(transport, node_size)
-        self.boards: dict[int, Board] = {}
+        self.boards: dict[int, ControlPage] = {}
         self._addresses = np.zeros(1, dtype=np.uintp)
         self.pids: dict[int, int] = {}
         self.reserve(16, LEAST_POOL_BYTES, timeout_s)
@@ -123,12 +123,12 @@ class World:
             return False
         mine, got = np.array([self.rank + 1], dtype=np.int64), np.zeros(1, dtype=np.int64)
         places = self.node_comm.allgather((os.getpid(), address_of(mine)))
-        from redist.runtime.copies.copy_list import Move, Moves
+        from redist.runtime.copies.copy_list import BufferCopy, CopyList
         from redist.runtime.copies.strided import Strided
 
         ok = True
         for rank, (pid, address) in zip(self.node, places, strict=True):
-            moves = Moves.of([Move(0, 0, 1, 0, Strided(8, ()))])
+            moves = CopyList.of([BufferCopy(0, 0, 1, 0, Strided(8, ()))])
             try:
                 moves.read(pid, np.array([address_of(got), address], dtype=np.uintp))
             except TransferError:
@@ -154,7 +154,7 @@ class World:
         self.touched_bytes = 0
         n_bytes = CONTROL_BYTES + 2 * n_items * DESCRIPTION * 8 + pool_bytes
         memory = shared_bytes(n_bytes) if can_share() else np.zeros(n_bytes, np.uint8)
-        self.boards = {self.rank: Board(memory, n_items)}
+        self.boards = {self.rank: ControlPage(memory, n_items)}
         if mine is not None:
             self._map_boards(timeout_s)
 
@@ -165,7 +165,7 @@ class World:
         mine.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(token, np.uint8)
         said = (found[0] if found else None, token, os.getpid())
         handles = self.gather_on_node(said, timeout_s)
-        boards: dict[int, Board] = {}
+        boards: dict[int, ControlPage] = {}
         for rank, (handle, there, pid) in zip(self.node, handles, strict=True):
             memory = mine.memory
             if rank != self.rank:
@@ -174,7 +174,7 @@ class World:
                 memory = attach(handle)[: len(mine.memory)]
             if bytes(memory[TEXT_AT : TEXT_AT + 8]) != there:
                 raise TransferError(f"what is mapped is not the memory of rank {rank}")
-            boards[rank] = Board(memory, mine.n_items)
+            boards[rank] = ControlPage(memory, mine.n_items)
             self.pids[rank] = pid
         self.boards = boards
         self._addresses = np.array([boards[r].address for r in self.node], dtype=np.uintp)

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, Move, Moves, address_of
+from redist.runtime.copies.copy_list import Addresses, BufferCopy, CopyList, address_of
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.pieces import Phase, Piece, Shape
-from redist.runtime.schedule.rounds import Turn, part_of
+from redist.runtime.schedule.pieces import Piece, Shape, StepPieces
+from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.schedule.slots import Box
 
 NOTHING, POOL, SHARED, PRIVATE = range(4)
@@ -33,10 +33,10 @@ Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TypedPieces:
     """One array of a stage."""
 
-    phase: Phase
+    phase: StepPieces
     dtype: DType
 
     @property
@@ -47,11 +47,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combine:
-    """Moves that combine what they bring with what is there, in order."""
+    """CopyList that combine what they bring with what is there, in order."""
 
     op: str
     dtype: DType
-    moves: Moves
+    moves: CopyList
 
     def run(self, bases: Addresses) -> None:
         """Do it."""
@@ -86,13 +86,13 @@ class Round:
     last, in ascending order of the partial values.
     """
 
-    stage: Moves
-    pack: Moves
+    stage: CopyList
+    pack: CopyList
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
-    copies: Moves
-    reads: tuple[tuple[int, Moves], ...]
-    unpack: Moves
+    copies: CopyList
+    reads: tuple[tuple[int, CopyList], ...]
+    unpack: CopyList
     combines: tuple[Combine, ...]
 
 
@@ -131,7 +131,7 @@ class Compiler:
     """
 
     rank: int
-    loads: Sequence[Load]
+    loads: Sequence[TypedPieces]
     bases: Bases
     kinds: Mapping[tuple[int, int], int]
     offsets: Mapping[tuple[int, int], Mapping[Box, int]]
@@ -141,7 +141,7 @@ class Compiler:
     packs_all: bool = False
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
 
-    def staging(self, turns: Iterable[Turn]) -> Moves:
+    def staging(self, turns: Iterable[RoundPart]) -> CopyList:
         """The copies of this rank's data into its pool."""
         moves = []
         for turn in turns:
@@ -155,15 +155,15 @@ class Compiler:
                     form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
                     place = _offset(part.src_lo, strides)
                     moves.append(
-                        Move(self.bases.pool, offset, self.bases.source(item), place, form)
+                        BufferCopy(self.bases.pool, offset, self.bases.source(item), place, form)
                     )
-        return Moves.of(moves)
+        return CopyList.of(moves)
 
-    def round(self, turns: Sequence[Turn]) -> Round:
+    def round(self, turns: Sequence[RoundPart]) -> Round:
         """All that a round asks of this rank."""
-        copies: list[Move] = []
-        reads: dict[int, list[Move]] = {}
-        combines: list[tuple[int, int, Move]] = []
+        copies: list[BufferCopy] = []
+        reads: dict[int, list[BufferCopy]] = {}
+        combines: list[tuple[int, int, BufferCopy]] = []
         outgoing: dict[int, list[tuple[int, Piece]]] = {}
         incoming: dict[int, list[tuple[int, Piece]]] = {}
         for turn in turns:
@@ -197,12 +197,12 @@ class Compiler:
             copies.sort(key=lambda move: (move.dst, move.dst_offset))
         return Round(
             self.staging(turns),
-            Moves.of(move for move, _, _ in pack),
+            CopyList.of(move for move, _, _ in pack),
             tuple(sends),
             tuple(receives),
-            Moves.of(copies, streams),
-            tuple((peer, Moves.of(moves)) for peer, moves in reads.items()),
-            Moves.of(unpacked, streams),
+            CopyList.of(copies, streams),
+            tuple((peer, CopyList.of(moves)) for peer, moves in reads.items()),
+            CopyList.of(unpacked, streams),
             self._combines(combines),
         )
 
@@ -231,29 +231,29 @@ class Compiler:
         strides = known or c_strides(piece.src_shape, itemsize)
         return base, _offset(part.src_lo, strides), strides, kind
 
-    def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> Move:
+    def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> BufferCopy:
         to = self.dst_strides[item]
         form = canonical(part.shape, self.loads[item].itemsize, to, strides)
-        return Move(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
+        return BufferCopy(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
 
-    def _combines(self, moves: Sequence[tuple[int, int, Move]]) -> tuple[Combine, ...]:
+    def _combines(self, moves: Sequence[tuple[int, int, BufferCopy]]) -> tuple[Combine, ...]:
         """What is to be combined, array by array; within an array in the order of partial values."""
         out = []
         for item in dict.fromkeys(item for _, item, _ in moves):
             load = self.loads[item]
             assert load.phase.op is not None
-            own = Moves.of(move for _, of, move in moves if of == item)
+            own = CopyList.of(move for _, of, move in moves if of == item)
             out.append(Combine(load.phase.op, load.dtype, own))
         return tuple(out)
 
     def _messages(
         self, parts: Mapping[int, list[tuple[int, Piece]]], sending: bool
-    ) -> tuple[list[tuple[Move, Piece, int]], list[Message]]:
+    ) -> tuple[list[tuple[BufferCopy, Piece, int]], list[Message]]:
         """One message per peer, with the copies that pack or unpack it.
 
         A message that is one contiguous part of a tile goes from there, or there, without a copy.
         """
-        moves: list[tuple[Move, Piece, int]] = []
+        moves: list[tuple[BufferCopy, Piece, int]] = []
         messages: list[Message] = []
         staging = self.bases.send if sending else self.bases.receive
         room = self.room[0 if sending else 1]
@@ -305,15 +305,15 @@ class Compiler:
 
     def _packing(
         self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
-    ) -> Move:
+    ) -> BufferCopy:
         """The copy of a part into staging, or out of it."""
         itemsize = self.loads[item].itemsize
         packed = c_strides(part.shape, itemsize)
         if sending:
             form = canonical(part.shape, itemsize, packed, self.src_strides[item])
-            return Move(self.bases.send, at, tile, place, form)
+            return BufferCopy(self.bases.send, at, tile, place, form)
         form = canonical(part.shape, itemsize, self.dst_strides[item], packed)
-        return Move(tile, place, self.bases.receive, at, form)
+        return BufferCopy(tile, place, self.bases.receive, at, form)
 
 
 def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:

@@ -50,7 +50,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class StepPieces:
     """The part of a step that needs no meeting in between.
 
     ``pieces`` are those that rank gives or gets. ``op`` combines pieces of later order. ``fills``
@@ -75,7 +75,9 @@ def tile_shapes(t: ArrayType) -> dict[int, Shape]:
     return {int(r): tuple(shape) for r, shape in zip(t.mesh.rank_array(), shapes, strict=True)}
 
 
-def phases_of(step: Step, before: ArrayType, rank: int, topology: Topology) -> tuple[Phase, ...]:
+def phases_of(
+    step: Step, before: ArrayType, rank: int, topology: Topology
+) -> tuple[StepPieces, ...]:
     """The phases of a step, with the pieces of one rank.
 
     >>> import redist
@@ -94,13 +96,13 @@ def phases_of(step: Step, before: ArrayType, rank: int, topology: Topology) -> t
             return (_fetch(step, before, rank, topology),)
 
 
-def copy_phase(t: ArrayType, rank: int) -> Phase:
+def copy_phase(t: ArrayType, rank: int) -> StepPieces:
     """A plan without steps: the tile is copied."""
     shape = tile_shapes(t).get(rank)
     pieces = (
-        () if shape is None else (_stay(rank, shape, shape, (0,) * t.rank, (0,) * t.rank, shape),)
+        () if shape is None else (_stay(rank, shape, shape, (0,) * t.ndim, (0,) * t.ndim, shape),)
     )
-    return Phase(pieces, None, False, False, True, t.tile_shape)
+    return StepPieces(pieces, None, False, False, True, t.tile_shape)
 
 
 def split(shape: Sequence[int], parts: int) -> Iterator[tuple[Shape, Shape]]:
@@ -151,7 +153,7 @@ def _stay(
     return Piece(rank, rank, 0, src_lo, dst_lo, shape, src_shape, dst_shape)
 
 
-def _slice(action: Slice, before: ArrayType, after: ArrayType, rank: int) -> Phase:
+def _slice(action: Slice, before: ArrayType, after: ArrayType, rank: int) -> StepPieces:
     row = _row(before, rank)
     pieces: tuple[Piece, ...] = ()
     if row is not None:
@@ -165,13 +167,13 @@ def _slice(action: Slice, before: ArrayType, after: ArrayType, rank: int) -> Pha
             src, dst = tile_shapes(before)[rank], tile_shapes(after)[rank]
             pieces = (_stay(rank, src, dst, src_lo, dst_lo, _shape(hi - lo)),)
     fills = _leaves_room(pieces, after, rank)
-    return Phase(pieces, after.pending_op, fills, False, True, before.tile_shape)
+    return StepPieces(pieces, after.pending_op, fills, False, True, before.tile_shape)
 
 
-def _fetch(step: Step, before: ArrayType, rank: int, topology: Topology) -> Phase:
+def _fetch(step: Step, before: ArrayType, rank: int, topology: Topology) -> StepPieces:
     have, need = flow(step.action, before, step.after)
     schedule = make_schedule(have, need, topology)
-    n = before.rank
+    n = before.ndim
     partial = bool(resolved_axes(before, step.after))
     have_lo, have_hi = have.boxes()
     need_lo, need_hi = need.boxes()
@@ -207,10 +209,10 @@ def _fetch(step: Step, before: ArrayType, rank: int, topology: Topology) -> Phas
     pieces.sort(key=lambda p: (p.order, (p.sender - p.receiver) % (len(have.ranks) + 1)))
     fills = _leaves_room(pieces, step.after, rank)
     op = before.pending_op or step.after.pending_op
-    return Phase(tuple(pieces), op, fills, False, not len(schedule.sender), before.tile_shape)
+    return StepPieces(tuple(pieces), op, fills, False, not len(schedule.sender), before.tile_shape)
 
 
-def _all_reduce(axes: Sequence[SubAxis], before: ArrayType, rank: int) -> tuple[Phase, ...]:
+def _all_reduce(axes: Sequence[SubAxis], before: ArrayType, rank: int) -> tuple[StepPieces, ...]:
     """Scatter the sums, then gather them."""
     mesh, row = before.mesh, _row(before, rank)
     scatter: list[Piece] = []
@@ -232,8 +234,8 @@ def _all_reduce(axes: Sequence[SubAxis], before: ArrayType, rank: int) -> tuple[
                     gather.append(Piece(owner, member, 0, lo, lo, shape, tile, tile))
     scatter.sort(key=lambda p: p.order)
     return (
-        Phase(tuple(scatter), before.pending_op, False, False, False, before.tile_shape),
-        Phase(tuple(gather), None, False, True, False, before.tile_shape),
+        StepPieces(tuple(scatter), before.pending_op, False, False, False, before.tile_shape),
+        StepPieces(tuple(gather), None, False, True, False, before.tile_shape),
     )
 
 

@@ -14,7 +14,7 @@ from redist.runtime.schedule.pieces import Piece, Shape, box_at
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RoundPart:
     """Part ``number`` of ``parts`` of every piece of one array."""
 
     item: int
@@ -22,7 +22,7 @@ class Turn:
     number: int
 
 
-Rounds = tuple[tuple[Turn, ...], ...]
+Rounds = tuple[tuple[RoundPart, ...], ...]
 
 
 def part_counts(shape: Sequence[int], parts: int) -> Shape:
@@ -52,11 +52,11 @@ def place_at(number: int, counts: Sequence[int]) -> Shape:
     return tuple(reversed(place))
 
 
-def part_of(piece: Piece, turn: Turn) -> Piece | None:
+def part_of(piece: Piece, turn: RoundPart) -> Piece | None:
     """What of a piece passes in a turn.
 
     >>> piece = Piece(0, 1, 0, (2, 0), (0, 4), (4, 3), (8, 3), (4, 8))
-    >>> part = part_of(piece, Turn(0, 2, 1))
+    >>> part = part_of(piece, RoundPart(0, 2, 1))
     >>> part.src_lo, part.dst_lo, part.shape
     ((4, 0), (2, 4), (2, 3))
     """
@@ -100,18 +100,18 @@ def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -
     >>> [[(t.item, t.number) for t in r] for r in make_rounds([10, 20, 90, 5], [1, 1, 3, 1], 32)]
     [[(0, 0), (1, 0)], [(2, 0)], [(2, 1)], [(2, 2)], [(3, 0)]]
     """
-    rounds: list[list[Turn]] = []
+    rounds: list[list[RoundPart]] = []
     used = slot_bytes + 1
     for item, (weight, k) in enumerate(zip(weights, parts, strict=True)):
         for number in range(k):
             if k > 1 or used + weight > slot_bytes:
                 rounds.append([])
                 used = 0
-            rounds[-1].append(Turn(item, k, number))
+            rounds[-1].append(RoundPart(item, k, number))
             used += weight if k == 1 else slot_bytes + 1
     return tuple(tuple(turns) for turns in rounds)
 
 
 def whole(n_items: int) -> Rounds:
     """One round that takes everything: nothing passes through staging."""
-    return (tuple(Turn(item, 1, 0) for item in range(n_items)),)
+    return (tuple(RoundPart(item, 1, 0) for item in range(n_items)),)

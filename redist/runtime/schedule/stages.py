@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import Phase, Shape, copy_phase, phases_of, tile_shapes
+from redist.runtime.schedule.pieces import Shape, StepPieces, copy_phase, phases_of, tile_shapes
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class StagePart:
     """One phase of one array: which of its buffers is read, which is written, for which step."""
 
     item: int
     step: int
-    phase: Phase
+    phase: StepPieces
     source: int
     target: int
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TransferStages:
     """How one rank takes arrays through their plans.
 
     ``stages`` has the legs that run together. Buffer k of an array holds ``plan.types[k]``; the last
@@ -32,15 +32,15 @@ class Route:
 
     plans: tuple[Plan, ...]
     rank: int
-    stages: tuple[tuple[Leg, ...], ...]
+    stages: tuple[tuple[StagePart, ...], ...]
 
     @staticmethod
-    def of(plans: Sequence[Plan], rank: int, topology: Topology) -> Route:
+    def of(plans: Sequence[Plan], rank: int, topology: Topology) -> TransferStages:
         """The route of a rank."""
         legs = [_legs(item, plan, rank, topology) for item, plan in enumerate(plans)]
         depth = max(map(len, legs))
         stages = tuple(tuple(own[k] for own in legs if k < len(own)) for k in range(depth))
-        return Route(tuple(plans), rank, stages)
+        return TransferStages(tuple(plans), rank, stages)
 
     def type_of(self, item: int, buffer: int) -> ArrayType:
         """The type of a buffer."""
@@ -87,11 +87,11 @@ class Route:
         return bare + max(self.staging_bytes(k) for k in range(len(self.stages)))
 
 
-def _legs(item: int, plan: Plan, rank: int, topology: Topology) -> list[Leg]:
+def _legs(item: int, plan: Plan, rank: int, topology: Topology) -> list[StagePart]:
     if not plan.steps:
-        return [Leg(item, 0, copy_phase(plan.source, rank), 0, 1)]
+        return [StagePart(item, 0, copy_phase(plan.source, rank), 0, 1)]
     legs = []
     for number, step in enumerate(plan.steps):
         for phase in phases_of(step, plan.types[number], rank, topology):
-            legs.append(Leg(item, number, phase, number + phase.again, number + 1))
+            legs.append(StagePart(item, number, phase, number + phase.again, number + 1))
     return legs

@@ -11,9 +11,9 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.errors import TransferError
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
-from redist.runtime.cuda.kernels.copies import CudaMoves
+from redist.runtime.cuda.kernels.copies import CudaCopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered
 from redist.runtime.cuda.transports.nccl import joined, nccl_version
 from redist.runtime.ranks.worlds import world_of
@@ -35,11 +35,11 @@ def one_round(k: int, gathers: bool) -> CudaRound:
     ends = list(itertools.pairwise([0, 1, 33, PART_BYTES // 2 + 5, PART_BYTES]))
     buffer = RECEIVE if gathers else SEND
     return CudaRound(
-        CudaMoves.of([Move(buffer, 0, SOURCE, at, form)]),
+        CudaCopyList.of([BufferCopy(buffer, 0, SOURCE, at, form)]),
         () if gathers else tuple(Message(0, SEND, a, b - a) for a, b in ends),
         () if gathers else tuple(Message(0, RECEIVE, a, b - a) for a, b in ends),
-        CudaMoves.of([]),
-        CudaMoves.of([Move(TARGET, at, RECEIVE, 0, back)]),
+        CudaCopyList.of([]),
+        CudaCopyList.of([BufferCopy(TARGET, at, RECEIVE, 0, back)]),
         (),
         Gathered((0,), RECEIVE, PART_BYTES) if gathers else None,
     )

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.copies import CudaMoves
-from redist.runtime.cuda.kernels.reductions import CudaCombine
+from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
 
 GIB = 2**30
 SIZE = 5 * GIB
@@ -106,7 +106,7 @@ class Far:
         """One of the kernels above."""
         self.kernels.get_function(name)((4096,), (256,), args)
 
-    def check(self, move: Move, offsets: tuple[int, ...], with_old: bool) -> None:
+    def check(self, move: BufferCopy, offsets: tuple[int, ...], with_old: bool) -> None:
         """Count the bytes that a move did not bring, and undo it."""
         import cupy
 
@@ -125,41 +125,41 @@ class Far:
         self.wrong.fill(0)
         return wrong
 
-    def copy(self, moves: list[Move]) -> int:
+    def copy(self, moves: list[BufferCopy]) -> int:
         """How many bytes are wrong after copies by the kernel."""
         import cupy
 
         stream = cupy.cuda.get_current_stream().ptr
-        CudaMoves.of(moves, Tuning()).prepared(self.bases)(self.bases, stream)
+        CudaCopyList.of(moves, Tuning()).prepared(self.bases)(self.bases, stream)
         for move in moves:
             self.check(move, (move.src_offset,), False)
         return self.found()
 
-    def reduce(self, moves: list[Move], with_old: bool) -> int:
+    def reduce(self, moves: list[BufferCopy], with_old: bool) -> int:
         """How many bytes are wrong after a sum: of what is there, or one that begins with a copy."""
         import cupy
 
         stream = cupy.cuda.get_current_stream().ptr
         first = 0 if with_old else 1
-        made = CudaCombine.of(moves[first:], "sum", DType.named("u8"), copies=moves[:first])
+        made = CudaReductionList.of(moves[first:], "sum", DType.named("u8"), copies=moves[:first])
         assert len(made.chains) == first
         made.run(self.bases, stream)
         self.check(moves[0], tuple(move.src_offset for move in moves), with_old)
         return self.found()
 
 
-def copies_of(name: str) -> list[Move]:
+def copies_of(name: str) -> list[BufferCopy]:
     """The moves of a list of copies."""
     return [
-        Move(TARGET, dst, SOURCE, src, Strided(block, dims))
+        BufferCopy(TARGET, dst, SOURCE, src, Strided(block, dims))
         for dst, src, block, dims in COPIES[name]
     ]
 
 
-def sum_of(name: str) -> list[Move]:
+def sum_of(name: str) -> list[BufferCopy]:
     """The moves of a sum, all into one place."""
     dst, sources, block, dims = SUMS[name]
-    return [Move(TARGET, dst, SOURCE, src, Strided(block, dims)) for src in sources]
+    return [BufferCopy(TARGET, dst, SOURCE, src, Strided(block, dims)) for src in sources]
 
 
 def main() -> int:

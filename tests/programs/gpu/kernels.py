@@ -16,8 +16,8 @@ import numpy as np
 
 from redist.layout.dtype import DType
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.copies import CudaMoves
-from redist.runtime.cuda.kernels.reductions import CudaCombine
+from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from tests.programs.gpu.lists import Case, random_case, random_reduction, same_values
 
 REDUCTIONS = [("sum", "f32"), ("prod", "c64"), ("max", "i8"), ("min", "f64"), ("sum", "f16")]
@@ -61,7 +61,7 @@ def copied(seed: int, most: int) -> str | None:
     case = random_case(rng, most=rng.choice([most // 50, most // 5, most]))
     tuning = Tuning() if seed % 2 else Tuning(loose_from=40)
     arrays, bases = placed(case)
-    CudaMoves.of(case.moves, tuning).run(bases, cupy.cuda.get_current_stream().ptr)
+    CudaCopyList.of(case.moves, tuning).run(bases, cupy.cuda.get_current_stream().ptr)
     return differs(case, arrays, case.wanted(), None)
 
 
@@ -71,7 +71,7 @@ def reduced(seed: int, most: int, op: str, name: str) -> str | None:
 
     dtype = DType.named(name)
     one = random_reduction(Random(seed), most // 4, dtype)
-    combine = CudaCombine.of(one.case.moves, op, dtype, copies=one.copies)
+    combine = CudaReductionList.of(one.case.moves, op, dtype, copies=one.copies)
     case = one.after_copies({chain.move for chain in combine.chains})
     arrays, bases = placed(case)
     combine.run(bases, cupy.cuda.get_current_stream().ptr)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Move, Moves, addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
 from redist.runtime.copies.reduce import combine_into
 from redist.runtime.copies.strided import Strided, c_strides, canonical
 
@@ -20,22 +20,22 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Case:
-    """Moves, the buffers before, and how many bytes past a multiple of 16 each begins."""
+    """CopyList, the buffers before, and how many bytes past a multiple of 16 each begins."""
 
-    moves: list[Move]
+    moves: list[BufferCopy]
     buffers: list[Bytes]
     phases: list[int]
 
     def wanted(self) -> list[Bytes]:
         """The buffers after the moves."""
         out = [buffer.copy() for buffer in self.buffers]
-        Moves.of(self.moves).run(addresses(out))
+        CopyList.of(self.moves).run(addresses(out))
         return out
 
 
 def random_case(rng: Random, most: int = 20000, least: int = 1) -> Case:
     """A few moves, each into a buffer of its own or beside others, from anywhere."""
-    moves: list[Move] = []
+    moves: list[BufferCopy] = []
     sizes: list[int] = []
     for _ in range(rng.randint(1, 4)):
         (_interleaving if rng.random() < 0.35 else _single)(rng, moves, sizes, most, least)
@@ -54,9 +54,9 @@ class Reduction:
     """Copies, and what is combined with them in order: ``case`` has the latter."""
 
     case: Case
-    copies: list[Move]
+    copies: list[BufferCopy]
 
-    def after_copies(self, taken: Collection[Move] = ()) -> Case:
+    def after_copies(self, taken: Collection[BufferCopy] = ()) -> Case:
         """The buffers after the copies, but for those taken."""
         return replace(
             self.case,
@@ -78,7 +78,7 @@ def random_reduction(rng: Random, most: int, dtype: DType) -> Reduction:
     first = random_case(rng, most, dtype.itemsize)
     buffers, phases = list(first.buffers), list(first.phases)
     random = np.random.default_rng(rng.randrange(2**32))
-    moves: list[Move] = []
+    moves: list[BufferCopy] = []
 
     def another(size: int) -> int:
         buffers.append(random.integers(0, 256, size, np.uint8))
@@ -121,18 +121,18 @@ def spread(number: int) -> int:
     return number // CHUNK * SPREAD + number % CHUNK
 
 
-def spread_move(move: Move) -> Move:
+def spread_move(move: BufferCopy) -> BufferCopy:
     """The same move between buffers that are spread; what is within a chunk stays there."""
     dims = [
         (n, *(step if abs(step) < CHUNK else spread(step) for step in steps))
         for n, *steps in move.form.dims
     ]
     form = Strided(move.form.block, tuple((n, to, of) for n, to, of in dims))
-    return Move(move.dst, spread(move.dst_offset), move.src, spread(move.src_offset), form)
+    return BufferCopy(move.dst, spread(move.dst_offset), move.src, spread(move.src_offset), form)
 
 
 def far_case(rng: Random) -> Case:
-    """Moves of boxes of some chunks of a buffer to chunks of another, in any order."""
+    """CopyList of boxes of some chunks of a buffer to chunks of another, in any order."""
     insides = (
         (1000, ()),
         (512, ((4, 600, 512),)),
@@ -148,7 +148,7 @@ def far_case(rng: Random) -> Case:
         first = (n - 1) * CHUNK if of < 0 else 0
         start = [rng.choice([0, item, 4 * item]) for _ in range(2)]
         form = Strided(block, ((n, CHUNK, of), *dims))
-        moves.append(Move(2 * k, CHUNK + start[0], 2 * k + 1, first + start[1], form))
+        moves.append(BufferCopy(2 * k, CHUNK + start[0], 2 * k + 1, first + start[1], form))
     random = np.random.default_rng(rng.randrange(2**32))
     buffers = [random.integers(0, 256, 5 * CHUNK, np.uint8) for _ in range(6)]
     return Case(moves, buffers, [0] * 6)
@@ -185,7 +185,7 @@ def _layout(
     return strides, -low, max(0, high) - low + item
 
 
-def _single(rng: Random, moves: list[Move], sizes: list[int], most: int, least: int) -> None:
+def _single(rng: Random, moves: list[BufferCopy], sizes: list[int], most: int, least: int) -> None:
     item = rng.choice([1, 2, 3, 4, 4, 4, 8, 8, 12, 16, 24, 40]) * least
     if rng.random() < 0.2:
         item = rng.randint(1, 3000) * least
@@ -199,11 +199,13 @@ def _single(rng: Random, moves: list[Move], sizes: list[int], most: int, least: 
         of[k] = 0
     pad, more = rng.choice([0, 0, 16, 4, 1]) * least, rng.choice([0, 0, 16, 4, 1]) * least
     n = len(sizes)
-    moves.append(Move(n, to_at + pad, n + 1, of_at + more, canonical(shape, item, to, of)))
+    moves.append(BufferCopy(n, to_at + pad, n + 1, of_at + more, canonical(shape, item, to, of)))
     sizes += [to_size + pad + 7 * least, of_size + more + 5 * least]
 
 
-def _interleaving(rng: Random, moves: list[Move], sizes: list[int], most: int, least: int) -> None:
+def _interleaving(
+    rng: Random, moves: list[BufferCopy], sizes: list[int], most: int, least: int
+) -> None:
     """Cyclic columns, of one buffer to many, many to one, or one to one."""
     parts, item = rng.choice([2, 3, 4, 5, 8, 70]), rng.choice([1, 2, 4, 4, 8, 12, 16]) * least
     inner = rng.randint(1, 60)
@@ -224,9 +226,9 @@ def _interleaving(rng: Random, moves: list[Move], sizes: list[int], most: int, l
         there = (n + 1 + k, 0) if apart else (n + 1, gap * k)
         here = (n, item * k)
         if pack:
-            moves.append(Move(*there, *here, form))
+            moves.append(BufferCopy(*there, *here, form))
         else:
-            moves.append(Move(*here, *there, Strided(form.block, form.swapped().dims)))
+            moves.append(BufferCopy(*here, *there, Strided(form.block, form.swapped().dims)))
 
 
 def as_file(cases: list[Case], launches: list[list[Any]], blocks: list[int]) -> bytes:
@@ -248,7 +250,7 @@ def combined(case: Case, op: str, dtype: DType) -> list[Bytes]:
     """The buffers after combining, by NumPy."""
     out = [buffer.copy() for buffer in case.buffers]
     with np.errstate(all="ignore"):
-        for to, of in Moves.of(case.moves).views(addresses(out), dtype.to_numpy()):
+        for to, of in CopyList.of(case.moves).views(addresses(out), dtype.to_numpy()):
             combine_into(op, dtype, to, of)
     return out
 

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from redist.runtime.cuda import executor as cuda_course
 from redist.runtime.cuda.transports import ipc as cuda_peers
 from redist.runtime.cuda.transports import shared_gpu as cuda_sharing
-from redist.runtime.cuda.transports.ipc import Place
+from redist.runtime.cuda.transports.ipc import OpenedMemory
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import fuzz
 from tests.programs.together import main
@@ -59,11 +59,13 @@ NAMES: list[str] = []
 OPENED: dict[int, Any] = {}
 
 
-def place_of(address: int) -> Place:
+def place_of(address: int) -> OpenedMemory:
     """Where an address lies in memory of this process."""
     for start, memory in SharedMemory.made.items():
         if start <= address < start + memory.n_bytes:
-            return Place(memory.name.encode().ljust(64, b"\0"), memory.number, address - start)
+            return OpenedMemory(
+                memory.name.encode().ljust(64, b"\0"), memory.number, address - start
+            )
     raise ValueError("no such memory")
 
 
@@ -98,9 +100,9 @@ def program() -> int:
     runtime.ipcCloseMemHandle = lambda address: None
     runtime.ipcOpenEventHandle = lambda handle: 0
     led = [0]
-    run: Any = cuda_sharing.Crowd.run
+    run: Any = cuda_sharing.GpuMates.run
 
-    def counted(self: cuda_sharing.Crowd, *given: Any) -> None:
+    def counted(self: cuda_sharing.GpuMates, *given: Any) -> None:
         led[0] += 1
         time.sleep(LATE_S)
         run(self, *given)
@@ -108,7 +110,7 @@ def program() -> int:
     with (
         patch.object(cuda_peers, "place_of", place_of),
         patch.object(cuda_course, "can_open", lambda world, timeout_s: []),
-        patch.object(cuda_sharing.Crowd, "run", counted),
+        patch.object(cuda_sharing.GpuMates, "run", counted),
     ):
         status = fuzz.program()
     leaders = sum(n > 0 for n in MPI.COMM_WORLD.allgather(led[0]))

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import redist
 from redist.runtime.cuda.transports import ipc as cuda_peers
-from redist.runtime.cuda.transports.ipc import Place
+from redist.runtime.cuda.transports.ipc import OpenedMemory
 from tests.fakes import counted_gpu as lent
 from tests.programs.gpu import sharing
 from tests.programs.together import main
@@ -20,7 +20,7 @@ from tests.programs.together import main
 REFUSED: set[int] = set()
 
 
-def place_of(address: int) -> Place:
+def place_of(address: int) -> OpenedMemory:
     """As everywhere, but for some memory."""
     if address in REFUSED:
         raise RuntimeError("invalid argument")

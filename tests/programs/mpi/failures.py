@@ -23,9 +23,9 @@ from mpi4py import MPI
 
 import redist
 from redist.errors import PeerError, TransferError
-from redist.runtime.copies.copy_list import Moves
+from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.schedule.compiler import Combine
-from redist.runtime.schedule.stages import Route
+from redist.runtime.schedule.stages import TransferStages
 from tests.programs.together import all_well, main, meet
 
 TIMEOUT_S = 20.0
@@ -133,8 +133,8 @@ def works(comm: MPI.Comm, options: dict[str, Any]) -> str | None:
 def raise_in_the_middle(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Exceptions on one rank in every place where one may happen."""
     for name, owner, after, reduces in (
-        ("first copy", Moves, 0, False),
-        ("later round", Moves, 3, False),
+        ("first copy", CopyList, 0, False),
+        ("later round", CopyList, 3, False),
         ("reduction", Combine, 1, True),
     ):
         own = comm.Dup()
@@ -152,11 +152,11 @@ def raise_in_the_middle(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tup
         t.start(local)
         t.wait()
 
-    with injected(Moves, "run", 3, out_of_memory):
+    with injected(CopyList, "run", 3, out_of_memory):
         yield "background", wrong_with(own, in_the_background, MemoryError)
     yield "background: after", refuses(own, lambda: t(local))
     own = comm.Dup()
-    with injected(Route, "of", 0, out_of_memory):
+    with injected(TransferStages, "of", 0, out_of_memory):
         yield "making", wrong_with(own, lambda: make(own, **options), MemoryError)
     yield "making: after", refuses(own, lambda: make(own, **options))
     yield "another communicator", works(comm.Dup(), options)
@@ -183,7 +183,7 @@ def come_late(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tuple[str, An
 def late_in_the_middle(comm: MPI.Comm, t: redist.Transfer, local: Any, after: int) -> str | None:
     """What is wrong with arrays after the error: they are the caller's again, for good."""
     out = np.zeros(t.output.shape)
-    with injected(Moves, "run", after, lambda: time.sleep(2 * LATE_S)):
+    with injected(CopyList, "run", after, lambda: time.sleep(2 * LATE_S)):
         try:
             t(local, out)
         except PeerError:

@@ -77,7 +77,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class BlockDim:
     """A dim of a copy: ``count`` steps of so many bytes; in a group, of one row to the next."""
 
     count: int
@@ -94,7 +94,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BlockShape:
     """A record for the kernel, its kind and its number of tiles."""
 
     record: Any
@@ -103,15 +103,15 @@ class Shape:
 
 
 @lru_cache(maxsize=4096)
-def shape_of(log: int, block: int, dims: tuple[Axis, ...], tuning: Tuning) -> Shape:
+def shape_of(log: int, block: int, dims: tuple[BlockDim, ...], tuning: Tuning) -> BlockShape:
     """Tiles of a copy in words of ``1 << log`` bytes of runs of ``block`` bytes over ``dims``.
 
-    >>> shape_of(2, 4, (Axis(64, 4, 256), Axis(64, 256, 4)), Tuning()).n_tiles
+    >>> shape_of(2, 4, (BlockDim(64, 4, 256), BlockDim(64, 256, 4)), Tuning()).n_tiles
     1
     """
     word = 1 << min(log, 4)
     n_words = (block + LINE - 2) // word + 1 if log == LOOSE else block // word
-    axes = [Axis(n_words, word, word, False, True, log == LOOSE)] if n_words > 1 else []
+    axes = [BlockDim(n_words, word, word, False, True, log == LOOSE)] if n_words > 1 else []
     axes += [axis for axis in dims if axis.count > 1 or axis.in_group]
     to, of = _order([a.dst for a in axes]), _order([a.src for a in axes])
     how = DIRECT if log == LOOSE else _how(axes, to, of, block, tuning)
@@ -132,7 +132,7 @@ def shape_of(log: int, block: int, dims: tuple[Axis, ...], tuning: Tuning) -> Sh
     if how != DIRECT:
         _slots(record, to, of, extents, n_bits, log)
     n_tiles = _digits(record, to, axes, extents, fields)
-    return Shape(record, kind, n_tiles)
+    return BlockShape(record, kind, n_tiles)
 
 
 def _order(strides: Sequence[int]) -> list[int]:
@@ -140,7 +140,7 @@ def _order(strides: Sequence[int]) -> list[int]:
     return sorted(range(len(strides)), key=lambda k: abs(strides[k]) or _FAR)
 
 
-def _how(axes: list[Axis], to: list[int], of: list[int], block: int, tuning: Tuning) -> int:
+def _how(axes: list[BlockDim], to: list[int], of: list[int], block: int, tuning: Tuning) -> int:
     if any(axis.in_group for axis in axes):
         return GROUPED
     first = [next((k for k in order if not axes[k].is_run), None) for order in (to, of)]
@@ -163,7 +163,9 @@ def _cap(count: int, least: int) -> int:
     return good if good >= low else max(range(low, top + 1), key=used)
 
 
-def _extents(axes: list[Axis], to: list[int], of: list[int], budget: int, least: int) -> list[int]:
+def _extents(
+    axes: list[BlockDim], to: list[int], of: list[int], budget: int, least: int
+) -> list[int]:
     """log2 of a tile's extent along every dim: long runs on both sides."""
     out = [0] * len(axes)
     good, most = [_cap(axis.count, least) for axis in axes], [_ceil_log(a.count) for a in axes]
@@ -184,7 +186,7 @@ def _extents(axes: list[Axis], to: list[int], of: list[int], budget: int, least:
     return out
 
 
-def _fields(record: Any, axes: list[Axis], extents: list[int], n_bits: int) -> list[int]:
+def _fields(record: Any, axes: list[BlockDim], extents: list[int], n_bits: int) -> list[int]:
     """Where in a word the place along every dim stands; a guard bit above each."""
     at, out, guard, limit = 0, [], 0, 0
     for axis, extent in zip(axes, extents, strict=True):
@@ -208,7 +210,7 @@ def _fields(record: Any, axes: list[Axis], extents: list[int], n_bits: int) -> l
 def _bits(
     bits: Any,
     order: list[int],
-    axes: list[Axis],
+    axes: list[BlockDim],
     extents: list[int],
     fields: list[int],
     strides: list[int],
@@ -246,7 +248,7 @@ def _slots(
 
 
 def _digits(
-    record: Any, order: list[int], axes: list[Axis], extents: list[int], fields: list[int]
+    record: Any, order: list[int], axes: list[BlockDim], extents: list[int], fields: list[int]
 ) -> int:
     """How the number of a tile is read, the fastest dim first; the number of tiles."""
     total = math.prod(-(-axes[k].count >> extents[k]) for k in order)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from redist.runtime.copies.copy_list import Move
+from redist.runtime.copies.copy_list import BufferCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,23 +16,23 @@ class Chain:
     ``more`` are the buffers and offsets of further sources; they lie as the first one does.
 
     >>> from redist.runtime.copies.strided import Strided
-    >>> [move.src for move in Chain(Move(0, 0, 1, 0, Strided(32, ())), ((2, 0), (3, 8))).moves()]
+    >>> [move.src for move in Chain(BufferCopy(0, 0, 1, 0, Strided(32, ())), ((2, 0), (3, 8))).moves()]
     [1, 2, 3]
     """
 
-    move: Move
+    move: BufferCopy
     more: tuple[tuple[int, int], ...]
 
-    def moves(self) -> tuple[Move, ...]:
+    def moves(self) -> tuple[BufferCopy, ...]:
         """The copy, and what would be combined with it one after another."""
         first = self.move
-        further = (Move(first.dst, first.dst_offset, *at, first.form) for at in self.more)
+        further = (BufferCopy(first.dst, first.dst_offset, *at, first.form) for at in self.more)
         return first, *further
 
 
 def chained(
-    copies: Iterable[Move], moves: Iterable[Move]
-) -> tuple[tuple[Chain, ...], tuple[Move, ...]]:
+    copies: Iterable[BufferCopy], moves: Iterable[BufferCopy]
+) -> tuple[tuple[Chain, ...], tuple[BufferCopy, ...]]:
     """Chains that begin with some of the copies, and the moves that are in none.
 
     A move is of a chain if it is like its copy in all but the source, and if no move before it that
@@ -40,8 +40,8 @@ def chained(
 
     >>> from redist.runtime.copies.strided import Strided
     >>> one, two = Strided(32, ()), Strided(8, ((4, 8, 16),))
-    >>> moves = [Move(0, 0, 2, 0, one), Move(0, 0, 3, 0, two), Move(0, 0, 4, 0, one)]
-    >>> chains, rest = chained([Move(0, 0, 1, 0, one)], moves)
+    >>> moves = [BufferCopy(0, 0, 2, 0, one), BufferCopy(0, 0, 3, 0, two), BufferCopy(0, 0, 4, 0, one)]
+    >>> chains, rest = chained([BufferCopy(0, 0, 1, 0, one)], moves)
     >>> [chain.more for chain in chains], [move.src for move in rest]
     ([((2, 0),)], [3, 4])
     """
@@ -49,7 +49,7 @@ def chained(
     heads = [(move, (move.dst, move.dst_offset, move.form)) for move in copies]
     for _, key in heads:
         more[key] = []
-    rest: dict[int, list[Move]] = {}
+    rest: dict[int, list[BufferCopy]] = {}
     for move in moves:
         found = more.get((move.dst, move.dst_offset, move.form))
         apart = rest.setdefault(move.dst, [])
@@ -61,7 +61,7 @@ def chained(
     return chains, tuple(move for apart in rest.values() for move in apart)
 
 
-def turns_of(moves: list[Move]) -> tuple[tuple[Move, ...], ...]:
+def turns_of(moves: list[BufferCopy]) -> tuple[tuple[BufferCopy, ...], ...]:
     """Moves in as few turns as keep the order of those that may write to the same bytes."""
     turn = [0] * len(moves)
     for cluster in _clusters(moves):
@@ -75,7 +75,7 @@ def turns_of(moves: list[Move]) -> tuple[tuple[Move, ...], ...]:
     )
 
 
-def _span(move: Move) -> tuple[int, int]:
+def _span(move: BufferCopy) -> tuple[int, int]:
     low = high = move.dst_offset
     for count, stride, _ in move.form.dims:
         low += min(0, stride * (count - 1))
@@ -83,7 +83,7 @@ def _span(move: Move) -> tuple[int, int]:
     return low, high + move.form.block
 
 
-def _clusters(moves: list[Move]) -> Iterable[list[int]]:
+def _clusters(moves: list[BufferCopy]) -> Iterable[list[int]]:
     """Numbers of moves whose spans of destination bytes hang together."""
     spans = sorted((move.dst, *_span(move), k) for k, move in enumerate(moves))
     cluster: list[int] = []
@@ -97,7 +97,7 @@ def _clusters(moves: list[Move]) -> Iterable[list[int]]:
     yield sorted(cluster)
 
 
-def _meet(a: Move, b: Move) -> bool:
+def _meet(a: BufferCopy, b: BufferCopy) -> bool:
     """Whether two moves into a buffer may write to the same byte."""
     (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
     if a_high <= b_low or b_high <= a_low:

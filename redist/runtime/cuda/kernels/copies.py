@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import Addresses, Move
+from redist.runtime.copies.copy_list import Addresses, BufferCopy
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
 from redist.runtime.cuda.kernels.tables import WORD, tables_of
@@ -17,29 +17,29 @@ _DEFAULT = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CudaMoves:
+class CudaCopyList:
     """Copies that may be made in any order, all in one launch: the twin of ``Moves`` on a GPU.
 
     No destination overlaps another, nor any source. Buffers are memory of this GPU, of a neighbour's
     opened here, or of the host, pinned and mapped.
 
     >>> from redist.runtime.copies.strided import Strided
-    >>> moves = CudaMoves.of([Move(0, 0, 1, 16, Strided(8, ((2, 8, 24),)))])
+    >>> moves = CudaCopyList.of([BufferCopy(0, 0, 1, 16, Strided(8, ((2, 8, 24),)))])
     >>> len(moves), moves.n_bytes
     (1, 16)
     """
 
-    moves: tuple[Move, ...]
+    moves: tuple[BufferCopy, ...]
     n_bytes: int
     tuning: Tuning
     _launches: dict[Key, Launch] = field(default_factory=dict)
 
     @staticmethod
-    def of(moves: Iterable[Move], tuning: Tuning | None = None) -> CudaMoves:
+    def of(moves: Iterable[BufferCopy], tuning: Tuning | None = None) -> CudaCopyList:
         """Prepare ``moves``; what the GPU reads is made at the first run."""
         kept = tuple(move for move in moves if move.form.n_bytes)
         n_bytes = sum(move.form.n_bytes for move in kept)
-        return CudaMoves(kept, n_bytes, tuning or Tuning())
+        return CudaCopyList(kept, n_bytes, tuning or Tuning())
 
     def __len__(self) -> int:
         return len(self.moves)

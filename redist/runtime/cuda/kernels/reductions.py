@@ -11,7 +11,7 @@ import numpy as np
 
 from redist.errors import RedistError
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, Move
+from redist.runtime.copies.copy_list import Addresses, BufferCopy
 from redist.runtime.copies.reduce import check_reduces, combine
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
@@ -43,22 +43,22 @@ _TABULATED = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CudaCombine:
+class CudaReductionList:
     """``dst = dst op src`` over moves, in order where they meet: one launch, or one for each turn.
 
     ``chains`` come first, in a launch of their own.
 
     >>> from redist.runtime.copies.strided import Strided
-    >>> moves = [Move(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
-    >>> len(CudaCombine.of(moves, "sum", DType.named("f32")).turns)
+    >>> moves = [BufferCopy(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
+    >>> len(CudaReductionList.of(moves, "sum", DType.named("f32")).turns)
     3
-    >>> made = CudaCombine.of(moves[1:], "sum", DType.named("f32"), copies=moves[:1])
+    >>> made = CudaReductionList.of(moves[1:], "sum", DType.named("f32"), copies=moves[:1])
     >>> len(made.chains), len(made.turns)
     (1, 0)
     """
 
     chains: tuple[Chain, ...]
-    turns: tuple[tuple[Move, ...], ...]
+    turns: tuple[tuple[BufferCopy, ...], ...]
     op: str
     dtype: DType
     tuning: Tuning
@@ -66,12 +66,12 @@ class CudaCombine:
 
     @staticmethod
     def of(
-        moves: Iterable[Move],
+        moves: Iterable[BufferCopy],
         op: str,
         dtype: DType,
         tuning: Tuning | None = None,
-        copies: Iterable[Move] = (),
-    ) -> CudaCombine:
+        copies: Iterable[BufferCopy] = (),
+    ) -> CudaReductionList:
         """Prepare; moves into the same place become launches one after another.
 
         Those of ``copies`` that begin a chain are made here, and must not be made elsewhere.
@@ -79,7 +79,7 @@ class CudaCombine:
         prelude_of(op, dtype)
         chains, rest = chained(copies, [move for move in moves if move.form.n_bytes])
         turns = turns_of(list(rest))
-        return CudaCombine(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
+        return CudaReductionList(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the reductions on a stream; ``bases`` has the address of every buffer."""
@@ -95,7 +95,7 @@ class CudaCombine:
     def tables(self, phases: Sequence[int]) -> list[Tables]:
         """What the kernel reads, launch by launch."""
         least = least_word(self.op, self.dtype)
-        lists: list[Sequence[Move | Chain]] = [self.chains, *self.turns]
+        lists: list[Sequence[BufferCopy | Chain]] = [self.chains, *self.turns]
         return [tables_of(one, phases, self.tuning, least) for one in lists if one]
 
 

@@ -8,27 +8,27 @@ from operator import attrgetter
 from typing import Any
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, Move, Moves
+from redist.runtime.copies.copy_list import Addresses, BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS
 from redist.runtime.copies.strided import Strided
-from redist.runtime.cuda.kernels.copies import CudaMoves
-from redist.runtime.cuda.kernels.reductions import CudaCombine
+from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.schedule.compiler import Message, Round
 
 _LISTS = (attrgetter("pack"), attrgetter("copies"), attrgetter("unpack"))
 
 
-def moves_of(table: Moves) -> Iterator[Move]:
+def moves_of(table: CopyList) -> Iterator[BufferCopy]:
     """The moves that a table of rows was made of.
 
-    >>> moves = [Move(0, 8, 1, 16, Strided(8, ((2, 8, 24),)))]
-    >>> list(moves_of(Moves.of(moves))) == moves
+    >>> moves = [BufferCopy(0, 8, 1, 16, Strided(8, ((2, 8, 24),)))]
+    >>> list(moves_of(CopyList.of(moves))) == moves
     True
     """
     for dst, dst_offset, src, src_offset, block, n_dims, *rest in table.rows.tolist():
         counts, to, of = (rest[k * MAX_DIMS : k * MAX_DIMS + n_dims] for k in range(3))
         form = Strided(block, tuple(zip(counts, to, of, strict=True)))
-        yield Move(dst, dst_offset, src, src_offset, form)
+        yield BufferCopy(dst, dst_offset, src, src_offset, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class CudaRound:
     Where there is something to be ``gathered``, that takes the place of messages.
     """
 
-    pack: CudaMoves
+    pack: CudaCopyList
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
-    copies: CudaMoves
-    unpack: CudaMoves
-    combines: tuple[CudaCombine, ...]
+    copies: CudaCopyList
+    unpack: CudaCopyList
+    combines: tuple[CudaReductionList, ...]
     gathered: Gathered | None = None
 
     @staticmethod
@@ -66,19 +66,20 @@ class CudaRound:
         pack, copies, unpack = (
             [move for r in rounds for move in moves_of(table(r))] for table in _LISTS
         )
-        alike: dict[tuple[str, DType], list[Move]] = {}
+        alike: dict[tuple[str, DType], list[BufferCopy]] = {}
         for one in (one for r in rounds for one in r.combines):
             alike.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
         combines = tuple(
-            CudaCombine.of(moves, *what, copies=[*copies, *unpack]) for what, moves in alike.items()
+            CudaReductionList.of(moves, *what, copies=[*copies, *unpack])
+            for what, moves in alike.items()
         )
         taken = {chain.move for combine in combines for chain in combine.chains}
         return CudaRound(
-            CudaMoves.of(pack),
+            CudaCopyList.of(pack),
             tuple(message for r in rounds for message in r.sends),
             tuple(message for r in rounds for message in r.receives),
-            CudaMoves.of(move for move in copies if move not in taken),
-            CudaMoves.of(move for move in unpack if move not in taken),
+            CudaCopyList.of(move for move in copies if move not in taken),
+            CudaCopyList.of(move for move in unpack if move not in taken),
             combines,
         )
 

@@ -11,8 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.runtime.copies.copy_list import Move
-from redist.runtime.cuda.kernels.blocking import LOOSE, SHAPE, Axis, Shape, Tuning, shape_of
+from redist.runtime.copies.copy_list import BufferCopy
+from redist.runtime.cuda.kernels.blocking import (
+    LOOSE,
+    SHAPE,
+    BlockDim,
+    BlockShape,
+    Tuning,
+    shape_of,
+)
 from redist.runtime.cuda.kernels.chains import Chain
 
 MAX_DIMS = 6
@@ -39,7 +46,7 @@ _MEMBER = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class GpuPiece:
     """A copy in words of ``1 << log`` bytes; ``more`` has the further sources of a chain."""
 
     dst: int
@@ -47,7 +54,7 @@ class Piece:
     src: int
     src_offset: int
     block: int
-    dims: tuple[Axis, ...]
+    dims: tuple[BlockDim, ...]
     log: int
     more: tuple[tuple[int, int], ...] = ()
 
@@ -76,7 +83,7 @@ class Tables:
 
 
 def tables_of(
-    moves: Iterable[Move | Chain], phases: Sequence[int], tuning: Tuning, least: int = 1
+    moves: Iterable[BufferCopy | Chain], phases: Sequence[int], tuning: Tuning, least: int = 1
 ) -> Tables:
     """Tables for buffers that lie ``phases`` bytes past multiples of 16.
 
@@ -91,7 +98,7 @@ def tables_of(
     first = kinds = 0
     for dims, group in _grouped(pieces, tuning):
         piece = group[0]
-        shape: Shape = shape_of(piece.log, piece.block, dims, tuning)
+        shape: BlockShape = shape_of(piece.log, piece.block, dims, tuning)
         number = numbers.setdefault(id(shape), len(shapes))
         if number == len(shapes):
             shapes.append(shape)
@@ -132,17 +139,17 @@ def _power(*numbers: int) -> int:
     return bits & -bits
 
 
-def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
+def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[GpuPiece]:
     """A move as pieces of at most MAX_DIMS dims, each in the widest words that fit."""
     move = chain.move
     if not move.form.n_bytes:
         return
-    dims = [Axis(*dim) for dim in move.form.dims if dim[0] != 1]
+    dims = [BlockDim(*dim) for dim in move.form.dims if dim[0] != 1]
     outer, inner = dims[:-MAX_DIMS], tuple(dims[-MAX_DIMS:])
     for place in itertools.product(*(range(axis.count) for axis in outer)):
         to = sum(i * axis.dst for i, axis in zip(place, outer, strict=True))
         of = sum(i * axis.src for i, axis in zip(place, outer, strict=True))
-        whole = Piece(
+        whole = GpuPiece(
             move.dst,
             move.dst_offset + to,
             move.src,
@@ -155,7 +162,9 @@ def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Ite
         yield from _aligned(whole, phases, least, tuning)
 
 
-def _aligned(piece: Piece, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[Piece]:
+def _aligned(
+    piece: GpuPiece, phases: Sequence[int], least: int, tuning: Tuning
+) -> Iterator[GpuPiece]:
     """A piece in wide words, with a head and a tail of narrow ones where they pay."""
     to = piece.dst_offset + phases[piece.dst]
     of = [offset + phases[src] for src, offset in piece.sources]
@@ -184,7 +193,7 @@ def _aligned(piece: Piece, phases: Sequence[int], least: int, tuning: Tuning) ->
         at += n_bytes
 
 
-def _part(piece: Piece, at: int, n_bytes: int, log: int) -> Piece:
+def _part(piece: GpuPiece, at: int, n_bytes: int, log: int) -> GpuPiece:
     """A piece of bytes of every run of a piece."""
     return replace(
         piece,
@@ -197,10 +206,10 @@ def _part(piece: Piece, at: int, n_bytes: int, log: int) -> Piece:
 
 
 def _grouped(
-    pieces: Iterable[Piece], tuning: Tuning
-) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+    pieces: Iterable[GpuPiece], tuning: Tuning
+) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """Dims and pieces of every row: pieces of short runs that interleave become one row."""
-    alike: dict[Any, list[Piece]] = {}
+    alike: dict[Any, list[GpuPiece]] = {}
     for k, piece in enumerate(pieces):
         short = piece.dims and piece.block < tuning.shared_below and piece.log != LOOSE
         key = (piece.block, piece.dims, piece.log, len(piece.more)) if short else k
@@ -212,14 +221,14 @@ def _grouped(
             yield same[0].dims, same
 
 
-def _interleaved(same: list[Piece]) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+def _interleaved(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """Rows of pieces that are alike, together where they lie between each other's runs."""
     dims = same[0].dims
     for side in (0, 2):
         strides = [abs(axis.src if side else axis.dst) for axis in dims]
         gap = min(filter(None, strides), default=0)
         same = sorted(same, key=lambda piece: piece.ends[side : side + 2])
-        sets: list[list[Piece]] = []
+        sets: list[list[GpuPiece]] = []
         for piece in same:
             start = sets[-1][0].ends if sets else None
             near = start is not None and start[side] == piece.ends[side]
@@ -236,8 +245,8 @@ def _interleaved(same: list[Piece]) -> Iterator[tuple[tuple[Axis, ...], list[Pie
 
 
 def _joined(
-    dims: tuple[Axis, ...], together: list[Piece], side: int
-) -> Iterator[tuple[tuple[Axis, ...], list[Piece]]]:
+    dims: tuple[BlockDim, ...], together: list[GpuPiece], side: int
+) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """One row where the pieces are evenly spaced; else tables of up to MAX_GROUP pieces."""
     n = len(together)
     if n == 1:
@@ -248,11 +257,11 @@ def _joined(
     alike = len({*step[3::2]}) == 1 and not any(step[::2])  # the sources of a chain share a stride
     if alike and all(p.ends == tuple(a + i * s for a, s in zip(one, step, strict=True))
            for i, p in enumerate(together)):  # fmt: skip
-        yield (*dims, Axis(n, step[1], step[3])), together[:1]
+        yield (*dims, BlockDim(n, step[1], step[3])), together[:1]
         return
     near = max(1, together[1].ends[side + 1] - together[0].ends[side + 1])
     for k in range(0, n, MAX_GROUP):
         part = together[k : k + MAX_GROUP]
         far = (_FAR, near) if side else (near, _FAR)
-        group = Axis(len(part), *far, in_group=True)
+        group = BlockDim(len(part), *far, in_group=True)
         yield ((*dims, group), part) if len(part) > 1 else (dims, part)

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from redist.runtime.copies.copy_list import Moves
+from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered, moves_of
 from redist.runtime.host.staging import GRAIN_BYTES, Staging
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Load, Round
+from redist.runtime.schedule.compiler import Round, TypedPieces
 from redist.runtime.schedule.pieces import Shape
 
 LEAST_RANKS = 3
@@ -28,7 +28,7 @@ Ranks = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class GatherClaim:
     """That messages of this rank are its part of an all-gather: of these ranks, of these boxes."""
 
     ranks: Ranks
@@ -40,7 +40,7 @@ class Claim:
         return hashlib.sha256(repr((self.ranks, self.boxes)).encode()).hexdigest()
 
 
-def claim_of(loads: Sequence[Load], rank: int, node: Sequence[int]) -> Claim | None:
+def claim_of(loads: Sequence[TypedPieces], rank: int, node: Sequence[int]) -> GatherClaim | None:
     """**Local.** What this rank's messages to other nodes look like from here.
 
     >>> from redist.layout.dtype import DType
@@ -48,9 +48,9 @@ def claim_of(loads: Sequence[Load], rank: int, node: Sequence[int]) -> Claim | N
     >>> def piece(a, b):
     ...     return Piece(a, b, 0, (0,), (2 * a,), (2,), (2,), (6,))
     >>> pieces = [piece(a, b) for a, b in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]]
-    >>> load = Load(Phase(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
+    >>> load = TypedPieces(Phase(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
     >>> claim_of([load], 0, [0])
-    Claim(ranks=(0, 1, 2), boxes=((0, (2,)),))
+    GatherClaim(ranks=(0, 1, 2), boxes=((0, (2,)),))
     >>> claim_of([load], 0, [0, 1]) is None
     True
     """
@@ -69,10 +69,10 @@ def claim_of(loads: Sequence[Load], rank: int, node: Sequence[int]) -> Claim | N
     boxes = [(item, shape) for item, _, shape in first]
     if any(own != first for own in given.values()) or any(own != boxes for own in got.values()):
         return None
-    return Claim(ranks, tuple(boxes))
+    return GatherClaim(ranks, tuple(boxes))
 
 
-def agree(world: World, claim: Claim | None, is_new: bool, timeout_s: float | None) -> Agreed:
+def agree(world: World, claim: GatherClaim | None, is_new: bool, timeout_s: float | None) -> Agreed:
     """**Collective.** Whether all ranks of a claimed group claim the same; ``is_new`` joins them."""
     mine = None if claim is None else (len(claim.ranks), claim.digest)
     told = gather(world.comm, (mine, is_new), timeout_s)
@@ -111,7 +111,7 @@ def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRou
     assert all(m.n_bytes == n_bytes for m in (*round_.sends, *round_.receives))
     own = ranks.index(rank) * n_bytes
 
-    def moved(table: Moves) -> Moves:
+    def moved(table: CopyList) -> CopyList:
         """Behind the own part there are the parts of higher ranks."""
         behind = (
             replace(move, src_offset=move.src_offset + n_bytes)
@@ -119,7 +119,7 @@ def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRou
             else move
             for move in moves_of(table)
         )
-        return Moves.of(behind, table.streams)
+        return CopyList.of(behind, table.streams)
 
     pack = (
         replace(move, dst=receive, dst_offset=own + move.dst_offset)
@@ -128,7 +128,7 @@ def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRou
     )
     gathered = replace(
         round_,
-        pack=Moves.of(pack),
+        pack=CopyList.of(pack),
         sends=(),
         receives=(),
         unpack=moved(round_.unpack),

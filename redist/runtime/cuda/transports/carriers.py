@@ -19,13 +19,13 @@ from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.host.datatypes import post
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.ranks.world import TAG_DATA, World
-from redist.runtime.schedule.compiler import Load, Message
+from redist.runtime.schedule.compiler import Message, TypedPieces
 
 PINNED = "pinned memory and MPI"
 AWARE = "CUDA-aware MPI"
 
 
-class Store:
+class StagingPool:
     """Memory for staging: what is sent, and what is received.
 
     ``on_device`` it comes from CuPy's pool for a call and goes back there; else it is pinned memory
@@ -70,12 +70,12 @@ class Store:
                 event.synchronize()
 
 
-class Room:
+class StagingLease:
     """What a plan needs of a store, its stages together; of one of its own, if it is given none."""
 
-    def __init__(self, on_device: bool, store: Store | None = None) -> None:
+    def __init__(self, on_device: bool, store: StagingPool | None = None) -> None:
         self.on_device = on_device
-        self.store = store or Store(on_device)
+        self.store = store or StagingPool(on_device)
         self.send_bytes = self.receive_bytes = 0
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
@@ -104,10 +104,10 @@ class Carrier(Protocol):
     def name(self) -> str:
         """What ``redist doctor`` calls it."""
 
-    def room(self) -> Room:
+    def room(self) -> StagingLease:
         """**Local.** Staging of the kind that it needs, of no size yet."""
 
-    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
         """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
 
         Rounds of such a stage come with something ``gathered``, not with messages.
@@ -116,7 +116,7 @@ class Carrier(Protocol):
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: Room,
+        room: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,
@@ -143,25 +143,25 @@ class ByMessages:
 
     def __init__(self, world: World, on_device: bool = False) -> None:
         self.world, self.on_device = world, on_device
-        self.store = Store(on_device)
+        self.store = StagingPool(on_device)
 
     @property
     def name(self) -> str:
         """What it is called."""
         return AWARE if self.on_device else PINNED
 
-    def room(self) -> Room:
+    def room(self) -> StagingLease:
         """**Local.** Pinned, or from the pool."""
-        return Room(self.on_device, self.store)
+        return StagingLease(self.on_device, self.store)
 
-    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
         """**Local.** Never: what one rank sends to many is packed for each."""
         return ()
 
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: Room,
+        room: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,

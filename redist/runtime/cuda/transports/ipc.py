@@ -25,7 +25,7 @@ _PROBE = 0x7265646973740000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenedMemory:
     """Where device memory lies: in which allocation, and how far from its start.
 
     ``number`` is the driver's own of the allocation: addresses come back, numbers do not.
@@ -41,16 +41,16 @@ class Place:
         return [self.number, self.offset, *np.frombuffer(self.handle, np.int64).tolist()]
 
     @staticmethod
-    def read(words: NDArray[np.int64]) -> Place:
+    def read(words: NDArray[np.int64]) -> OpenedMemory:
         """From the board."""
-        return Place(words[2:10].tobytes(), int(words[0]), int(words[1]))
+        return OpenedMemory(words[2:10].tobytes(), int(words[0]), int(words[1]))
 
 
 WORDS = 10
 """Integers of a place."""
 
 
-def place_of(address: int) -> Place:
+def place_of(address: int) -> OpenedMemory:
     """The place of an address; an error where its memory cannot be shared."""
     number = ctypes.c_uint64()
     status = driver().cuPointerGetAttribute(
@@ -62,7 +62,7 @@ def place_of(address: int) -> Place:
             _ALLOCATIONS.clear()
         _ALLOCATIONS[number.value] = _allocation(address)
     handle, base = _ALLOCATIONS[number.value]
-    return Place(handle, number.value, address - base)
+    return OpenedMemory(handle, number.value, address - base)
 
 
 _ALLOCATIONS: dict[int, tuple[bytes, int]] = {}
@@ -80,7 +80,7 @@ def _allocation(address: int) -> tuple[bytes, int]:
     return bytes(runtime.ipcGetMemHandle(base.value)), base.value
 
 
-def check_shareable(array: Any, what: str) -> Place:
+def check_shareable(array: Any, what: str) -> OpenedMemory:
     """The place of an array's memory; an error that says what to do where ranks cannot share it."""
     try:
         return place_of(device_address(array))
@@ -145,7 +145,7 @@ class Peers:
                 self._close(self._opened.pop(key)[1])
         self._used.clear()
 
-    def opened(self, rank: int, place: Place) -> int:
+    def opened(self, rank: int, place: OpenedMemory) -> int:
         """The address at which a neighbour's memory is found here."""
         key = rank, place.handle
         number, start = self._opened.get(key, (None, 0))
@@ -235,7 +235,7 @@ def can_open(world: World, timeout_s: float | None) -> list[str]:
     return [text for text in world.gather_on_node(problem, timeout_s) if text]
 
 
-def _read(rank: int, place: Place) -> str:
+def _read(rank: int, place: OpenedMemory) -> str:
     import cupy
 
     runtime: Any = cupy.cuda.runtime

@@ -14,10 +14,10 @@ from redist.runtime.copies.copy_list import Addresses
 from redist.runtime.copies.kernels import ALL_SAME, NOT_YET
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import agree, claim_of
-from redist.runtime.cuda.transports.carriers import Room, pack
+from redist.runtime.cuda.transports.carriers import StagingLease, pack
 from redist.runtime.ranks.waiting import broadcast, gather
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Load, Message
+from redist.runtime.schedule.compiler import Message, TypedPieces
 
 UINT8 = 1
 """NCCL's number of the type."""
@@ -99,11 +99,11 @@ class ByNccl:
         self.groups: dict[tuple[int, ...], Any] = {tuple(range(world.size)): communicator}
         """Communicators of groups of ranks; None where these could not be joined."""
 
-    def room(self) -> Room:
+    def room(self) -> StagingLease:
         """**Local.** From the pool."""
-        return Room(on_device=True)
+        return StagingLease(on_device=True)
 
-    def all_gather(self, loads: Sequence[Load], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
         """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
 
         The first time for a group, its ranks get a communicator of their own.
@@ -145,7 +145,7 @@ class ByNccl:
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: Room,
+        room: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,

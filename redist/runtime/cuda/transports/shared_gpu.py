@@ -15,7 +15,7 @@ import numpy as np
 
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.ipc import WORDS, check_shareable
-from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Load, Round
+from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Round, TypedPieces
 from redist.runtime.schedule.rounds import whole
 
 REMEMBERED = 4
@@ -24,10 +24,10 @@ REMEMBERED = 4
 Strides = tuple[int, ...]
 
 
-class CrowdBases(Bases):
+class SharedGpuBases(Bases):
     """Numbers of the buffers of all ranks of a node, as one of them sees them.
 
-    >>> bases = CrowdBases(1, (4, 5), 5)
+    >>> bases = SharedGpuBases(1, (4, 5), 5)
     >>> bases.source(0) == bases.neighbour(5, 0), bases.target(0), bases.size
     (True, 3, 4)
     """
@@ -51,7 +51,7 @@ class CrowdBases(Bases):
 
 
 class Described:
-    """Where all tiles of a stage lie and how: sources, then targets, as :class:`CrowdBases` has it."""
+    """Where all tiles of a stage lie and how: sources, then targets, as :class:`SharedGpuBases` has it."""
 
     def __init__(self, n_items: int, node: Sequence[int]) -> None:
         self.n_items, self.node = n_items, tuple(node)
@@ -70,7 +70,7 @@ class Described:
         return tuple(self.strides[start : start + self.n_items])
 
 
-class Crowd:
+class GpuMates:
     """A stage of ranks that share a GPU: the first of them makes the copies of all in one launch.
 
     Every rank has waited for its own stream before they met, and waits for the first one after. Where
@@ -78,7 +78,7 @@ class Crowd:
     ``loads`` are those of all ranks that this one moves for.
     """
 
-    def __init__(self, node: Sequence[int], loads: dict[int, Sequence[Load]]) -> None:
+    def __init__(self, node: Sequence[int], loads: dict[int, Sequence[TypedPieces]]) -> None:
         self.node, self.loads = tuple(node), loads
         self._programs: dict[Any, CudaRound] = {}
 
@@ -99,7 +99,7 @@ class Crowd:
         compiler = Compiler(
             rank,
             loads,
-            CrowdBases(len(loads), self.node, rank),
+            SharedGpuBases(len(loads), self.node, rank),
             dict.fromkeys(places, SHARED),
             {},
             found.of(0, rank),
