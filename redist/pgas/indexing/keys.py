@@ -53,11 +53,20 @@ class Mask:
     mask: Indices
 
 
-Item = At | Cut | New | Many | Mask
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An ellipsis that stands for no dim, between indices that it keeps apart.
+
+    NumPy puts the dims of index arrays first in the result if something stands between them, even
+    an ellipsis that covers no dim.
+    """
+
+
+Item = At | Cut | New | Many | Mask | Gap
 
 
 def parse(key: Any, shape: Shape) -> list[Item]:
-    """**Collective** where an index is a global array without dims. A key as items, all dims named.
+    """Read a key as items that name every dim. **Collective** if an index is a 0-d global array.
 
     >>> parse((0, ..., None), (4, 5))
     [At(dim=0, index=0), Cut(dim=1, indices=range(0, 5)), New()]
@@ -71,6 +80,7 @@ def parse(key: Any, shape: Shape) -> list[Item]:
         raise IndexError("an index can have only one '...'")
     if not dots:
         given.append(Ellipsis)
+    arrays = any(isinstance(one, (np.ndarray, Tiled)) for one in given)
     items: list[Item] = []
     dim = 0
     for one in given:
@@ -78,12 +88,28 @@ def parse(key: Any, shape: Shape) -> list[Item]:
             skipped = len(shape) - named
             items += [Cut(i, range(shape[i])) for i in range(dim, dim + skipped)]
             dim += skipped
+            if not skipped and arrays and dots:
+                items.append(Gap())
         elif one is None:
             items.append(New())
         else:
             items += _items(one, dim, shape)
             dim += _n_dims(one)
-    return items
+    return _without_idle_gap(items)
+
+
+def _without_idle_gap(items: list[Item]) -> list[Item]:
+    """Drop an empty ellipsis unless it stands between two indices or index arrays."""
+    gap = next((k for k, item in enumerate(items) if isinstance(item, Gap)), None)
+    if gap is None or (_picks(items[:gap]) and _picks(items[gap:])):
+        return items
+    return [item for item in items if not isinstance(item, Gap)]
+
+
+def _picks(items: Sequence[Item]) -> bool:
+    return any(
+        isinstance(item, (At, Many)) or (isinstance(item, Mask) and item.dims) for item in items
+    )
 
 
 def _plain(one: Any) -> Any:
@@ -92,7 +118,7 @@ def _plain(one: Any) -> Any:
         return one
     if isinstance(one, (bool, np.bool_)):
         return np.asarray(one)
-    if isinstance(one, (list, tuple)):
+    if isinstance(one, (list, tuple, range)):
         one = np.asarray(one)
         one = one.astype(np.int64) if one.size == 0 else one
     if isinstance(one, (np.ndarray, Tiled)):

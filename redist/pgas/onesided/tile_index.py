@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.tiles import Ints
+from redist.pgas.indexing.keys import (
+    At,
+    Cut,
+    Gap,
+    Item,
+    Many,
+    Mask,
+    New,
+    out_of_bounds,
+    parse,
+)
+from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.onesided.parts import Part, Selector
 
 Shape = tuple[int, ...]
@@ -101,7 +112,12 @@ def select(index: Any, shape: Shape) -> TileSelection:
     NumPy mixes them. Memory is one word for each index in a list, where several arrays are mixed
     one for each element selected.
     """
-    items = _expanded(index if isinstance(index, tuple) else (index,), shape)
+    if any(isinstance(one, Tiled) for one in (index if isinstance(index, tuple) else (index,))):
+        raise IndexError(
+            "cannot reach elements by a global array: one rank alone has no other rank's indices; "
+            "give a NumPy array, as from .gather()"
+        )
+    items = [one for item in parse(index, shape) for one in _per_dim(item, shape)]
     if sum(isinstance(item, np.ndarray) for item in items) == 0:
         return _product(items, shape)
     lists = [item for item in items if isinstance(item, np.ndarray)]
@@ -111,97 +127,35 @@ def select(index: Any, shape: Shape) -> TileSelection:
     return _mixed(items, shape)
 
 
-def _expanded(index: tuple[Any, ...], shape: Shape) -> list[Any]:
-    """One item for each dim, as int, range or list of ints, and None for new dims."""
-    items: list[Any] = []
-    for item in index:
-        items += _item(item)
-    n_dims = sum(item is not None and item is not Ellipsis for item in items)
-    if sum(item is Ellipsis for item in items) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    if n_dims > len(shape):
-        raise IndexError(
-            f"too many indices: the array has {len(shape)} dims, but {n_dims} were indexed"
-        )
-    if Ellipsis not in [item for item in items if not isinstance(item, (np.ndarray, _Mask))]:
-        items.append(Ellipsis)
-    at = next(k for k, item in enumerate(items) if item is Ellipsis)
-    fill: list[Any] = [slice(None)] * (len(shape) - n_dims)
-    items[at : at + 1] = fill or [_NOTHING]
-    out: list[Any] = []
-    dim = 0
-    for item in items:
-        if item is None or item is _NOTHING:
-            out.append(item)
-            continue
-        out.append(_checked(item, shape[dim], dim))
-        dim += 1
-    return out
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Mask:
-    """One dim of a mask: where it is true, and how long the mask is there."""
-
-    where: Ints
-    size: int
-
-
-class _Nothing:
-    """An ellipsis that stands for no dim; it still parts the indices around it."""
-
-
-_NOTHING = _Nothing()
-
-
-def _item(item: Any) -> list[Any]:
-    """An index as items for one dim each."""
-    if item is None or item is Ellipsis or isinstance(item, slice):
-        return [item]
-    if isinstance(item, (bool, np.bool_)):
-        raise IndexError(f"cannot use {item!r} as an index: give a mask of one dim or more")
-    if isinstance(item, int):
-        return [item]
-    if isinstance(item, range):
-        item = list(item)
-    if not isinstance(item, (np.ndarray, np.generic, list, tuple)):
-        try:
-            return [operator.index(item)]
-        except TypeError:
-            pass
-    array = np.asarray(item)
-    if array.size == 0 and not isinstance(item, np.ndarray):
-        array = array.astype(np.int64)
-    if array.dtype == bool and array.ndim:
-        return [_Mask(where, n) for where, n in zip(array.nonzero(), array.shape, strict=True)]
-    if array.dtype.kind not in "iu":
-        raise IndexError(
-            f"cannot use {array.dtype} as an index: only integers, slices (':'), ellipsis ('...'), "
-            "None and integer or boolean arrays are valid indices"
-        )
-    return [int(array) if array.ndim == 0 else array.astype(np.int64)]
-
-
-def _checked(item: Any, n: int, dim: int) -> Any:
-    """An item within a dim of size n: negative indices counted from the end."""
-    if isinstance(item, slice):
-        return range(*item.indices(n))
-    if isinstance(item, _Mask):
-        if item.size not in (0, n):
+def _per_dim(item: Item, shape: Shape) -> list[Any]:
+    """An item as an int, a range or a list of ints for each of its dims; None for a new dim."""
+    match item:
+        case At(index=one):
+            return [one]
+        case Cut(indices=indices):
+            return [indices]
+        case New():
+            return [None]
+        case Many(dim=dim, indices=indices):
+            assert isinstance(indices, np.ndarray)
+            return [_within_dim(indices.astype(np.int64), dim, shape[dim])]
+        case Mask(dims=(), mask=mask):
             raise IndexError(
-                f"boolean index did not match indexed array along axis {dim}: the size of the axis "
-                f"is {n} but that of the mask is {item.size}"
+                f"cannot use {bool(mask)!r} as an index: give a mask of one dim or more"
             )
-        return item.where
-    if isinstance(item, int):
-        if not -n <= item < n:
-            raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n}")
-        return item % n
-    bad = (item < -n) | (item >= n)
-    if bad.any():
-        first = int(item[bad][0])
-        raise IndexError(f"index {first} is out of bounds for axis {dim} with size {n}")
-    return np.where(item < 0, item + n, item)
+        case Mask(mask=mask):
+            assert isinstance(mask, np.ndarray)
+            return list(mask.nonzero())
+        case Gap():
+            return [item]
+
+
+def _within_dim(indices: Ints, dim: int, size: int) -> Ints:
+    """Indices of a dim, negative ones counted from its end."""
+    outside = (indices < -size) | (indices >= size)
+    if outside.any():
+        raise out_of_bounds(int(indices[outside][0]), dim, size)
+    return np.where(indices < 0, indices + size, indices)
 
 
 def _product(items: list[Any], shape: Shape) -> TileSelection:

@@ -51,6 +51,8 @@ def array_key(rng: Random, operands: Operands, shape: tuple[int, ...]) -> list[A
             key.append(rng.randint(-n, n - 1))
         else:
             key.append(a_slice(rng, n))
+    if rng.random() < 0.3:
+        key.insert(rng.randint(0, len(key)), Ellipsis)  # covers no dim, and still parts the arrays
     return key
 
 
