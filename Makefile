@@ -9,6 +9,8 @@ STAMP := .venv/.stamp$(patsubst python3%,%,$(notdir $(PYTHON)))
 
 # Those of redist, bench, examples, proofs and tests that have code.
 CODE := $(patsubst %/,%,$(sort $(dir $(wildcard redist/*.py bench/*.py examples/*.py proofs/*.py tests/*.py))))
+# What is formatted and checked.
+LINTED := $(CODE) setup.py
 DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 # The same swap of two axes and two more, moved for real; seconds, not minutes.
 RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-hand,redist --repeat 7
@@ -34,12 +36,12 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
 
 format: $(STAMP)-dev ## rewrite the code in the one format
-	@$(BIN)/ruff format --quiet $(CODE)
-	@$(BIN)/ruff check --quiet --fix $(CODE)
+	@$(BIN)/ruff format --quiet $(LINTED)
+	@$(BIN)/ruff check --quiet --fix $(LINTED)
 
 lint: $(STAMP)-dev ## check format and lint rules
-	@$(BIN)/ruff format --check --quiet $(CODE)
-	@$(BIN)/ruff check --quiet $(CODE)
+	@$(BIN)/ruff format --check --quiet $(LINTED)
+	@$(BIN)/ruff check --quiet $(LINTED)
 
 types: $(STAMP)-dev ## check types
 	@$(BIN)/mypy $(CODE)
@@ -58,7 +60,7 @@ clean: ## remove the environment and everything built
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "redist needs Python 3.10 or later, as in: PYTHON=python3.12 make test" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

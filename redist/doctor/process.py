@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from redist.runtime.copies.copy_list import address_of
-from redist.runtime.copies.kernels import kernels
+from redist.runtime.copies.kernels import kernels, why_no_kernels
 from redist.runtime.shm.segments import attach, can_share, find, shared_bytes
 from redist.text.units import format_bytes
 
@@ -67,10 +67,8 @@ def _mpi() -> Iterator[Fact]:
 def _host() -> Iterator[Fact]:
     if kernels() is not None:
         yield Fact("compiled kernels", YES, "copies, meetings and reductions in C")
-    elif os.environ.get("REDIST_PURE", "") not in ("", "0"):
-        yield Fact("compiled kernels", NO, "REDIST_PURE is set: NumPy does their work")
     else:
-        yield Fact("compiled kernels", NO, "not built, no C compiler at installation: NumPy")
+        yield Fact("compiled kernels", NO, why_no_kernels())
     yield _attempt("shared memory", _share)
     yield _attempt("process reads", _peek)
 

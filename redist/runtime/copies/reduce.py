@@ -47,7 +47,7 @@ def combine_into(op: str, dtype: DType, a: AnyArray, b: AnyArray) -> None:
 
 
 def kernel_code(op: str, dtype: DType) -> int | None:
-    """The number under which kernels.c combines such values; None where NumPy has to.
+    """The number under which reduce.c combines such values; None where NumPy has to.
 
     The compiled loops give the same bits as NumPy's; floats that are compared (NaN, signed zeros)
     and everything unusual are left to NumPy.
@@ -115,6 +115,6 @@ def _arithmetic(dtype: DType) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         raise RedistError(
-            f"cannot reduce {dtype} without the package ml_dtypes; install redist[test] or ml_dtypes"
+            f"cannot reduce {dtype} without the package ml_dtypes; install redist[dtypes] or ml_dtypes"
         ) from None
     return np.dtype(getattr(ml_dtypes, name))

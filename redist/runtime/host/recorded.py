@@ -6,6 +6,7 @@ C: describe, stage, meet, look whether the neighbours' arrays are where they wer
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from redist.errors import TransferError
 from redist.runtime.copies import kernels
 from redist.runtime.copies.copy_list import CopyList, address_of
 from redist.runtime.copies.reduce import kernel_code
+from redist.runtime.copies.script import Description, Operation, Script
 from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageRecord
 from redist.runtime.ranks.world import SLICE_NS, Disagreement
 from redist.runtime.schedule.compiler import PRIVATE, SHARED
@@ -94,71 +96,78 @@ class RecordedCall:
         self.kept: list[AnyArray] = []
         self.at: list[int] = []
         """Of every operation, its scene."""
-        self.ops = self._write(meets, waits)
-        # As the structure `script` in kernels.c; the first three say where it stands.
-        ops = address_of(self.ops)
-        numbers = (0, 0, 0, ops, len(self.ops), world.table, len(world.node), world.place, SLICE_NS)
-        self.state: NDArray[np.int64] = np.array(numbers, dtype=np.int64)
-        self.pointer = address_of(self.state)
+        ops = self._write(meets, waits)
+        self.ops = (Operation * len(ops))(*ops)
+        self.state = Script(
+            operations=ctypes.addressof(self.ops),
+            n_operations=len(ops),
+            control=world.table,
+            n=len(world.node),
+            me=world.place,
+            wait_ns=SLICE_NS,
+        )
+        self.pointer = ctypes.addressof(self.state)
         self.run_script = world.kernels.script
         self.version = world.version
 
-    def _write(self, meets: bool, waits: bool) -> NDArray[np.int64]:
-        ops: list[tuple[int, ...]] = []
+    def _write(self, meets: bool, waits: bool) -> list[Operation]:
+        ops: list[Operation] = []
         if meets:
-            ops.append((kernels.MEET, 2 * self.word, 0, 0, 0, 0))
+            ops.append(Operation.meet_with(2 * self.word))
         for number, scene in enumerate(self.scenes):
             ops += self._scene(scene, self.tables[number])
             self.at += [number] * (len(ops) - len(self.at))
         if waits:
-            ops.append((kernels.MEET, 0, 0, 0, 0, 0))
+            ops.append(Operation.meet_with())
             self.at.append(len(self.scenes))
-        return np.array(ops, dtype=np.int64)
+        return ops
 
-    def _scene(self, scene: RecordedStage, tables: AddressTables) -> list[tuple[int, ...]]:
+    def _scene(self, scene: RecordedStage, tables: AddressTables) -> list[Operation]:
         """The operations of a stage."""
         world, call = self.world, scene.call
         bases = np.array([address_of(table) for table in tables], dtype=np.uintp)
         self.kept.append(bases)
         where = address_of(bases)
-        ops: list[tuple[int, ...]] = []
+        ops: list[Operation] = []
 
-        def copy(moves: CopyList, ahead: int) -> None:
+        def copy(moves: CopyList, is_ahead: bool = False) -> None:
             if len(moves):
-                ops.append((kernels.COPY, *moves.pointer, ahead, int(moves.streams), where))
+                ops.append(
+                    Operation.copy(moves.pointer, where, is_ahead=is_ahead, streams=moves.streams)
+                )
 
         if scene.stage.is_local:
-            copy(call.rounds[0].copies, 0)
+            copy(call.rounds[0].copies)
             return ops
         flags = {rank: call.kinds[rank, 0] in (SHARED, PRIVATE) for rank in world.node}
         words = np.array([2 * self.word + flags[rank] for rank in world.node], dtype=np.uint64)
         self.kept.append(words)
         if call.flag:
-            ops.append((kernels.DESCRIBE, *self._description(call, world.rank), 0))
+            ops.append(Operation.describe(self._description(call, world.rank)))
         for number, round_ in enumerate(call.rounds):
-            copy(round_.stage, 1)
+            copy(round_.stage, is_ahead=True)
             if number == 0:
                 said = 2 * self.word + call.flag
-                ops.append((kernels.MEET, said, address_of(words), 0, 0, 0))
+                ops.append(Operation.meet_with(said, address_of(words)))
                 for rank in world.node:
                     if rank != world.rank and flags[rank]:
-                        ops.append((kernels.CHECK, *self._description(call, rank), 0))
+                        ops.append(Operation.check(self._description(call, rank)))
             else:
-                ops.append((kernels.MEET, 0, 0, 0, 0, 0))
-            copy(round_.copies, 0)
+                ops.append(Operation.meet_with())
+            copy(round_.copies)
             for rank, moves in round_.reads:
-                ops.append((kernels.READ, *moves.pointer, world.pids[rank], 0, where))
+                ops.append(Operation.read(moves.pointer, where, world.pids[rank]))
             for combine in round_.combines:
                 code = kernel_code(combine.op, combine.dtype)
                 assert code is not None
-                ops.append((kernels.COMBINE, *combine.moves.pointer, code, 0, where))
+                ops.append(Operation.combine(combine.moves.pointer, where, code))
         return ops
 
-    def _description(self, call: StageRecord, rank: int) -> tuple[int, int, int, int]:
+    def _description(self, call: StageRecord, rank: int) -> Description:
         """Where a rank describes its array, for even and odd meetings, and how it did."""
         rows = [board[:1] for board in self.world.boards[rank].descriptions]
         even, odd, same = map(address_of, (*rows, call.descriptions[rank]))
-        return even, odd, same, rows[0].nbytes
+        return Description(even, odd, same, rows[0].nbytes)
 
     def is_again(self, local: Any, out: Any) -> bool:
         """Whether these are the very arrays of the last call, as they were."""
@@ -215,10 +224,10 @@ class RecordedCall:
     def run(self, timeout_s: float | None) -> tuple[int, bool]:
         """Move; how many stages are done, and whether arrays may still be read in place."""
         world, state = self.world, self.state
-        state[0], state[1], state[2] = 0, 0, world.seq
+        state.at, state.entered, state.seq = 0, 0, world.seq
         answer = self.run_script(self.pointer)
         if answer == kernels.ALL_SAME:
-            world.seq = int(state[2])
+            world.seq = state.seq
             return len(self.scenes), False
         return self._go_on(answer, timeout_s)
 
@@ -226,13 +235,13 @@ class RecordedCall:
         """Wait where the script waits; leave it where it does not apply any more."""
         world, state = self.world, self.state
         while True:
-            world.seq = int(state[2])
+            world.seq = state.seq
             if answer == kernels.ALL_SAME:
                 return len(self.scenes), False
             if answer == kernels.REFUSED:
                 raise TransferError("the system does not let this process read its neighbours")
             if answer in (kernels.CHANGED, kernels.DIFFERENT):
-                return self._leave(self.at[int(state[0])], timeout_s)
+                return self._leave(self.at[state.at], timeout_s)
             answer = world.patiently(lambda: int(self.run_script(self.pointer)), timeout_s)
 
     def _leave(self, number: int, timeout_s: float | None) -> tuple[int, bool]:

@@ -16,7 +16,7 @@ DESCRIPTION = 32
 LEAST_POOL_BYTES = 8192
 """A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
 CONTROL_WORD = 8
-"""Control words lie a cache line apart, as in kernels.c."""
+"""Control words lie a cache line apart, as in meet.c."""
 
 
 class ControlPage:

@@ -1,0 +1,77 @@
+"""What Python and C tell each other: the same numbers, the same structures, never an old library."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redist.runtime.copies import kernels, script
+
+HEADER = (kernels.LIBRARY.parent / "native" / "kernels.h").read_text(encoding="utf-8")
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+def test_numbers_are_those_of_the_header():
+    for name in ("ABI", "MAX_DIMS"):
+        (value,) = re.findall(rf"^#define {name} (\d+)$", HEADER, re.MULTILINE)
+        assert int(value) == getattr(kernels, name)
+    answers, kinds = (names.split(", ") for names in re.findall(r"^enum { (.*) };$", HEADER, re.M))
+    assert [getattr(kernels, name) for name in answers] == list(range(len(answers)))
+    assert [getattr(script, name) for name in kinds] == list(range(len(kinds)))
+
+
+@pytest.mark.parametrize("structure", [script.Operation, script.Script])
+def test_structures_have_the_size_of_the_header(structure):
+    name = {"Operation": "operation", "Script": "script"}[structure.__name__]
+    (words,) = re.findall(rf"sizeof\({name}\) == 8 \* (\d+)", HEADER)
+    assert ctypes.sizeof(structure) == 8 * int(words)
+
+
+def build(path: Path, code: str) -> Path:
+    """Compile a library from a line of C."""
+    source = path.with_suffix(".c")
+    source.write_text(code, encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, source], check=True)
+    return path
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        ("int redist_copy;", 0),
+        (f"long long redist_abi(void) {{ return {kernels.ABI + 1}; }}", kernels.ABI + 1),
+    ],
+)
+def test_library_of_another_version_is_refused(tmp_path, code, number):
+    answer = kernels.load_kernels(build(tmp_path / "_kernels.so", code))
+    assert isinstance(answer, str)
+    assert f"its number is {number}, not {kernels.ABI}" in answer
+
+
+def test_what_is_no_library_is_refused(tmp_path):
+    path = tmp_path / "_kernels.so"
+    assert "not built" in str(kernels.load_kernels(path))
+    path.write_text("no library", encoding="utf-8")
+    assert "cannot be loaded" in str(kernels.load_kernels(path))
+
+
+@NEEDS_COMPILER
+def test_doctor_says_why_the_library_is_refused(tmp_path):
+    path = build(tmp_path / "_kernels.so", "int redist_copy;")
+    code = (
+        "import sys, pathlib; from redist.runtime.copies import kernels; "
+        "kernels.LIBRARY = pathlib.Path(sys.argv[1]); "
+        "from redist.doctor.process import facts; "
+        "print(*((f.found, f.why) for f in facts() if f.name == 'compiled kernels'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120
+    )
+    assert "'no'" in done.stdout and "built for another redist" in done.stdout, done.stderr
