@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import Addresses, BufferCopy
+from redist.runtime.copies.addresses import Addresses
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.copies import CudaCopyList
 
 _WORDS = (4, 2, 1)

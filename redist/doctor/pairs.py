@@ -10,8 +10,7 @@ from mpi4py import MPI
 from redist.doctor.process import NO, YES, Fact, gpu_name
 from redist.runtime.cuda.transports.carriers import AWARE, PINNED
 from redist.runtime.ranks.waiting import gather
-from redist.runtime.ranks.world import World
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import World, world_of
 
 READ = "shared memory in place, other arrays by process reads or a pool"
 POOL = "shared memory in place, other arrays through a pool"

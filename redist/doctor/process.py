@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import kernels, why_no_kernels
 from redist.runtime.shm.segments import attach, can_share, find, shared_bytes
 from redist.text.units import format_bytes

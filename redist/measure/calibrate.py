@@ -21,7 +21,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.timing import Stopwatch, Times
 from redist.plan.topology import Level, Topology, format_topology
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from redist.runtime.transfer import Transfer
 
 SMALL_ELEMS = 16

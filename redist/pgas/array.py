@@ -25,8 +25,8 @@ from redist.pgas.tiles.layouts import line_mesh, retyped
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import Box, box_of
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.ranks.comm import comm_or_world
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import comm_or_world
 
 ARRAYS = (Tiled, np.ndarray)
 """Operands of a matrix product; NumPy's are refused by name."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 from redist.pgas.array import Array
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.devices import refuse
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.waiting import TIMEOUT_S
 
 
 class DeviceArray(Array):

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpi4py import MPI
-
 from redist.errors import RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
-from redist.runtime.ranks.agreement import all_agree
-from redist.runtime.ranks.world import SAME, Disagreement, World
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import (
-    ERROR_WORD,
-    NEW_WORD,
-    TIMEOUT_S,
-    Named,
-    TransferOptions,
-    TransferRequest,
-    Type,
-)
+from redist.runtime.ranks.agreement import UNPREPARED, heard, judge
+from redist.runtime.ranks.tokens import NEW, Token
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import SAME, Comm, Disagreement, World, comm_or_world, world_of
+from redist.runtime.request import Named, TransferOptions, TransferRequest, Type, try_request
 from redist.runtime.transfer import Transfer
 
 REMEMBERED = 64
@@ -34,7 +25,7 @@ def redistribute(
     local: Locals,
     source: Type | Named,
     target: Type | Named,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
     limit_bytes: int | None = None,
     donate: bool = False,
     out: Locals = None,
@@ -62,7 +53,39 @@ def redistribute(
     another library). Dicts of named arrays and types move as one operation. Plans and preparations
     are remembered: a repeated request only moves data.
     """
-    comm = MPI.COMM_WORLD if comm is None else comm
+    return redistribute_with_transfer(
+        local,
+        source,
+        target,
+        comm,
+        limit_bytes,
+        donate,
+        out,
+        mesh,
+        target_mesh,
+        topology,
+        timeout_s,
+    )[0]
+
+
+def redistribute_with_transfer(
+    local: Locals,
+    source: Type | Named,
+    target: Type | Named,
+    comm: Comm | None = None,
+    limit_bytes: int | None = None,
+    donate: bool = False,
+    out: Locals = None,
+    mesh: Mesh | None = None,
+    target_mesh: Mesh | None = None,
+    topology: Topology | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+) -> tuple[Any, Transfer]:
+    """**Collective over** ``comm``. As :func:`redistribute`; the result, and the transfer that made it.
+
+    The transfer says what the call did: its plans, and the bytes that this rank received.
+    """
+    comm = comm_or_world(comm)
     world = world_of(comm, timeout_s=timeout_s)
     key = _key(source, target, limit_bytes, donate, mesh, target_mesh, topology)
     try:
@@ -72,56 +95,43 @@ def redistribute(
     if transfer is not None:
         transfer.timeout_s = timeout_s
         try:
-            return transfer(local, out)
-        except Disagreement:
-            pass  # others asked for the same in other words, and have not prepared it
+            return transfer(local, out), transfer
+        except Disagreement:  # others asked for the same in other words, and have not prepared it
+            request = transfer.request
     else:
         options = TransferOptions(limit_bytes, donate, topology=topology)
-        _meet_as_new(world, source, target, mesh, target_mesh, options, timeout_s)
-    transfer = Transfer(
-        source,
-        target,
-        comm,
-        mesh=mesh,
-        target_mesh=target_mesh,
-        limit_bytes=limit_bytes,
-        donate=donate,
-        topology=topology,
-        timeout_s=timeout_s,
-    )
-    transfer.serve_requests()
+        asked = try_request(source, target, mesh, target_mesh, world.size, options)
+        request = _agree_on_new(world, *asked, timeout_s)
+    transfer = Transfer.for_request(comm, request, timeout_s)
     if len(world.transfers) >= REMEMBERED:
         world.transfers.pop(next(iter(world.transfers)))
     world.transfers[key] = transfer
-    return transfer(local, out)
+    return transfer(local, out), transfer
 
 
-def _meet_as_new(
+def _agree_on_new(
     world: World,
-    source: Type | Named,
-    target: Type | Named,
-    mesh: Mesh | None,
-    target_mesh: Mesh | None,
-    options: TransferOptions,
+    request: TransferRequest | None,
+    error: RedistError | None,
     timeout_s: float | None,
-) -> None:
-    """Find out whether all ranks have the same new request; raise on all of them if not."""
+) -> TransferRequest:
+    """**Collective.** The request, if all ranks make it and none has prepared it; else raise on all."""
     world.check_usable()
     world.finish()
-    asked, error = None, None
-    try:
-        asked = TransferRequest.of(source, target, mesh, target_mesh, world.size, options)
-    except RedistError as problem:
-        error = problem
+    token = Token.ERROR if request is None else request.token | NEW
     with world.failing_together():
-        met = world.meet(ERROR_WORD if error else NEW_WORD, 0, timeout_s)
-    if error or met != SAME:
-        text = asked.text if asked else None
-        all_agree(world.comm, "cannot transfer", text, error, timeout_s)
+        met = world.meet(token, 0, timeout_s)
+    if request is None or met != SAME:
+        text = None if request is None else request.text
+        answers = heard(world.comm, text, error, timeout_s, UNPREPARED)
+        all_new = all(place == UNPREPARED and failed is None for _, failed, place in answers)
+        judge("cannot make a transfer" if all_new else "cannot transfer", answers, error)
+    assert request is not None
+    return request
 
 
 def prepared(
-    comm: MPI.Comm,
+    comm: Comm,
     source: Type | Named,
     target: Type | Named,
     limit_bytes: int | None = None,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from redist.errors import RequestError
+from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
@@ -16,10 +16,6 @@ from redist.runtime.copies.reduce import check_reduces
 
 Type = ArrayType | str
 Named = Mapping[str, Type]
-
-TIMEOUT_S = 300.0
-ERROR_WORD, NEW_WORD = 1, 3
-"""What a rank says that has an error, or that has not prepared the request; words are even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,8 @@ class TransferRequest:
         object.__setattr__(self, "text", " ".join([arrays, *given]))
 
     @property
-    def word(self) -> int:
-        """A number for the request: even, below 2**57."""
+    def token(self) -> int:
+        """What ranks that make this request bring to a meeting: even, below 2**57."""
         return 2 * int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:7], "little")
 
     def plans(self, topology: Topology) -> tuple[Plan, ...]:
@@ -130,6 +126,21 @@ class TransferRequest:
             if t.pending_op is not None:
                 check_reduces(t.pending_op, t.dtype)
         return TransferRequest(pairs, options, batch)
+
+
+def try_request(
+    source: Type | Named,
+    target: Type | Named,
+    mesh: Mesh | None,
+    target_mesh: Mesh | None,
+    size: int,
+    options: TransferOptions,
+) -> tuple[TransferRequest | None, RedistError | None]:
+    """**Local.** The request, or the error that :meth:`TransferRequest.of` raises."""
+    try:
+        return TransferRequest.of(source, target, mesh, target_mesh, size, options), None
+    except RedistError as error:
+        return None, error
 
 
 def _type(t: Type, mesh: Mesh | None) -> ArrayType:

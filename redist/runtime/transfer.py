@@ -23,21 +23,29 @@ from redist.runtime.ranks.agreement import (
     ANYWHERE,
     HERE,
     THERE,
+    UNPREPARED,
     all_agree,
     from_first,
     heard,
     judge,
 )
 from redist.runtime.ranks.background import Running
-from redist.runtime.ranks.world import SAME, Disagreement
-from redist.runtime.ranks.worlds import default_topology, world_of
+from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import (
+    SAME,
+    Comm,
+    Disagreement,
+    comm_or_world,
+    default_topology,
+    world_of,
+)
 from redist.runtime.request import (
-    ERROR_WORD,
-    TIMEOUT_S,
     Named,
     TransferOptions,
     TransferRequest,
     Type,
+    try_request,
 )
 from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.stages import TransferStages
@@ -46,8 +54,6 @@ from redist.runtime.shm.pages import release_pages
 if TYPE_CHECKING:
     from redist.runtime.cuda.executor import CudaExecutor
 
-DEVICE_BIT, FIRST_BIT = 2**40, 2**41
-"""In the word of a request, where its arrays lie on GPUs; where they do so for the first time."""
 REMEMBERED = 3
 """Scripts that a transfer keeps."""
 
@@ -95,23 +101,32 @@ class Transfer:
         node_size: int | None = None,
         timeout_s: float | None = TIMEOUT_S,
     ) -> None:
-        self.comm = MPI.COMM_WORLD if comm is None else comm
-        self.timeout_s = timeout_s
+        comm = comm_or_world(comm)
         options = TransferOptions(
             limit_bytes, donate, objective, strategy, topology, transport, node_size
         )
-        asked, error = None, None
-        try:
-            asked = TransferRequest.of(source, target, mesh, target_mesh, self.comm.size, options)
-        except RedistError as problem:
-            error = problem
-        text = asked.text if asked else None
-        all_agree(self.comm, "cannot make a transfer", text, error, timeout_s)
-        assert asked is not None
-        self._asked, self._word = asked, asked.word
-        self._prepare(asked)
+        request, error = try_request(source, target, mesh, target_mesh, comm.size, options)
+        text = request.text if request else None
+        all_agree(comm, "cannot make a transfer", text, error, timeout_s)
+        assert request is not None
+        self._prepare(comm, request, timeout_s)
 
-    def _prepare(self, asked: TransferRequest) -> None:
+    @classmethod
+    def for_request(cls, comm: Comm, request: TransferRequest, timeout_s: float | None) -> Transfer:
+        """**Collective.** A transfer for calls of ``redistribute``, once all ranks agree on the request.
+
+        It keeps no tiles between calls and meets in every call, because other ranks may make other
+        requests.
+        """
+        transfer = cls.__new__(cls)
+        transfer._prepare(comm, request, timeout_s)
+        transfer._buffers.keep = False
+        transfer._meets = True
+        return transfer
+
+    def _prepare(self, comm: Comm, asked: TransferRequest, timeout_s: float | None) -> None:
+        self.comm, self.timeout_s = comm, timeout_s
+        self.request, self._token = asked, asked.token
         options = asked.options
         world = world_of(self.comm, options.transport, options.node_size, self.timeout_s)
         self._world = world
@@ -158,7 +173,7 @@ class Transfer:
     @property
     def is_batch(self) -> bool:
         """Whether it moves a dict of arrays."""
-        return self._asked.is_batch
+        return self.request.is_batch
 
     @property
     def plan(self) -> Plan:
@@ -268,7 +283,7 @@ class Transfer:
             if done < len(self._stages) or in_place:
                 with world.failing_together():
                     tiles = {(0, 0): local, (0, self._route.last(0)): out}
-                    self._course.finish(self._word, tiles, done, in_place, self.timeout_s)
+                    self._course.finish(self._token, tiles, done, in_place, self.timeout_s)
         except Disagreement:
             given = out if is_given else None
             if self._explain(None, self._operands.on_device(local, given)):
@@ -310,24 +325,24 @@ class Transfer:
         True if they only did because some have no array that says whether GPUs are meant.
         """
         place = ANYWHERE if where is None else THERE if where else HERE
-        answers = heard(self._world.comm, self._asked.text, error, self.timeout_s, place)
+        answers = heard(self._world.comm, self.request.text, error, self.timeout_s, place)
         judge("cannot transfer", answers, error)
         places = {place for *_, place in answers}
         self._is_on_device = THERE in places
-        return ANYWHERE in places and None not in places
+        return ANYWHERE in places and not places & {None, UNPREPARED}
 
     def _move(
         self, sources: list[Any], targets: list[Any], failed: bool, on_device: bool
     ) -> list[Any]:
         world, route = self._world, self._route
-        word = ERROR_WORD if failed else self._word ^ (DEVICE_BIT if on_device else 0)
+        token = Token.ERROR if failed else self._token | (ON_GPU if on_device else 0)
         same = True
         first = self._stages[0]
         course = self._on_device
-        word ^= FIRST_BIT if on_device and course is None and not failed else 0
+        token |= FIRST_ON_GPU if on_device and course is None and not failed else 0
         apart = on_device and (course is None or course.world is not world)  # else it meets there
         if failed or (self._meets and (first.is_local or apart)):
-            same = world.meet(word, 0, self.timeout_s) == SAME
+            same = world.meet(token, 0, self.timeout_s) == SAME
         if failed or not same:
             raise Disagreement
         tiles: dict[Key, Any] = {}
@@ -338,7 +353,7 @@ class Transfer:
         if on_device:
             course = self._course_on_device()
             with course.world.failing_together():
-                course.finish(word, tiles, 0, False, self.timeout_s)
+                course.finish(token, tiles, 0, False, self.timeout_s)
         else:
             first.gives_back = []
             if route.is_tight:  # no page of the target yet
@@ -350,7 +365,7 @@ class Transfer:
                 ]
             while first.is_local and first.gives_back:
                 release_pages(first.gives_back.pop())
-            waits = self._course.finish(word, tiles, 0, False, self.timeout_s)
+            waits = self._course.finish(token, tiles, 0, False, self.timeout_s)
             self._remember(tiles, waits)
         return [tiles[item, route.last(item)] for item in range(len(self._names))]
 
@@ -359,7 +374,7 @@ class Transfer:
         if self._on_device is None:
             from redist.runtime.cuda.executor import CudaExecutor, peers_of
 
-            limited = self._asked.options.limit_bytes is not None
+            limited = self.request.options.limit_bytes is not None
             peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)
             self._on_device = CudaExecutor(
                 self._course, peers, self.topology, limited, self.timeout_s
@@ -371,23 +386,18 @@ class Transfer:
         world, route = self._world, self._route
         if self.is_batch or not world.one_node or world.kernels is None:
             return
-        options = self._asked.options
+        options = self.request.options
         if options.donate or options.limit_bytes is not None or route.is_tight:
             return
         scenes = scenes_of(self._stages, route, self._buffers.keeps)
         if scenes:
             source, target = buffers[0, 0], buffers[0, route.last(0)]
             meets = self._meets and self._stages[0].is_local
-            script = RecordedCall(scenes, source, target, self._word, meets, waits)
+            script = RecordedCall(scenes, source, target, self._token, meets, waits)
             self._scripts.insert(0, script)
             del self._scripts[REMEMBERED:]
 
     # Ending
-
-    def serve_requests(self) -> None:
-        """**Local.** Keep no tiles between calls, and meet always: others may ask for other things."""
-        self._buffers.keep = False
-        self._meets = True
 
     def close(self) -> None:
         """**Local.** Free buffers; arrays handed out stay valid."""

@@ -14,7 +14,8 @@ from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu.ranks import CASES, f32_case, traffic_bytes
 from bench.gpu.results import as_text, is_right, read
 from redist.errors import RequestError
-from redist.runtime.copies.copy_list import CopyList, addresses
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import CopyList
 
 
 @pytest.mark.parametrize("case", copy_cases(2**16), ids=lambda case: case.label)

@@ -9,7 +9,8 @@ import pytest
 
 from redist.errors import TransferError
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of

@@ -20,7 +20,7 @@ from redist.runtime.cuda.transports.ipc import (
     can_open,
     check_shareable,
 )
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 
 

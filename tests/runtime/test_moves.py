@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redist.errors import TransferError
-from redist.runtime.copies.copy_list import BufferCopy, CopyList, address_of, addresses, array_at
+from redist.runtime.copies.addresses import address_of, addresses, array_at
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import canonical
 from tests.fakes.views import random_shape, random_view

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from redist.layout.array_type import OPS
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.reduce import combine, combine_into
 from redist.runtime.copies.strided import canonical
 from redist.runtime.schedule.compiler import Combine

@@ -8,7 +8,8 @@ import pytest
 
 from redist import ArrayType, Mesh, RedistError, Topology
 from redist.plan.topology import FLAT, Level
-from redist.runtime.request import ERROR_WORD, NEW_WORD, TransferOptions, TransferRequest
+from redist.runtime.ranks.tokens import Token
+from redist.runtime.request import TransferOptions, TransferRequest
 
 MESH = Mesh(x=2, y=2)
 ROWS, COLUMNS = "f32[4{x}, 4]", "f32[4, 4{x}]"
@@ -25,7 +26,7 @@ def test_the_same_request_in_other_words_is_the_same() -> None:
     t = ArrayType.parse(ROWS, MESH)
     same = [asked(), asked(t), asked("float32[ 4{x},4 ]"), asked("f32[2{x}4, 4]")]
     assert len({one.text for one in same}) == 1
-    assert len({one.word for one in same}) == 1
+    assert len({one.token for one in same}) == 1
 
 
 @pytest.mark.parametrize(
@@ -49,17 +50,17 @@ def test_the_same_request_in_other_words_is_the_same() -> None:
     ],
     ids=str,
 )
-def test_another_request_has_another_text_and_word(other: dict[str, Any]) -> None:
+def test_another_request_has_another_text_and_token(other: dict[str, Any]) -> None:
     one, two = asked(), asked(**other)
     assert one.text != two.text
-    assert one.word != two.word
+    assert one.token != two.token
 
 
-def test_words_are_even_and_fit_a_control_word() -> None:
-    words = {asked(f"f32[{n}{{x}}]", f"f32[{n}]").word for n in range(200)}
-    assert len(words) == 200
-    assert all(word % 2 == 0 and 0 <= 2 * word + 1 < 2**63 for word in words)
-    assert not words & {ERROR_WORD, NEW_WORD}
+def test_tokens_are_even_and_fit_a_control_word() -> None:
+    tokens = {asked(f"f32[{n}{{x}}]", f"f32[{n}]").token for n in range(200)}
+    assert len(tokens) == 200
+    assert all(token % 2 == 0 and 0 <= token < 2**57 for token in tokens)
+    assert not tokens & set(Token)
 
 
 def test_a_batch_knows_its_names() -> None:

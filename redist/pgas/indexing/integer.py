@@ -34,8 +34,7 @@ from redist.pgas.watch.trace import Watching
 from redist.runtime.elements import by_position as flat_rounds
 from redist.runtime.elements.by_position import fetch, rounds_of, store
 from redist.runtime.elements.index_sets import EdgeConstant, EdgeList, EdgeRange, span
-from redist.runtime.ranks.waiting import gather
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
 SMALL_ELEMS = 2**13
 """Global indices up to so many are brought to every rank."""

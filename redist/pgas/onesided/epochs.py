@@ -45,10 +45,11 @@ from redist.pgas.onesided.tile_index import select
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.onesided.delivery import deliver
-from redist.runtime.onesided.intervals import BEGIN, DONE_WORD, END, FENCE, Unmet, come_together
+from redist.runtime.onesided.intervals import Unmet, come_together
 from redist.runtime.onesided.publish import publish, retire
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.tokens import EpochEvent, Token
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import world_of
 
 T = TypeVar("T", bound=Tiled)
 
@@ -114,9 +115,9 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
     """
     space: ArrayAccess | None = getattr(a, "_space", None)
     if space is not None and space.is_open:
-        _finish(space, FENCE, timeout_s)
+        _finish(space, EpochEvent.FENCE, timeout_s)
     else:
-        _begin(a, FENCE, timeout_s)
+        _begin(a, EpochEvent.FENCE, timeout_s)
 
 
 class Epoch(Generic[T]):
@@ -132,7 +133,7 @@ class Epoch(Generic[T]):
         space: ArrayAccess | None = getattr(self._array, "_space", None)
         if space is not None and space.is_open:
             raise RequestError(f"cannot begin an epoch of {space.type}: one is open; use fence()")
-        _begin(self._array, BEGIN, self._timeout_s).is_open = True
+        _begin(self._array, EpochEvent.BEGIN, self._timeout_s).is_open = True
         return self._array
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -140,7 +141,7 @@ class Epoch(Generic[T]):
         if not space.is_open:  # a failure has ended it
             return
         if error is None:
-            _finish(space, END, self._timeout_s)
+            _finish(space, EpochEvent.END, self._timeout_s)
             space.is_open = False
             return
         space.forget()
@@ -151,7 +152,7 @@ class Epoch(Generic[T]):
             world.abort(text)
             return
         with contextlib.suppress(RedistError):
-            come_together(space.window, END, False, text, self._timeout_s)
+            come_together(space.window, EpochEvent.END, False, text, self._timeout_s)
 
 
 def reach(
@@ -167,7 +168,7 @@ def reach(
     return a._space
 
 
-def _begin(a: Tiled, kind: int, timeout_s: float | None) -> ArrayAccess:
+def _begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
     """Meet, with every tile reachable after it."""
     if a.type.pending_op is not None:
         here = settle(a)
@@ -176,7 +177,7 @@ def _begin(a: Tiled, kind: int, timeout_s: float | None) -> ArrayAccess:
     is_new = space is None or space.tile is not a.local or space.type != a.type
     world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
     met = Unmet(world, str(a.type)) if space is None else space.window
-    if come_together(met, kind, is_new, None, timeout_s):
+    if come_together(met, event, is_new, None, timeout_s):
         if space is not None:
             retire(space.window)
         space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
@@ -185,14 +186,14 @@ def _begin(a: Tiled, kind: int, timeout_s: float | None) -> ArrayAccess:
     return space
 
 
-def _finish(space: ArrayAccess, kind: int, timeout_s: float | None) -> None:
+def _finish(space: ArrayAccess, event: EpochEvent, timeout_s: float | None) -> None:
     """Meet, and do the writes of the interval."""
     world, log, done = space.window.world, space.log, False
     try:
-        if come_together(space.window, kind, bool(log), None, timeout_s):
+        if come_together(space.window, event, bool(log), None, timeout_s):
             with world.failing_together():
                 deliver(world, [log.get(r, ()) for r in range(world.size)], space.take, timeout_s)
-                world.meet(DONE_WORD, 0, timeout_s)
+                world.meet(Token.WRITES_DONE, 0, timeout_s)
         done = True
     except RequestError:  # all ranks have one, and will say so when they leave
         done = True
@@ -209,11 +210,11 @@ def _space(a: Tiled) -> ArrayAccess:
     except AttributeError:
         if a.comm.size > 1:
             _refuse(a, "it has not been made reachable")
-        return _begin(a, FENCE, None)
+        return _begin(a, EpochEvent.FENCE, None)
     if space.tile is not a.local or space.type is not a._type:
         if a.comm.size > 1:
             _refuse(a, "its tiles have changed places since the ranks last met")
-        return _begin(a, FENCE, None)
+        return _begin(a, EpochEvent.FENCE, None)
     return space
 
 

@@ -30,7 +30,7 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.dry_run import PRETENDING
 from redist.pgas.watch.trace import Watching
 from redist.runtime.ranks.collectives import exchange
-from redist.runtime.ranks.comm import Comm
+from redist.runtime.ranks.world import Comm
 
 MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most so many times their size."""

@@ -13,7 +13,7 @@ import numpy as np
 from redist.layout.tiles import Ints
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.ranks.collectives import tell_all
-from redist.runtime.ranks.comm import Comm
+from redist.runtime.ranks.world import Comm
 
 FEW, MANY = 8, 64
 """Elements that a rank shows of one open interval in a round: at least, at most."""

@@ -18,9 +18,8 @@ from redist.pgas.watch.trace import WATCHERS, Move
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime.cuda.kernels.reductions import can_combine
-from redist.runtime.ranks.comm import Comm
 from redist.runtime.ranks.room import all_fit, least_available
-from redist.runtime.ranks.worlds import default_topology, world_of
+from redist.runtime.ranks.world import Comm, default_topology, world_of
 from redist.runtime.redistribute import prepared, redistribute
 from redist.runtime.schedule.pieces import tile_shapes
 from redist.text.units import format_bytes

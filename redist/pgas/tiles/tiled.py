@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
-from redist.runtime.ranks.comm import Comm
+from redist.runtime.ranks.world import Comm
 
 Tile = NDArray[Any]
 Self = TypeVar("Self", bound="Tiled")

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from redist.pgas.watch.call_site import Line, calling_line
 from redist.plan.plan import Plan
-from redist.runtime.ranks.comm import Comm, comm_or_world
 from redist.runtime.ranks.waiting import gather
+from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
 

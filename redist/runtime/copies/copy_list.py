@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +12,9 @@ from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.layout.tiles import Ints
+from redist.runtime.copies.addresses import Addresses, address_of, array_at
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided
-
-Addresses = NDArray[np.uintp]
 
 WIDE_BYTES = 128
 """Runs shorter than this are quicker for NumPy as one item each."""
@@ -40,6 +37,7 @@ class BufferCopy:
 class CopyList:
     """Copies to be made in order, as the rows of integers that the compiled kernel reads.
 
+    >>> from redist.runtime.copies.addresses import addresses
     >>> from redist.runtime.copies.strided import canonical
     >>> a, b = np.arange(6.0).reshape(2, 3), np.zeros((2, 1))
     >>> moves = CopyList.of([BufferCopy(0, 0, 1, 16, canonical((2, 1), 8, b.strides, a.strides))])
@@ -114,46 +112,6 @@ class CopyList:
                 array_at(int(bases[dst]) + dst_offset, counts, to, dtype),
                 array_at(int(bases[src]) + src_offset, counts, of, dtype),
             )
-
-
-def array_at(
-    address: int, shape: Iterable[int], strides: Iterable[int], dtype: np.dtype[Any]
-) -> NDArray[Any]:
-    """The memory at an address as an array. Whoever calls keeps the memory alive."""
-    counts, steps = tuple(shape), tuple(strides)
-    if 0 in counts:
-        return np.empty(counts, dtype)
-    low = sum((n - 1) * min(step, 0) for n, step in zip(counts, steps, strict=True))
-    high = sum((n - 1) * max(step, 0) for n, step in zip(counts, steps, strict=True))
-    memory: Any = (ctypes.c_char * (high - low + dtype.itemsize)).from_address(address + low)
-    return np.ndarray(counts, dtype, memory, -low, steps)
-
-
-def _asked_address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _read_address(array: NDArray[Any], at: int = object.__basicsize__) -> int:
-    """The same in a fifth of the time: an array's pointer follows what every object begins with."""
-    return ctypes.c_void_p.from_address(id(array) + at).value or 0
-
-
-def _address_function() -> Callable[[NDArray[Any]], int]:
-    """The quick way if it proves right here, else the documented one."""
-    if sys.implementation.name == "cpython":
-        samples = [np.zeros(3), np.zeros((2, 3))[1:, ::2], np.zeros(7, "u1")[::-1]]
-        if all(_read_address(sample) == _asked_address(sample) for sample in samples):
-            return _read_address
-    return _asked_address
-
-
-address_of = _address_function()
-"""Address of the first element of an array."""
-
-
-def addresses(arrays: Iterable[NDArray[Any]]) -> Addresses:
-    """A table of base addresses."""
-    return np.array([address_of(array) for array in arrays], dtype=np.uintp)
 
 
 def _rows(move: BufferCopy) -> Iterator[list[int]]:

@@ -18,9 +18,8 @@ from redist.runtime.cuda.transports.choice import choose
 from redist.runtime.cuda.transports.ipc import Peers, can_open, check_shareable
 from redist.runtime.host.executor import HostExecutor, Tiles
 from redist.runtime.host.own_tiles import Key
-from redist.runtime.ranks.world import DISAGREE, Disagreement, World
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import ERROR_WORD
+from redist.runtime.ranks.tokens import Token
+from redist.runtime.ranks.world import DISAGREE, Disagreement, World, world_of
 from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.stages import TransferStages
 
@@ -120,7 +119,7 @@ class CudaExecutor(HostExecutor):
         """Run the stages from ``done`` on. Nothing is given up for a call that will be refused."""
         if self.donates and len(self.stages) > 1 and not all(s.is_local for s in self.stages):
             error = self._unshareable(tiles)
-            met = self.world.meet(word if error is None else ERROR_WORD, 0, timeout_s)
+            met = self.world.meet(word if error is None else Token.ERROR, 0, timeout_s)
             if error is not None or met == DISAGREE:
                 raise Disagreement(error)
         return super().finish(word, tiles, done, in_place, timeout_s)

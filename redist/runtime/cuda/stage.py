@@ -23,8 +23,8 @@ from redist.runtime.cuda.transports.ipc import DONE, READY, WORDS, OpenedMemory,
 from redist.runtime.cuda.transports.shared_gpu import Described, GpuMates, describe
 from redist.runtime.host.stage import Kinds, Layouts
 from redist.runtime.host.staging import Staging
+from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.world import DISAGREE, Disagreement
-from redist.runtime.request import ERROR_WORD
 from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Round, TypedPieces
 from redist.runtime.schedule.rounds import Rounds, whole
 
@@ -123,7 +123,7 @@ class CudaStage:
         )
         error = self._describe(sources, targets)
         if error is not None:
-            world.meet(ERROR_WORD, 0, timeout_s)
+            world.meet(Token.ERROR, 0, timeout_s)
             raise Disagreement(error)
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             load = self.loads[item]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.tiles import Ints
-from redist.runtime.copies.copy_list import BufferCopy, CopyList, address_of
+from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided, canonical
 from redist.runtime.elements.index_sets import CommonPart, HeldComb, cut

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, grid
 from redist.runtime.ranks.neighbours import together
-from redist.runtime.ranks.world import World
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import World, world_of
 from redist.runtime.shm.segments import can_share, shared_bytes
 
 Tile = NDArray[Any]

@@ -36,15 +36,14 @@ from redist.runtime.elements.index_sets import (
     product_of,
 )
 from redist.runtime.ranks.neighbours import NeighbourTiles, together
-from redist.runtime.ranks.world import World
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.tokens import Tag
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import World, world_of
 
 Tile = NDArray[Any]
 Blocks = list[Block]
 Pair = tuple[tuple[Any, ...], tuple[Any, ...]]
 
-TAG_CHOSEN = 3
 MESSAGE_BYTES = 2**20
 STAGING_BYTES = 2**23
 """What messages under way may hold on a rank."""
@@ -231,7 +230,7 @@ class _Passing:
                 assert self._to is not None
                 rank, block = get
                 message = np.empty([piece.n for piece in block], self._to.dtype)
-                self._requests.append(comm.Irecv([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                self._requests.append(comm.Irecv([_bytes(message), MPI.BYTE], rank, Tag.ELEMENTS))
                 self._arriving.append((block, message))
                 staged += message.nbytes
                 received += message.nbytes
@@ -239,7 +238,7 @@ class _Passing:
                 assert self._from is not None
                 rank, block = give
                 message = np.ascontiguousarray(read(self._from, block))
-                self._requests.append(comm.Isend([_bytes(message), MPI.BYTE], rank, TAG_CHOSEN))
+                self._requests.append(comm.Isend([_bytes(message), MPI.BYTE], rank, Tag.ELEMENTS))
                 staged += message.nbytes
             if staged > self._staging_bytes // 2:
                 self._finish()

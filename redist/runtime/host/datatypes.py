@@ -7,7 +7,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.runtime.copies.copy_list import Addresses
+from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.strided import Strided
 from redist.runtime.schedule.compiler import Message
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies import kernels
-from redist.runtime.copies.copy_list import CopyList, address_of
+from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
 from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageRecord

@@ -11,16 +11,17 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.runtime.copies.copy_list import CopyList, address_of
+from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import identity
 from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.host.datatypes import post
 from redist.runtime.host.staging import Staging
+from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.ranks.world import (
     DISAGREE,
     SAME,
-    TAG_DATA,
     Disagreement,
     World,
 )
@@ -282,9 +283,9 @@ class Stage:
 
     def _post(self, round_: Round) -> list[Any]:
         comm, table = self.world.comm, self._table
-        requests = [post(comm.Irecv, m, table, TAG_DATA) for m in round_.receives]
+        requests = [post(comm.Irecv, m, table, Tag.DATA) for m in round_.receives]
         round_.pack.run(table)
-        requests += [post(comm.Isend, m, table, TAG_DATA) for m in round_.sends]
+        requests += [post(comm.Isend, m, table, Tag.DATA) for m in round_.sends]
         return requests
 
     def _fetch(self, round_: Round, requests: list[Any], timeout_s: float | None) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Bytes
 
-TAG_RECORDS = 3
 MESSAGE_BYTES = 2**20
 """Records travel in messages of at most so much; none is larger."""
 EARLY_BYTES = 2**20
@@ -61,7 +61,7 @@ def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | 
     if sum(len(record) for _, message in others for record in message) > EARLY_BYTES:
         return None
     return [
-        world.comm.Isend([_packed(message), MPI.BYTE], rank, TAG_RECORDS)
+        world.comm.Isend([_packed(message), MPI.BYTE], rank, Tag.RECORDS)
         for rank, message in others
     ]
 
@@ -89,7 +89,7 @@ def _send(world: World, messages: list[list[list[Bytes]]], timeout_s: float | No
                 continue
             if len(under_way) == UNDER_WAY:
                 world.wait([under_way.popleft()], timeout_s)
-            under_way.append(world.comm.Isend([_packed(mine[k]), MPI.BYTE], rank, TAG_RECORDS))
+            under_way.append(world.comm.Isend([_packed(mine[k]), MPI.BYTE], rank, Tag.RECORDS))
     world.wait(list(under_way), timeout_s)
 
 
@@ -98,13 +98,13 @@ def _receive(
 ) -> None:
     """Take the messages of one rank; the next comes while one is taken."""
     stages = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(min(2, n))]
-    requests = [world.comm.Irecv([stage, MPI.BYTE], source, TAG_RECORDS) for stage in stages]
+    requests = [world.comm.Irecv([stage, MPI.BYTE], source, Tag.RECORDS) for stage in stages]
     for k in range(n):
         world.wait([requests[k % 2]], timeout_s)
         for record in _unpacked(stages[k % 2]):
             take(record)
         if k + 2 < n:
-            requests[k % 2] = world.comm.Irecv([stages[k % 2], MPI.BYTE], source, TAG_RECORDS)
+            requests[k % 2] = world.comm.Irecv([stages[k % 2], MPI.BYTE], source, Tag.RECORDS)
 
 
 def _packed(records: list[Bytes]) -> Bytes:

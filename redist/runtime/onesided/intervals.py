@@ -8,13 +8,14 @@ from redist.errors import PeerError, RedistError, RequestError
 from redist.runtime.onesided.window import Window
 from redist.runtime.ranks.agreement import RankAnswer, heard
 from redist.runtime.ranks.agreement import ranks as in_words
+from redist.runtime.ranks.tokens import EpochEvent, Token, epoch_token
 from redist.runtime.ranks.world import DISAGREE, MIXED, World
-from redist.runtime.request import ERROR_WORD
 
-BEGIN, FENCE, END = range(3)
-DONE_WORD = 5
-"""What ranks say when they have done the writes of others."""
-VERBS = ("begin an epoch of", "fence", "end the epoch of")
+VERBS = {
+    EpochEvent.BEGIN: "begin an epoch of",
+    EpochEvent.FENCE: "fence",
+    EpochEvent.END: "end the epoch of",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Unmet:
 
 def come_together(
     array: Window | Unmet,
-    kind: int,
+    event: EpochEvent,
     flag: bool,
     failure: str | None,
     timeout_s: float | None,
@@ -43,18 +44,18 @@ def come_together(
     world = array.world
     world.check_usable()
     world.finish()
-    word = DONE_WORD + 2 * (1 + 3 * array.number + kind)
-    say = f"{VERBS[kind]} {array.name}"
+    token = epoch_token(array.number, event)
+    say = f"{VERBS[event]} {array.name}"
     text = failure
     while True:
         with world.failing_together():
-            met = world.meet(word if text is None else ERROR_WORD, int(flag), timeout_s)
+            met = world.meet(token if text is None else Token.ERROR, int(flag), timeout_s)
             world.hear()
             if met != DISAGREE and text is None:
                 return flag or met == MIXED
             answers = heard(world.comm, say, text, timeout_s)
         failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
-        ours = {f"{verb} {array.name}" for verb in VERBS}
+        ours = {f"{verb} {array.name}" for verb in VERBS.values()}
         if not failed or all(said in ours for said, *_ in answers):
             break
         text = text or f"another rank failed: {next(iter(failed.values()))}"

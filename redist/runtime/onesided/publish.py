@@ -9,7 +9,7 @@ from typing import Any
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.onesided.read_service import ReadService
 from redist.runtime.onesided.window import Tile, TilePlace, Window
 from redist.runtime.ranks.waiting import gather

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from redist.errors import PeerError, TransferError
 from redist.layout.tiles import Ints
 from redist.runtime.onesided.parts import Part
+from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.shm.segments import Bytes
 
-TAG_ASK, TAG_VERDICT, TAG_ANSWER = 1, 2, 3
 LEAST_PAUSE_S, MOST_PAUSE_S = 2e-5, 1e-3
 """An idle thread looks for requests so often: soon after one, seldom when none come."""
 ANSWER_BYTES = 2**22
@@ -65,9 +65,9 @@ class ReadService:
             words = np.concatenate([np.array([number], dtype=np.int64), part.words()])
             kept.append(words)
             into = out.reshape(-1).view(np.uint8)
-            receives.append(self._comm.Irecv(verdict, rank, TAG_VERDICT))
-            receives.append(self._comm.Irecv([into, MPI.BYTE], rank, TAG_ANSWER))
-            sends.append(self._comm.Isend(words, rank, TAG_ASK))
+            receives.append(self._comm.Irecv(verdict, rank, Tag.READ_VERDICT))
+            receives.append(self._comm.Irecv([into, MPI.BYTE], rank, Tag.READ_DATA))
+            sends.append(self._comm.Isend(words, rank, Tag.READ_REQUEST))
         try:
             wait([*receives, *sends])
         except BaseException:
@@ -82,13 +82,13 @@ class ReadService:
         status = MPI.Status()
         answers: list[tuple[Any, Any, Bytes, Ints]] = []
         while not self._stop.is_set():
-            if self._comm.Iprobe(MPI.ANY_SOURCE, TAG_ASK, status):
+            if self._comm.Iprobe(MPI.ANY_SOURCE, Tag.READ_REQUEST, status):
                 words = np.empty(status.Get_count(MPI.INT64_T), np.int64)
-                self._comm.Recv(words, status.source, TAG_ASK)
+                self._comm.Recv(words, status.source, Tag.READ_REQUEST)
                 data = self._answer(words)
                 verdict = np.array([len(data)], dtype=np.int64)
-                first = self._comm.Isend(verdict, status.source, TAG_VERDICT)
-                second = self._comm.Isend([data, MPI.BYTE], status.source, TAG_ANSWER)
+                first = self._comm.Isend(verdict, status.source, Tag.READ_VERDICT)
+                second = self._comm.Isend([data, MPI.BYTE], status.source, Tag.READ_DATA)
                 answers.append((first, second, data, verdict))
                 pause_s = LEAST_PAUSE_S
                 continue

@@ -13,6 +13,8 @@ from redist.runtime.ranks.waiting import broadcast, gather
 T = TypeVar("T")
 HERE, THERE, ANYWHERE = "in memory", "on GPUs", "anywhere"
 """Where the arrays of a request lie; ranks that have none do not know."""
+UNPREPARED = "unprepared"
+"""Said instead by ranks that have not prepared the request yet."""
 RankAnswer = tuple[str | None, str | None, str | None]
 """The request, the error, and where its arrays lie, if it has come so far."""
 
@@ -48,7 +50,11 @@ def judge(what: str, answers: list[RankAnswer], error: Exception | None) -> None
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
     if {HERE, THERE} <= {place for *_, place in answers}:
-        answers = [(f"{text} {place or ''}".strip(), None, None) for text, _, place in answers]
+        known = {HERE, THERE, ANYWHERE}
+        answers = [
+            (f"{text} {place}" if place in known else text, None, None)
+            for text, _, place in answers
+        ]
     said = _by_text((rank, text or "") for rank, (text, *_) in enumerate(answers))
     if len(said) > 1:
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in said.items())

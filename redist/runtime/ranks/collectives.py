@@ -8,8 +8,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.runtime.ranks.worlds import world_of
-from redist.runtime.request import TIMEOUT_S
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import world_of
 
 Values = NDArray[Any]
 Counts = NDArray[np.int64]

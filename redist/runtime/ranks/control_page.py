@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.shm.segments import Bytes
 
 CONTROL_BYTES = 4096

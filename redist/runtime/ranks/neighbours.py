@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from redist.runtime.ranks.agreement import all_agree
 from redist.runtime.ranks.control_page import DESCRIPTION
+from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.world import DISAGREE, SAME, Disagreement, World
 from redist.runtime.shm.segments import Handle, find
 
 Tile = NDArray[Any]
 
-NEAR_WORD = 2**40 + 1
-"""What ranks say that let the others read their tiles; no other meeting has this word."""
 MOST_DIMS = 7 * DESCRIPTION
 """Tiles of more dims are not described."""
 
@@ -56,7 +55,7 @@ def together(
                 yield NeighbourTiles(own, True, True)
                 return
             shares = _describe(world, tile)
-            met = world.meet(NEAR_WORD, int(shares), timeout_s)
+            met = world.meet(Token.READ_NEIGHBOURS, int(shares), timeout_s)
             if met == DISAGREE:
                 raise Disagreement
             reading = any(world.flag_of(rank) for rank in world.node)

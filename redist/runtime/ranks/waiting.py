@@ -13,6 +13,8 @@ from mpi4py import MPI
 
 from redist.errors import PeerError
 
+TIMEOUT_S = 300.0
+"""So long ranks wait for each other unless a caller says otherwise."""
 BUSY_S = 0.002
 """So long a wait only yields; after that it sleeps."""
 

@@ -13,7 +13,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import PeerError, RedistError, TransferError
-from redist.runtime.copies.copy_list import address_of
+from redist.plan.topology import Level, Topology
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.ranks.background import Queue
 from redist.runtime.ranks.control_page import (
@@ -25,11 +26,13 @@ from redist.runtime.ranks.control_page import (
     TEXT_BYTES,
     ControlPage,
 )
-from redist.runtime.ranks.waiting import gather, wait_for
+from redist.runtime.ranks.tokens import Tag
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather, wait_for
 from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
-TAG_ABORT, TAG_DATA = 1, 2
+Comm = MPI.Comm
+"""For the layers that pass communicators on and never call MPI themselves."""
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
 BETWEEN_NODES_NS = 200_000
@@ -292,8 +295,8 @@ class World:
     def _look_for_messages(self) -> None:
         """Let MPI go on with what is under way, and see whether another node has given up."""
         status = MPI.Status()
-        if self.comm.Iprobe(MPI.ANY_SOURCE, TAG_ABORT, status):
-            text = self.comm.recv(source=status.source, tag=TAG_ABORT)
+        if self.comm.Iprobe(MPI.ANY_SOURCE, Tag.ABORT, status):
+            text = self.comm.recv(source=status.source, tag=Tag.ABORT)
             raise PeerError(f"rank {status.source} failed: {text}")
 
     def _raise_abort(self) -> None:
@@ -320,7 +323,7 @@ class World:
         for rank in range(self.size):
             if rank not in self.node:
                 with contextlib.suppress(MPI.Exception):
-                    self.comm.isend(reason, rank, TAG_ABORT)
+                    self.comm.isend(reason, rank, Tag.ABORT)
 
     @contextlib.contextmanager
     def failing_together(self) -> Iterator[None]:
@@ -397,3 +400,51 @@ def _is_alive(pid: int) -> bool:
 def _ranks(ranks: list[int]) -> str:
     names = ", ".join(map(str, ranks))
     return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
+
+
+STEP_PS = 20_000_000
+_KEY = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, worlds: _close(worlds))
+
+
+def world_of(
+    comm: MPI.Comm,
+    transport: str = "auto",
+    node_size: int | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+) -> World:
+    """The world of a communicator; **collective over** ``comm`` the first time."""
+    worlds: Any = comm.Get_attr(_KEY)
+    if worlds is None:
+        worlds = {}
+        comm.Set_attr(_KEY, worlds)
+    key = transport, node_size
+    if key not in worlds:
+        wait_for([comm.Ibarrier()], timeout_s)
+        worlds[key] = World(comm, transport, node_size, timeout_s)
+    return worlds[key]
+
+
+def default_topology(world: World) -> Topology:
+    """What to plan for where nothing was measured: a node is near, the network far.
+
+    Within a node a message is a copy: it costs next to nothing beyond its bytes, but ranks wait for
+    each other in every step. ``redist calibrate`` measures the real figures.
+    """
+    sizes = {world.groups.count(group) for group in world.groups}
+    in_blocks = world.groups == tuple(r // max(sizes) * max(sizes) for r in range(world.size))
+    network = Level("network", None, 2_000_000, 100_000)
+    if world.one_node:
+        return Topology((Level("node", None, 0, 100_000),), STEP_PS)
+    if len(sizes) == 1 and in_blocks and max(sizes) > 1:
+        return Topology((Level("node", max(sizes), 0, 100_000), network), STEP_PS)
+    return Topology((network,), STEP_PS)
+
+
+def _close(worlds: dict[tuple[str, int | None], World]) -> None:
+    for world in worlds.values():
+        world.close()
+
+
+def comm_or_world(comm: Comm | None) -> Comm:
+    """The communicator given, or the one of all ranks."""
+    return MPI.COMM_WORLD if comm is None else comm

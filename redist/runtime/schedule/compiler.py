@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, BufferCopy, CopyList, address_of
+from redist.runtime.copies.addresses import Addresses, address_of
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical

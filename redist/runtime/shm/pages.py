@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.shm.segments import find
 
 

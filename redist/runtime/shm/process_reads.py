@@ -11,7 +11,7 @@ import numpy as np
 
 from redist.errors import PeerError
 from redist.layout.tiles import Ints
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 from redist.runtime.shm.segments import Bytes
 
 MOST_RUNS = 1024

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.runtime.copies.copy_list import address_of
+from redist.runtime.copies.addresses import address_of
 
 Bytes = NDArray[np.uint8]
 NAME = "redist"

@@ -16,7 +16,7 @@ from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.copies import CudaCopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered
 from redist.runtime.cuda.transports.nccl import joined, nccl_version
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from redist.runtime.schedule.compiler import Message
 from tests.programs.together import main
 

@@ -13,7 +13,7 @@ from mpi4py import MPI
 import redist.runtime.cuda.transports.choice as choice
 from redist.runtime.cuda.transports.carriers import AWARE, PINNED
 from redist.runtime.cuda.transports.mpi_aware import Answer
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from tests.fakes import nccl_doubles as doubles
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.together import all_well, main

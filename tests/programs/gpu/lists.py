@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import BufferCopy, CopyList, addresses
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.reduce import combine_into
 from redist.runtime.copies.strided import Strided, c_strides, canonical
 

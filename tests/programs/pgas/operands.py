@@ -20,7 +20,7 @@ from redist.runtime.elements import block_copies as blocks
 from redist.runtime.elements import by_position as flat
 from redist.runtime.elements import index_sets as links
 from redist.runtime.elements import select as selection
-from redist.runtime.ranks import worlds
+from redist.runtime.ranks import world as ranks
 from tests.programs.pgas.layouts import layouts, meshes
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9)
@@ -39,7 +39,7 @@ def on_nodes(size: int) -> None:
     """Let indexing take so many ranks for a node: the others are reached by messages."""
 
     def world_of(comm: MPI.Comm, timeout_s: float | None = None) -> Any:
-        return worlds.world_of(comm, "auto", size, timeout_s)
+        return ranks.world_of(comm, "auto", size, timeout_s)
 
     modules: tuple[Any, ...] = (selection, flat)
     for module in modules:

@@ -16,7 +16,7 @@ from redist.errors import MemoryLimitError
 from redist.pgas.memory import BUFFERS
 from redist.pgas.onesided import epochs as onesided
 from redist.runtime.onesided.publish import windows_of
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from tests.programs.together import all_well, main, meet
 
 LATE_S = 1.0

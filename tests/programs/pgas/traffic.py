@@ -18,7 +18,7 @@ from mpi4py import MPI
 import redist
 from redist import ArrayType, Mesh
 from redist.runtime.ranks import world as world_module
-from redist.runtime.ranks.worlds import world_of
+from redist.runtime.ranks.world import world_of
 from tests.programs.pgas.drawing import xp
 from tests.programs.pgas.layouts import layouts
 from tests.programs.together import all_well, main

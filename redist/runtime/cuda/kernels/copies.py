@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.runtime.copies.copy_list import Addresses, BufferCopy
+from redist.runtime.copies.addresses import Addresses
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
 from redist.runtime.cuda.kernels.tables import WORD, tables_of

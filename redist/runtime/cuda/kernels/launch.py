@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.runtime.copies.copy_list import Addresses, address_of
+from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.cuda.kernels.blocking import THREAD_BITS, Tuning
 from redist.runtime.cuda.kernels.tables import WORD, Tables
 

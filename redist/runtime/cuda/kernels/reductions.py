@@ -11,7 +11,8 @@ import numpy as np
 
 from redist.errors import RedistError
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, BufferCopy
+from redist.runtime.copies.addresses import Addresses
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.reduce import check_reduces, combine
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of

@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from redist.layout.dtype import DType
-from redist.runtime.copies.copy_list import Addresses, BufferCopy, CopyList
+from redist.runtime.copies.addresses import Addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.copies import CudaCopyList

@@ -44,11 +44,11 @@ def claim_of(loads: Sequence[TypedPieces], rank: int, node: Sequence[int]) -> Ga
     """**Local.** What this rank's messages to other nodes look like from here.
 
     >>> from redist.layout.dtype import DType
-    >>> from redist.runtime.schedule.pieces import Phase, Piece
+    >>> from redist.runtime.schedule.pieces import Piece, StepPieces
     >>> def piece(a, b):
     ...     return Piece(a, b, 0, (0,), (2 * a,), (2,), (2,), (6,))
     >>> pieces = [piece(a, b) for a, b in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]]
-    >>> load = TypedPieces(Phase(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
+    >>> load = TypedPieces(StepPieces(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
     >>> claim_of([load], 0, [0])
     GatherClaim(ranks=(0, 1, 2), boxes=((0, (2,)),))
     >>> claim_of([load], 0, [0, 1]) is None

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from mpi4py import MPI
 
-from redist.runtime.copies.copy_list import Addresses
+from redist.runtime.copies.addresses import Addresses
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.host.datatypes import post
+from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
-from redist.runtime.ranks.world import TAG_DATA, World
+from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Message, TypedPieces
 
 PINNED = "pinned memory and MPI"
@@ -196,7 +197,7 @@ class ByMessages:
         requests: list[Any],
     ) -> None:
         for message in messages:
-            requests.append(post(partial(start, self.world.comm), message, table, TAG_DATA))
+            requests.append(post(partial(start, self.world.comm), message, table, Tag.DATA))
 
     @contextlib.contextmanager
     def _under_way(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from redist.errors import PeerError, TransferError
-from redist.runtime.copies.copy_list import Addresses
+from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.kernels import ALL_SAME, NOT_YET
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import agree, claim_of
