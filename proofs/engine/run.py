@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-import proofs
 from proofs.engine.theorem import PROVED, REFUTED, UNKNOWN, Obligation, Theorem, Twin
 
+ROOM = "proofs.theorems"
 ORDER = "tiles rules rewrites memory allocations exchange pending rounds pairing senders".split()
 """In which order theorems build on each other; others follow."""
 EXIT = {PROVED: 0, REFUTED: 1, UNKNOWN: 2}
@@ -65,11 +65,11 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def theorems() -> dict[str, Theorem]:
-    """Every theorem of this package by name: modules that define ``THEOREM``."""
+    """Every theorem by name: modules of ``proofs.theorems`` define ``THEOREM``."""
     found = {}
-    modules = {info.name for info in pkgutil.iter_modules(proofs.__path__)} - {"__main__"}
+    modules = [info.name for info in pkgutil.iter_modules(import_module(ROOM).__path__)]
     for module in sorted(modules, key=lambda name: ([*ORDER, name].index(name), name)):
-        theorem = getattr(import_module(f"proofs.{module}"), "THEOREM", None)
+        theorem = getattr(import_module(f"{ROOM}.{module}"), "THEOREM", None)
         if isinstance(theorem, Theorem):
             found[theorem.name] = theorem
     return found

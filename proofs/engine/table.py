@@ -73,7 +73,7 @@ def readme_row(o: Outcome) -> str:
     obligations = sum(f.kind == "obligation" for f in o.findings)
     refuted = [f.name for f in o.findings if f.kind == "twin" and f.verdict == PROVED]
     cells = (
-        f"[{o.theorem.name}]({o.theorem.name}.py)",
+        f"[{o.theorem.name}](theorems/{o.theorem.name}.py)",
         o.theorem.claim,
         o.verdict,
         str(obligations),

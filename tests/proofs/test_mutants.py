@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[str, Any, str, Any]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_function_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     theorem, owner, attribute, wrong = WRONG[name]
-    module = import_module(f"proofs.{theorem}")
+    module = import_module(f"proofs.theorems.{theorem}")
     obligations: Callable[[], Any] = module.obligations
     monkeypatch.setattr(owner or module, attribute, wrong)
     last_first = reversed(list(obligations()))

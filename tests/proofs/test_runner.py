@@ -31,7 +31,11 @@ from proofs.engine.theorem import (
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
-MODULES = sorted(path.stem for path in (ROOT / "proofs").glob("*.py") if path.stem[0] != "_")
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "proofs").rglob("*.py")
+    if path.stem[0] != "_"
+)
 KNOWN = theorems()
 LIMIT_S = 300.0
 """For all theorems together; the table says how long they really take."""
@@ -80,12 +84,12 @@ def test_table_lists_every_theorem_once() -> None:
     rows = [line for line in table.splitlines() if line.startswith("| [")]
     assert [row[3 : row.index("]")] for row in rows] == list(KNOWN)
     for name in KNOWN:
-        assert name in MODULES
+        assert f"proofs.theorems.{name}" in MODULES
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_the_proofs_run(name: str) -> None:
-    assert doctest.testmod(import_module(f"proofs.{name}")).failed == 0
+    assert doctest.testmod(import_module(name)).failed == 0
 
 
 # The runner, on made-up theorems.
@@ -182,7 +186,7 @@ def test_write_renews_the_table_and_nothing_else(
     assert text.startswith(f"# Proofs\n\n{BEGIN}\n| theorem |") and text.endswith(
         f"{END}\n\nmore\n"
     )
-    assert "| [made_up](made_up.py) | a claim | proved | 1 | a twin | much |" in text
+    assert "| [made_up](theorems/made_up.py) | a claim | proved | 1 | a twin | much |" in text
     with pytest.raises(AssertionError, match="markers"):
         with_table("# Proofs\n", "table")
 
