@@ -59,7 +59,8 @@ int main(int argc, char **argv)
             memory[k] = room(sizes[k], phase);
             int64_t step = apart ? CHUNK : sizes[k];
             for (int64_t at = 0; at < sizes[k]; at += step)
-                if (fread(memory[k] + phase + at / CHUNK * apart, 1, (size_t)step, in) != (size_t)step)
+                if (fread(memory[k] + phase + at / CHUNK * apart, 1, (size_t)step, in) !=
+                    (size_t)step)
                     exit(3);
             many[k] = (u64)(memory[k] + phase);
             if (k < INLINE_BASES)

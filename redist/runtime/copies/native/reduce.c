@@ -14,18 +14,26 @@
         return;                                                                                   \
     }
 #define WRAPPING(CODE, T, SIGNED)                                                                 \
-    case CODE: EACH(T, a + b)                                                                     \
-    case CODE + 1: EACH(T, a * b)                                                                 \
-    case CODE + 2: EACH(SIGNED, a > b ? a : b)                                                    \
-    case CODE + 3: EACH(SIGNED, a < b ? a : b)
+    case CODE:                                                                                    \
+        EACH(T, a + b)                                                                            \
+    case CODE + 1:                                                                                \
+        EACH(T, (a * b))                                                                          \
+    case CODE + 2:                                                                                \
+        EACH(SIGNED, a > b ? a : b)                                                               \
+    case CODE + 3:                                                                                \
+        EACH(SIGNED, a < b ? a : b)
 
 static void combine_run(char *d, const char *s, int64_t n, int64_t code)
 {
     switch (code) { /* the codes of reduce.py: four for each dtype */
-        case 0: EACH(float, a + b)
-        case 1: EACH(float, a * b)
-        case 4: EACH(double, a + b)
-        case 5: EACH(double, a * b)
+    case 0:
+        EACH(float, a + b)
+    case 1:
+        EACH(float, (a * b))
+    case 4:
+        EACH(double, a + b)
+    case 5:
+        EACH(double, (a * b))
         WRAPPING(8, uint32_t, int32_t)
         WRAPPING(12, uint64_t, int64_t)
         WRAPPING(16, uint32_t, uint32_t)

@@ -4,10 +4,7 @@
 #include <string.h>
 
 /* The number that Python compares, so that it never calls a library built for another version. */
-int64_t redist_abi(void)
-{
-    return ABI;
-}
+int64_t redist_abi(void) { return ABI; }
 
 /* Run operations until the script is done (ALL_SAME) or cannot go on: an answer of redist_meet,
  * CHANGED where a neighbour describes its arrays otherwise than when the script was written, or

@@ -74,15 +74,13 @@ __device__ KIND_INLINE u32 copy_loose(u32 t, u32 end, Row row, const Shape *shap
     const Member *m = members + row.member;
     i64 d = (i64)bases[m->dst] + m->dst_offset, s = (i64)bases[m->src] + m->src_offset;
     Side src[PER_THREAD], dst[PER_THREAD];
-    EACH_THREAD
-    {
+    EACH_THREAD {
         src[ME].prepare(tid, shape->src);
         dst[ME].prepare(tid, shape->dst);
     }
     for (; t < end; t += gridDim.x) {
         Tile tile = tile_at(t - row.first, shape);
-        EACH_THREAD
-        {
+        EACH_THREAD {
             Steps<bits> of(shape->src), to(shape->dst);
             i64 s_at = s + tile.src + src[ME].at, d_at = d + tile.dst + dst[ME].at;
             i64 target[1 << bits];
@@ -114,7 +112,8 @@ __device__ KIND_INLINE u32 copy_loose(u32 t, u32 end, Row row, const Shape *shap
                 if (ends & 1) {
                     u32 place = src[ME].place + sum(of.place, u);
                     copy_ends(Loose(d_at + sum(to.offset, u), s_at + sum(of.offset, u),
-                                    tracked(shape, tile, place)), shape->run);
+                                    tracked(shape, tile, place)),
+                              shape->run);
                 }
         }
     }

@@ -9,7 +9,9 @@ __device__ __forceinline__ i64 source_of(const Member *m, const u64 *bases)
 __device__ __forceinline__ void tabulate(i64 *table, const Member *m, u32 n, const u64 *bases)
 {
     __syncthreads();
-    EACH_THREAD if (tid < n) table[tid] = source_of(m + tid, bases);
+    EACH_THREAD
+        if (tid < n)
+            table[tid] = source_of(m + tid, bases);
     __syncthreads();
 }
 
@@ -31,45 +33,48 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
     char *d = 0;
     if (GROUPED) {
         __syncthreads();
-        EACH_THREAD if (tid < row.n_members)
-            dst_table[tid] = (i64)bases[own[tid].dst] + own[tid].dst_offset;
+        EACH_THREAD
+            if (tid < row.n_members)
+                dst_table[tid] = (i64)bases[own[tid].dst] + own[tid].dst_offset;
         tabulate(src_table, own, row.n_members, bases);
     } else {
         d = (char *)((i64)bases[own->dst] + own->dst_offset);
         s = (const char *)source_of(own, bases);
     }
-    EACH_THREAD
-    {
+    EACH_THREAD {
         lane[ME].src.prepare(tid, shape->src);
         lane[ME].dst.prepare(tid, shape->dst);
     }
     for (; t < end; t += gridDim.x) {
         Tile tile = tile_at(t - row.first, shape);
-        EACH_THREAD lane[ME].template load_source<REPLACED>(s, src_table, shape, tile);
+        EACH_THREAD
+            lane[ME].template load_source<REPLACED>(s, src_table, shape, tile);
         for (u32 k = 1; k < n_sources; k++) {
             const Member *next = own + k * row.n_members;
             if (GROUPED)
                 tabulate(src_table, next, row.n_members, bases);
             const char *of = GROUPED ? 0 : (const char *)source_of(next, bases);
-            EACH_THREAD lane[ME].template load_source<FIRST>(of, src_table, shape, tile);
+            EACH_THREAD
+                lane[ME].template load_source<FIRST>(of, src_table, shape, tile);
         }
         if (GROUPED && n_sources > 1)
             tabulate(src_table, own, row.n_members, bases);
         if (TILED) {
             __syncthreads();
-            EACH_THREAD lane[ME].share(slots, shape);
+            EACH_THREAD
+                lane[ME].share(slots, shape);
             __syncthreads();
         }
         if constexpr (FOLDS) {
-            EACH_THREAD
-            {
+            EACH_THREAD {
                 if (TILED)
                     lane[ME].take_shared(slots, shape);
                 if (!fresh)
                     lane[ME].load_target(d, dst_table, shape, tile);
             }
         }
-        EACH_THREAD lane[ME].template store<TILED && !FOLDS>(d, dst_table, shape, tile, slots);
+        EACH_THREAD
+            lane[ME].template store<TILED && !FOLDS>(d, dst_table, shape, tile, slots);
     }
     return t;
 }
@@ -112,9 +117,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             WORD(3)
             WORD(4)
 #if KINDS & 0x8000
-            case 15:
-                t = copy_loose(t, end, row, shape, members, bases);
-                break;
+        case 15:
+            t = copy_loose(t, end, row, shape, members, bases);
+            break;
 #endif
         }
         if (t == before) /* a kind that is not compiled in */

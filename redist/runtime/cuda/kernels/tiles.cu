@@ -82,21 +82,25 @@ struct Tile {
 };
 
 template <int LOG> struct WordOf;
-template <> struct WordOf<0> { typedef u8 type; };
-template <> struct WordOf<1> { typedef u16 type; };
-template <> struct WordOf<2> { typedef u32 type; };
-template <> struct WordOf<3> { typedef uint2 type; };
-template <> struct WordOf<4> { typedef uint4 type; };
+template <> struct WordOf<0> {
+    typedef u8 type;
+};
+template <> struct WordOf<1> {
+    typedef u16 type;
+};
+template <> struct WordOf<2> {
+    typedef u32 type;
+};
+template <> struct WordOf<3> {
+    typedef uint2 type;
+};
+template <> struct WordOf<4> {
+    typedef uint4 type;
+};
 
-template <class W> __device__ __forceinline__ W get(const char *p)
-{
-    return *(const W *)p;
-}
+template <class W> __device__ __forceinline__ W get(const char *p) { return *(const W *)p; }
 
-template <class W> __device__ __forceinline__ void put(char *p, W x)
-{
-    *(W *)p = x;
-}
+template <class W> __device__ __forceinline__ void put(char *p, W x) { *(W *)p = x; }
 
 /* What becomes of a word with one that comes: replaced, or combined with it on either side. */
 enum { REPLACED, FIRST, SECOND };
@@ -231,8 +235,8 @@ template <class W, int N, bool GROUPED> struct Lane {
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
                 take<W, ROLE>(value[u], (const char *)(member(table, shape, tile,
-                                                              side.place + sum(step.place, u))
-                                                       + at + sum(step.offset, u)));
+                                                              side.place + sum(step.place, u)) +
+                                                       at + sum(step.offset, u)));
             return;
         }
         u32 guard = shape->guard;
@@ -300,8 +304,8 @@ template <class W, int N, bool GROUPED> struct Lane {
         if (tile.whole) {
 #pragma unroll
             for (int u = 0; u < 1 << N; u++)
-                put<W>((char *)(member(table, shape, tile, dst.place + sum(step.place, u)) + at
-                                + sum(step.offset, u)),
+                put<W>((char *)(member(table, shape, tile, dst.place + sum(step.place, u)) + at +
+                                sum(step.offset, u)),
                        TILED ? slots[dst.slot ^ mix(step.slot, u)] : value[u]);
             return;
         }
