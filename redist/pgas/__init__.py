@@ -12,68 +12,88 @@ Tiles lie in memory, or on the ranks' GPUs: ``pgas.zeros(shape, device="cuda")``
 """
 
 # ruff: noqa: I001  (names stand side by side)
-from typing import Any as _Any
+from typing import NoReturn as _NoReturn
 
-import numpy as _np
+from numpy import (
+    bool, complex64, complex128, e, float32, float64, inf, int8, int16, int32, int64, nan,
+    newaxis, pi, uint8, uint16, uint32, uint64,
+)  # fmt: skip
 
-from redist.pgas import fft
-from redist.pgas import linalg
-from redist.pgas import random
+from redist.pgas import fft, linalg, random
 from redist.pgas.array import Array
-from redist.pgas.tiles.move_together import move_together
 from redist.pgas.creation import (
     arange, asarray, empty, empty_like, eye, from_dlpack, from_function, from_local, full,
     full_like, linspace, ones, ones_like, zeros, zeros_like,
 )  # fmt: skip
-from redist.pgas.products.einsum import einsum
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.elementwise.functions import FUNCTIONS as _FUNCTIONS
-from redist.pgas.elementwise.functions import clip, where
-from redist.pgas.info import DTYPES as _DTYPES
+from redist.pgas.elementwise.binary import (
+    add, atan2, bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor,
+    copysign, divide, equal, floor_divide, greater, greater_equal, hypot, less, less_equal,
+    logaddexp, logical_and, logical_or, logical_xor, maximum, minimum, multiply, nextafter,
+    not_equal, pow, remainder, subtract,
+)  # fmt: skip
+from redist.pgas.elementwise.choice import clip, where
+from redist.pgas.elementwise.unary import (
+    abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
+    floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
+    real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
+)  # fmt: skip
+from redist.pgas.indexing.boolean import nonzero
 from redist.pgas.info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
-)  # fmt: skip
-from redist.pgas.shapes.manipulation import (
-    broadcast_arrays, broadcast_to, concat, diff, expand_dims, flip, matrix_transpose, meshgrid,
-    moveaxis, nonzero, permute_dims, repeat, reshape, roll, squeeze, stack, take,
-    take_along_axis, tile, tril, triu, unstack,
-)  # fmt: skip
-from redist.pgas.suggestions import missing as _missing
-from redist.pgas.tiles.array_arguments import OF_ARRAYS as _OF_ARRAYS
-from redist.pgas.tiles.array_arguments import OF_SEVERAL as _OF_SEVERAL
-from redist.pgas.tiles.array_arguments import of_array as _of_array
-from redist.pgas.tiles.array_arguments import of_arrays as _of_arrays
-from redist.pgas.products.named import matmul, tensordot, vecdot
-from redist.pgas.reductions.named import (
-    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
-    prod, std, sum, var,
 )  # fmt: skip
 from redist.pgas.ordering.searching import searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
+from redist.pgas.products.einsum import einsum
+from redist.pgas.products.matmul import matmul, tensordot, vecdot
+from redist.pgas.reductions import (
+    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
+    prod, std, sum, var,
+)  # fmt: skip
+from redist.pgas.shapes.join import concat, stack
+from redist.pgas.shapes.permute import (
+    expand_dims, matrix_transpose, moveaxis, permute_dims, squeeze,
+)  # fmt: skip
+from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, repeat, tile
+from redist.pgas.shapes.shift import diff, flip, roll
+from redist.pgas.shapes.take import take, take_along_axis, unstack
+from redist.pgas.shapes.triangle import tril, triu
+from redist.pgas.suggestions import explain_missing as _explain_missing
+from redist.pgas.tiles.move_together import move_together
+from redist.pgas.tiles.reshape import reshape
 
 __all__ = [
-    "API_VERSIONS", "Array", "__array_namespace_info__", "all", "any", "arange", "argmax",
-    "argmin", "argsort", "asarray", "astype", "broadcast_arrays", "broadcast_to", "can_cast",
-    "clip", "concat", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "e",
-    "einsum", "empty", "empty_like", "expand_dims", "eye", "fft", "finfo", "flip",
-    "from_dlpack", "from_function", "from_local", "full", "full_like", "iinfo", "inf",
-    "isdtype", "linalg", "linspace", "matmul", "matrix_transpose", "max", "mean", "meshgrid",
-    "min", "move_together", "moveaxis", "nan", "newaxis", "nonzero", "ones", "ones_like",
-    "permute_dims", "pi", "prod", "random", "repeat", "reshape", "result_type", "roll",
-    "searchsorted", "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis",
-    "tensordot", "tile", "tril", "triu", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "abs", "acos",
+    "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin",
+    "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
+    "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
+    "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
+    "cumulative_sum", "diff", "divide", "e", "einsum", "empty", "empty_like", "equal", "exp",
+    "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float32", "float64", "floor",
+    "floor_divide", "from_dlpack", "from_function", "from_local", "full", "full_like", "greater",
+    "greater_equal", "hypot", "iinfo", "imag", "inf", "int8", "int16", "int32", "int64",
+    "isdtype", "isfinite", "isinf", "isnan", "less", "less_equal", "linalg", "linspace", "log",
+    "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min",
+    "minimum", "move_together", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter",
+    "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi", "positive", "pow", "prod",
+    "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll",
+    "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
+    "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
+    "tensordot", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot",
+    "where", "zeros", "zeros_like",
 ]  # fmt: skip
-"""Beside these: the element-wise functions and the dtypes of the standard, by their names."""
+"""The names of the standard, Array and what makes arrays from functions and tiles."""
 
 __array_api_version__ = "2024.12"
-e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
-globals().update(_FUNCTIONS)
-globals().update(_DTYPES)
-globals().update({_name: _of_array(globals()[_name]) for _name in _OF_ARRAYS})
-globals().update({_name: _of_arrays(globals()[_name]) for _name in _OF_SEVERAL})
 
 
-def __getattr__(name: str) -> _Any:
-    raise AttributeError(_missing("pgas", name))
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> _NoReturn:
+    raise AttributeError(_explain_missing("pgas", name, globals()))

@@ -10,29 +10,32 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas import printing as looks
-from redist.pgas import suggestions as names
-from redist.pgas import ufuncs
-from redist.pgas.elementwise import apply as elementwise
-from redist.pgas.elementwise import standard_limits as special
-from redist.pgas.indexing import basic as indexing
-from redist.pgas.onesided import epochs as onesided
-from redist.pgas.products import named as products
-from redist.pgas.reductions import named as reductions
-from redist.pgas.shapes import manipulation
+from redist.pgas import reductions
+from redist.pgas.indexing import dispatch
+from redist.pgas.info import API_VERSIONS
+from redist.pgas.onesided import epochs
+from redist.pgas.operators import Operators
+from redist.pgas.printing import format_array
+from redist.pgas.shapes.permute import matrix_transpose, permute_dims
+from redist.pgas.suggestions import explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.layouts import line_mesh, retyped
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import Box, box_of
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.ufuncs import call_ufunc
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import comm_or_world
 
-ARRAYS = (Tiled, np.ndarray)
-"""Operands of a matrix product; NumPy's are refused by name."""
+
+def namespace() -> ModuleType:
+    """``redist.pgas``, which stands above this module: arrays and submodules name what it offers."""
+    from redist import pgas
+
+    return pgas
 
 
-class Array(Tiled):
+class Array(Operators):
     """An array that spans all ranks of a communicator and feels like NumPy's.
 
     In an SPMD program::
@@ -109,11 +112,9 @@ class Array(Tiled):
     # The standard's own
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
-        from redist import pgas
-
-        if api_version not in (None, *pgas.API_VERSIONS):
+        if api_version not in (None, *API_VERSIONS):
             raise ValueError(f"unknown version {api_version!r} of the standard")
-        return pgas
+        return namespace()
 
     @property
     def device(self) -> str:
@@ -125,34 +126,21 @@ class Array(Tiled):
 
         Itself where they are there; give all ranks the same.
         """
-        from redist.pgas.device_array import DeviceArray
-
         if stream is not None:
             raise ValueError("cannot use a stream: tiles are carried on the current one")
-        on_device = devices.is_gpu(device)
-        if on_device == self._memory.on_device:
-            return self
-        kind = DeviceArray if on_device else Array
-        kind._memory.check_room(self.type.tile_bytes)
-        if self.local is None:
-            return kind(self.type, self.comm, None)
-        if on_device:
-            return kind(self.type, self.comm, kind._memory.asarray(self.local))
-        tile = kind._memory.empty(self.local.shape, self.dtype, self.type.tile_bytes)
-        np.copyto(tile, self._memory.host(self.local))
-        return kind(self.type, self.comm, tile)
+        return devices.to_device(self, device)
 
     @property
     def T(self) -> Array:
         """The transpose of a matrix."""
         if self.ndim != 2:
             raise ValueError(f"cannot transpose {self.ndim} dims by .T: need 2; use permute_dims")
-        return manipulation.permute_dims(self, (1, 0))
+        return permute_dims(self, (1, 0))
 
     @property
     def mT(self) -> Array:
         """The transpose of each matrix of a stack."""
-        return manipulation.matrix_transpose(self)
+        return matrix_transpose(self)
 
     def __dlpack__(
         self,
@@ -172,7 +160,7 @@ class Array(Tiled):
         return self._tile().__dlpack_device__()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return ufuncs.call(ufunc, method, inputs, options)
+        return call_ufunc(ufunc, method, inputs, options)
 
     def __array__(self, *args: Any, **options: Any) -> Tile:
         raise TypeError(
@@ -195,7 +183,7 @@ class Array(Tiled):
         return self.size * self.dtype.itemsize
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(names.missing("an Array", name))
+        raise AttributeError(explain_missing("an Array", name, vars(namespace())))
 
     # One element
 
@@ -236,8 +224,6 @@ class Array(Tiled):
             raise TypeError("an array without dims has no length")
         return self.shape[0]
 
-    __hash__ = None  # type: ignore[assignment]
-
     # Elements
 
     def __iter__(self) -> Iterator[Array]:
@@ -249,10 +235,10 @@ class Array(Tiled):
         return bool(reductions.any(self == value))
 
     def __getitem__(self, key: Any) -> Array:
-        return indexing.get(self, key)
+        return dispatch.get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        indexing.put(self, key, value)
+        dispatch.put(self, key, value)
 
     # Elements, from any rank
 
@@ -262,100 +248,30 @@ class Array(Tiled):
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
         values from the start of the interval; see :mod:`redist.pgas.onesided.epochs`.
         """
-        return onesided.get(self, index)
+        return epochs.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
         """**Local.** Inside an epoch: write at a global index; visible after the next fence."""
-        onesided.put(self, index, values)
+        epochs.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
         """**Local.** Inside an epoch: combine by sum, prod, max, min or replace at a global index."""
-        onesided.accumulate(self, index, values, op)
+        epochs.accumulate(self, index, values, op)
 
-    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> onesided.Epoch[Array]:
+    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> epochs.Epoch[Array]:
         """**Collective** at both ends. ``with a.epoch():`` any rank may get, put and accumulate."""
-        return onesided.Epoch(self, timeout_s)
+        return epochs.Epoch(self, timeout_s)
 
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
         """**Collective.** What was put or written before, on any rank, is visible after."""
-        onesided.fence(self, timeout_s)
+        epochs.fence(self, timeout_s)
 
     def __repr__(self) -> str:
-        return looks.text(self)
-
-    # Operators; those for elements are below
-
-    def __matmul__(self, other: Any) -> Any:
-        return products.matmul(self, other) if isinstance(other, ARRAYS) else NotImplemented
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return products.matmul(other, self) if isinstance(other, ARRAYS) else NotImplemented
-
-    def __imatmul__(self, other: Any) -> Any:
-        return products.update(self, other) if isinstance(other, ARRAYS) else NotImplemented
+        return format_array(self)
 
 
 def _restored(kind: type[Array], type: ArrayType, local: Tile | None) -> Array:
     return kind(type, comm_or_world(None), local)
 
 
-def _binary(name: str) -> Any:
-    function = special.function(name)
-
-    def forward(self: Array, other: Any) -> Any:
-        if not isinstance(other, elementwise.OPERANDS):
-            return NotImplemented
-        return elementwise.apply(function, self, other)
-
-    return forward
-
-
-def _reflected(name: str) -> Any:
-    function = special.function(name)
-
-    def backward(self: Array, other: Any) -> Any:
-        if not isinstance(other, elementwise.OPERANDS):
-            return NotImplemented
-        return elementwise.apply(function, other, self)
-
-    return backward
-
-
-def _in_place(name: str) -> Any:
-    function = special.function(name)
-
-    def update(self: Array, other: Any) -> Any:
-        if not isinstance(other, elementwise.OPERANDS):
-            return NotImplemented
-        return elementwise.update(function, self, other)
-
-    return update
-
-
-def _unary(name: str) -> Any:
-    function = special.function(name)
-    return lambda self: elementwise.apply(function, self)
-
-
-ARITHMETIC = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
-    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-COMPARISONS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal",
-}  # fmt: skip
-for _short, _name in ARITHMETIC.items():
-    setattr(Array, f"__{_short}__", _binary(_name))
-    setattr(Array, f"__r{_short}__", _reflected(_name))
-    setattr(Array, f"__i{_short}__", _in_place(_name))
-for _short, _name in COMPARISONS.items():
-    setattr(Array, f"__{_short}__", _binary(_name))
-for _short, _name in {
-    "neg": "negative",
-    "pos": "positive",
-    "abs": "abs",
-    "invert": "invert",
-}.items():
-    setattr(Array, f"__{_short}__", _unary(_name))
+Tiled._kinds[False] = Array

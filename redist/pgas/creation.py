@@ -16,6 +16,7 @@ from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.memory import TileMemory
+from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
@@ -141,11 +142,13 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> 
     return full(shape, 1, dtype=_float(dtype), device=device, **where)
 
 
+@takes_array
 def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, with any contents."""
     return _like(x, dtype, None, device)
 
 
+@takes_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
     value = np.asarray(_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
@@ -154,11 +157,13 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
 
 
+@takes_array
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of zeros."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@takes_array
 def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of ones."""
     return full_like(x, 1, dtype=dtype, device=device)

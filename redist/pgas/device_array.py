@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NoReturn
 from redist.pgas.array import Array
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.devices import refuse
+from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.waiting import TIMEOUT_S
 
 
@@ -43,3 +44,6 @@ class DeviceArray(Array):
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> NoReturn:
         """Refused: other ranks cannot reach into a GPU."""
         refuse("fence")
+
+
+Tiled._kinds[True] = DeviceArray

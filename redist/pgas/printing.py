@@ -11,7 +11,7 @@ CORNER = 3
 """Elements shown along each dim."""
 
 
-def text(a: Tiled) -> str:
+def format_array(a: Tiled) -> str:
     """One array in a few lines, without a message: every rank shows what it has."""
     where = f", {name_of(a)}" if a._memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 RENAMED = {
@@ -20,12 +23,14 @@ RENAMED = {
 """NumPy's name, and ours."""
 
 
-def missing(where: str, name: str) -> str:
-    """What an error says of a name that a module or the array does not have.
+def explain_missing(where: str, name: str, offered: Mapping[str, Any]) -> str:
+    """What an error says of a name that a module or the array does not have; ``offered`` are pgas's own.
 
-    >>> missing("pgas", "concatenate")
+    >>> explain_missing("pgas", "concatenate", {})
     "pgas has no 'concatenate'; write pgas.concat"
-    >>> missing("pgas", "median")
+    >>> explain_missing("an Array", "roll", {"roll": np.roll})
+    "an Array has no 'roll'; write pgas.roll"
+    >>> explain_missing("pgas", "median", {})
     "pgas has no 'median': it is not offered; numpy.median takes a.gather()"
     """
     said = f"{where} has no {name!r}"
@@ -33,11 +38,8 @@ def missing(where: str, name: str) -> str:
         return said
     if name in RENAMED:
         return f"{said}; write pgas.{RENAMED[name]}"
-    if where != "pgas":
-        from redist import pgas
-
-        if callable(vars(pgas).get(name)):
-            return f"{said}; write pgas.{name}"
+    if where != "pgas" and callable(offered.get(name)):
+        return f"{said}; write pgas.{name}"
     if callable(getattr(np, name, None)):
         return f"{said}: it is not offered; numpy.{name} takes a.gather()"
     return said

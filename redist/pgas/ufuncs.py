@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.elementwise import apply as elementwise
-from redist.pgas.elementwise import standard_limits as special
-from redist.pgas.products import named as products
+from redist.pgas.elementwise.apply import OPERANDS, apply
+from redist.pgas.elementwise.standard_limits import function_on_tiles
+from redist.pgas.products.matmul import matmul
 
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any",
@@ -16,15 +16,17 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
-def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def call_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
     """**Collective** where operands must move. What ``numpy.<ufunc>(...)`` gives."""
     if method == "__call__" and not options:
         if ufunc is np.matmul:
-            return products.matmul(*inputs)
+            return matmul(*inputs)
         if ufunc.signature is None and ufunc.nout == 1:
-            if not all(isinstance(x, elementwise.OPERANDS) for x in inputs):
+            if not all(isinstance(x, OPERANDS) for x in inputs):
                 return NotImplemented
-            return elementwise.apply(special.function(ufunc.__name__), *inputs)
+            return apply(function_on_tiles(ufunc.__name__), *inputs)
     name = ufunc.__name__ + ("" if method == "__call__" else f".{method}")
     said = f"cannot use numpy.{name} on a global array"
     if options:

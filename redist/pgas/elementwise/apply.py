@@ -10,16 +10,19 @@ import numpy as np
 
 from redist.errors import RequestError, ShapeError
 from redist.layout.array_type import ArrayType
-from redist.pgas.elementwise import on_device as device_functions
+from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
-from redist.pgas.tiles.devices import check_alike, is_gpu
+from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.dry_run import refuse_writing
 
 SCALARS = (bool, int, float, complex)
+Number = bool | int | float | complex | np.generic
+"""What an element may be combined with, beside global arrays: also a NumPy array without dims."""
 OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray)
 
 
@@ -72,7 +75,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         return first.new(result, None)
     if memory is not BUFFERS:
         memory.check_room(result.tile_bytes)
-        return first.new(result, device_functions.compute(function, tiles, kinds, dtype))
+        return first.new(result, on_device.compute(function, tiles, kinds, dtype))
     return first.new(result, _compute(function, tiles, result))
 
 
@@ -97,7 +100,7 @@ def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
             function(here.local, tile, out=here.local, casting="same_kind")
         else:
             tiles = (here.local, tile)
-            here.local[...] = device_functions.compute(function, tiles, (here.dtype, kind), dtype)
+            here.local[...] = on_device.compute(function, tiles, (here.dtype, kind), dtype)
     a.local, a._type = here.local, here.type
     return a
 
@@ -140,10 +143,11 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
         ) from None
 
 
+@takes_array
 def astype(x: Tiled, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """**Collective** where a reduction is pending. The same values in another dtype."""
     if device is not None and is_gpu(device) != x._memory.on_device:
-        x = x.to_device(device)  # type: ignore[attr-defined]
+        x = to_device(x, device)
     kind = np.dtype(dtype)
     if kind == x.dtype and not copy:
         return x

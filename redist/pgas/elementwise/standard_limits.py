@@ -134,10 +134,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def function(name: str) -> Callable[..., Any]:
+def function_on_tiles(name: str) -> Callable[..., Any]:
     """**Local.** A function on tiles by its name in NumPy: NumPy's own where it is the standard's.
 
-    >>> function("sin") is np.sin, function("tanh") is tanh
+    >>> function_on_tiles("sin") is np.sin, function_on_tiles("tanh") is tanh
     (True, True)
     """
     found: Callable[..., Any] = FUNCTIONS.get(name) or getattr(np, name)

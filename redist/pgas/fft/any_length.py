@@ -17,7 +17,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.fft.cut_lines import by_rows, factors, scale_of
-from redist.pgas.indexing import basic as indexing
+from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import Cut
 from redist.pgas.memory import empty
 from redist.pgas.shapes.join import concat
@@ -107,7 +107,7 @@ def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
     """**Collective** unless it is so long. The first ``n`` of a cut dim, or zeros behind it."""
     have = x.shape[dim]
     if n < have:
-        x = indexing.basic(x, _items(x, dim, range(n)))
+        x = get_basic(x, _items(x, dim, range(n)))
     elif n > have:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
@@ -121,7 +121,7 @@ def _filled_up(x: Tiled, dim: int, size: int, cut: Axes) -> Any:
     back = range(size - size // 2 - 1, 0, -1)
     if not len(back):
         return resized(x, dim, size, cut)
-    half = apply(np.conjugate, indexing.basic(x, _items(x, dim, back)))
+    half = apply(np.conjugate, get_basic(x, _items(x, dim, back)))
     out = concat([x, half], axis=dim)
     return move(out, out.type.with_dims(_cut(out.type.dims, dim, cut)))
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.fft import any_length as any_lines
+from redist.pgas.fft import any_length
 from redist.pgas.memory import SHARED_FROM, check_room, empty
-from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
@@ -58,7 +58,7 @@ def along(
         x = settle(x)
         if x.type.dims[dim]:
             _shape_and_dtype(name, x.shape[dim], n, x.dtype)  # its errors
-            return any_lines.transform(x, name, dim, n, norm)
+            return any_length.transform(x, name, dim, n, norm)
     return _local(x, name, dim, n, norm)
 
 

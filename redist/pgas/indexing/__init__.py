@@ -1,1 +1,1 @@
-"""``a[key]`` and ``a[key] = values``: by ints and slices, by integer arrays, by masks."""
+"""Collective indexing: keys as items for every dim, and the rules that read and write what they name."""

@@ -1,4 +1,4 @@
-"""``a[key]`` and ``a[key] = value``: ints, slices, new dims; what has arrays in it goes on to picking."""
+"""Elements by ints, slices and new dims, read and written; what values may be written."""
 
 from __future__ import annotations
 
@@ -10,48 +10,23 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.indexing import boolean as masking
-from redist.pgas.indexing import integer as picking
-from redist.pgas.indexing.keys import At, Cut, Item, Many, Mask, New, parse, result_shape
+from redist.pgas.indexing.keys import At, Cut, Item, New, result_shape
 from redist.pgas.memory import in_grains
 from redist.pgas.tiles.budget import staging_room
-from redist.pgas.tiles.devices import check_alike, hosted, lifted
+from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, make_type
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import refuse_writing
 from redist.runtime.cuda.arrays import is_device, overlap, to_host
 from redist.runtime.elements.index_sets import EdgeConstant, EdgeRange, span, within
 
 
-def get(x: Tiled, key: Any) -> Any:
-    """**Collective.** The elements that a key names, as a new array.
-
-    Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays
-    cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
-    GPUs are chosen by arrays in memory.
-    """
-    x = settle(x)
-    on_device = x._memory.on_device
-    items = parse(hosted(key) if on_device else key, x.shape)
-    if not any(isinstance(item, (Mask, Many)) for item in items):
-        return basic(x, tuple(items))
-    check_key(x, key)
-    chosen = masking if any(isinstance(item, Mask) for item in items) else picking
-    return lifted(chosen.get(hosted(x), items)) if on_device else chosen.get(x, items)
-
-
-def check_key(x: Tiled, key: Any) -> None:
-    """**Local.** An error where an array in memory is indexed by one on GPUs, or the other way."""
-    check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
-
-
-def basic(x: Tiled, items: tuple[Item, ...]) -> Any:
+def get_basic(x: Tiled, items: tuple[Item, ...]) -> Any:
     """**Collective** where a cut dim is not taken whole. Elements by ints and slices."""
-    t = sliced(x.type, items)
-    if stays(x.type, items):
+    t = slice_type(x.type, items)
+    if is_local(x.type, items):
         tile = new_tile(x, t)
         if tile is not None and x.local is not None:
             tile[...] = x.local[tuple(_own(item) for item in items)]
@@ -60,12 +35,12 @@ def basic(x: Tiled, items: tuple[Item, ...]) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def sliced(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
+def slice_type(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
     """The type of a part: cut as before, freed axes on the largest dim.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 9{y}, 7]", Mesh(x=2, y=2))
-    >>> print(sliced(t, (At(0, 3), Cut(1, range(0, 9, 2)), Cut(2, range(7)))))
+    >>> print(slice_type(t, (At(0, 3), Cut(1, range(0, 9, 2)), Cut(2, range(7)))))
     f32[5{y}, 7{x}]
     """
     dims = tuple(
@@ -78,7 +53,7 @@ def sliced(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
 
 
 @lru_cache(maxsize=4096)
-def stays(t: ArrayType, items: tuple[Item, ...]) -> bool:
+def is_local(t: ArrayType, items: tuple[Item, ...]) -> bool:
     """Whether each rank has its part: cut dims are taken whole."""
     return all(
         t.cuts[item.dim] == 1
@@ -118,25 +93,6 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
     return tuple(links)
 
 
-def put(a: Tiled, key: Any, value: Any) -> None:
-    """**Collective.** Write values to the elements that a key names; values broadcast."""
-    refuse_writing("a[...] = value")
-    here = settle(a)
-    on_device = here._memory.on_device
-    items = parse(hosted(key) if on_device else key, here.shape)
-    values = as_values(here, value)
-    if any(isinstance(item, (Mask, Many)) for item in items):
-        check_key(here, key)
-        chosen = masking if any(isinstance(item, Mask) for item in items) else picking
-        there = hosted(here)
-        chosen.put(there, items, hosted(values))
-        if on_device and here.local is not None:
-            here.local[...] = here._memory.asarray(there.local)
-    else:
-        _put_basic(here, tuple(items), values)
-    a.local, a._type = here.local, here.type
-
-
 def as_values(a: Tiled, value: Any) -> Tiled:
     """Values as a global array of a's dtype over its ranks: what all ranks have alike, or global."""
     if isinstance(value, Tiled):
@@ -166,7 +122,7 @@ def as_values(a: Tiled, value: Any) -> Tiled:
     return a.new(t, None if a.local is None else a._memory.asarray(given))
 
 
-def fitted(values: Tiled, shape: Shape) -> Tiled:
+def fit_values(values: Tiled, shape: Shape) -> Tiled:
     """Values without leading dims of size 1 that a shape does not have; an error if they do not fit."""
     extra = max(0, values.ndim - len(shape))
     own = values.shape[extra:]
@@ -179,14 +135,15 @@ def fitted(values: Tiled, shape: Shape) -> Tiled:
         )
     if not extra:
         return values
-    return basic(values, tuple([At(i, 0) for i in range(extra)] + [
+    return get_basic(values, tuple([At(i, 0) for i in range(extra)] + [
         Cut(i, range(values.shape[i])) for i in range(extra, values.ndim)
     ]))  # fmt: skip
 
 
-def _put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
+def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
+    """**Collective** where values must move. Write values to elements by ints and slices."""
     shape = result_shape(items)
-    values = fitted(values, shape)
+    values = fit_values(values, shape)
     if 0 in shape:
         return
     missing = len(shape) - values.ndim

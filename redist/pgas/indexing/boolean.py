@@ -10,10 +10,12 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.elementwise import apply as elementwise
-from redist.pgas.indexing import integer as picking
+from redist.pgas.elementwise.apply import apply
+from redist.pgas.indexing import integer
+from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.keys import Cut, Item, Many, Mask, New
 from redist.pgas.memory import empty, in_grains
+from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, folded, make_type
@@ -35,7 +37,7 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
     """**Collective.** The elements that a key with a mask names."""
     mask = next(item for item in items if isinstance(item, Mask))
     if not all(item is mask or _is_whole(item, x) for item in items):
-        return picking.get(x, _spelled(x, items))
+        return integer.get(x, _spelled(x, items))
     if not mask.dims:
         return _as_dim(x, items, bool(_value(mask.mask)))
     _refuse_to_explain(x)
@@ -47,7 +49,7 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
     tile = _uneven_tile(flat, flat.type, counts, at)
     if tile is not None and flat.local is not None:
         _compress(flat.local, keep, at, tile)
-    return evened(flat, tile, at, counts)
+    return rebalance(flat, tile, at, counts)
 
 
 def _refuse_to_explain(x: Tiled) -> None:
@@ -99,14 +101,13 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     if not mask.dims:
         if len(items) - 1 != a.ndim or not whole:
             raise IndexError("a mask without dims must stand alone")
-        from redist.pgas.indexing.basic import put as put_all
-
         if bool(_value(mask.mask)):
-            put_all(a, (None, ...), values)
+            put_basic(a, (New(), *(Cut(i, range(n)) for i, n in enumerate(a.shape))), values)
         return
-    picking.put(a, _spelled(a, items), values)
+    integer.put(a, _spelled(a, items), values)
 
 
+@takes_array
 @in_memory
 def nonzero(x: Tiled, /) -> tuple[Any, ...]:
     """**Collective.** The indices of all elements that are not zero, one array for every dim."""
@@ -114,7 +115,7 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
         raise ValueError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)
     x = settle(x)
-    truth = x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
+    truth = x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
     own = 0 if flat.local is None else int(np.count_nonzero(flat.local))
@@ -127,14 +128,14 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
             (which,) = flat.local[lo : lo + CHUNK_ELEMS].nonzero()
             np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
             at += len(which)
-    places = evened(flat.new(kind, found), found, 0, counts)
+    places = rebalance(flat.new(kind, found), found, 0, counts)
     need(places, "list", (x.ndim + 2) * places.type.tile_bytes)  # NumPy makes two on the way
     if places.local is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
-    return tuple(places.new(places.type, i) for i in picking.unravel(places.local, x.shape))
+    return tuple(places.new(places.type, i) for i in integer.unravel(places.local, x.shape))
 
 
-def evened(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
+def rebalance(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
     """**Collective.** An array whose tiles have any size along one dim, in order, made even along it.
 
     ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
@@ -169,18 +170,18 @@ def _is_whole(item: Item, x: Tiled) -> bool:
 
 
 def _value(mask: Any) -> Any:
-    return picking.on_all(mask) if isinstance(mask, Tiled) else mask
+    return integer.on_all(mask) if isinstance(mask, Tiled) else mask
 
 
 def _as_dim(x: Tiled, items: Sequence[Item], keep: bool) -> Any:
     """A mask without dims is a new dim of size 1 or 0."""
-    from redist.pgas.indexing.basic import basic
-
-    out = basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
+    out = get_basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
     at = next(i for i, item in enumerate(items) if isinstance(item, Mask))
     if keep:
         return out
-    return basic(out, tuple(Cut(i, range(0 if i == at else n)) for i, n in enumerate(out.shape)))
+    return get_basic(
+        out, tuple(Cut(i, range(0 if i == at else n)) for i, n in enumerate(out.shape))
+    )
 
 
 def _spelled(x: Tiled, items: Sequence[Item]) -> list[Item]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
+from redist.pgas.indexing.basic import fit_values
 from redist.pgas.indexing.keys import At, Cut, Item, Many, New, out_of_bounds
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.budget import need, staging_room
@@ -70,11 +71,9 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 
     Where an element is named twice, one of its values stays, the same on every copy.
     """
-    from redist.pgas.indexing.basic import fitted
-
     chosen = Chosen.of(a, items)
     t = chosen.type
-    values = fitted(values, t.shape)
+    values = fit_values(values, t.shape)
     values = move(values, folded(values.type, t))
     box = box_of(t, a.comm.rank)
     sends = box is not None and is_first_copy(t, a.comm.rank)

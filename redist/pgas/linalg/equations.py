@@ -8,13 +8,12 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
-from redist.pgas.linalg import panel_solve as large_solve
-from redist.pgas.linalg import tall_qr
+from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.matrices import agreed, check_matrices, whole
 from redist.pgas.memory import BUFFERS, SHARED_FROM
 from redist.pgas.products.contract import contract
-from redist.pgas.shapes.manipulation import expand_dims, squeeze
-from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.shapes.permute import expand_dims, squeeze
+from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
@@ -43,7 +42,7 @@ def solve(x1: Tiled, x2: Tiled, /) -> Any:
         raise TypeError(f"cannot solve with {dtype}: need floating-point numbers")
     if x1.ndim == 2 and x2.ndim <= 2 and x1.size and x2.size and is_large(x1):
         a, sides = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
-        out = large_solve.solve(a, expand_dims(sides, axis=1) if vector else sides)
+        out = panel_solve.solve(a, expand_dims(sides, axis=1) if vector else sides)
         return squeeze(out, axis=1) if vector else out
     stack = np.broadcast_shapes(x1.shape[:-2], () if vector else x2.shape[:-2])
     a = whole("solve", x1)

@@ -9,6 +9,8 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
+from redist.pgas.creation import make
+from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
@@ -84,6 +86,18 @@ def per_matrix(
         x.new(_type(x, shape, dtype), None if found is None else _made(found[i], x, shape, dtype))
         for i, (shape, dtype) in enumerate(ends)
     ]
+
+
+def identity_like(x: Tiled) -> Any:
+    """**Collective** where a reduction is pending. Identity matrices where the matrices of a stack lie."""
+
+    def fill(tile: Any, box: Any) -> None:
+        (r0, r1), (c0, c1) = box[-2:]
+        tile[...] = np.arange(r0, r1)[:, None] == np.arange(c0, c1)[None, :]
+
+    t = settle(x).type
+    t = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
+    return make(x.shape, x.dtype, fill, t, comm=x.comm, device=kind_of(x))
 
 
 def _run(function: Function, tile: Tile | None) -> Sequence[Any]:

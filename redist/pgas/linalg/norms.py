@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.elementwise import apply as elementwise
+from redist.pgas import reductions
+from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.linalg.decompositions import svdvals
 from redist.pgas.linalg.matrices import check_matrices, real_dtype
 from redist.pgas.memory import check_room
-from redist.pgas.reductions import named as reductions
 from redist.pgas.reductions.reduce import reduced
-from redist.pgas.tiles.array_arguments import check_arrays
-from redist.pgas.tiles.axis_arguments import dims_of
+from redist.pgas.shapes.permute import expand_dims
+from redist.pgas.tiles.arguments import check_arrays, dims_of
 from redist.pgas.tiles.tiled import Tiled
 
 Order = float | str
@@ -40,15 +41,15 @@ def vector_norm(
             return reductions.sum(size, **where)
         return function(size, **where)
     if ord == 0:
-        ones = elementwise.astype(elementwise.apply(np.not_equal, size, 0.0), size.dtype)
+        ones = astype(apply(np.not_equal, size, 0.0), size.dtype)
         return reductions.sum(ones, dtype=size.dtype, **where)
     if ord == 1:
         return reductions.sum(size, dtype=size.dtype, **where)
     if ord == 2:
-        squares = elementwise.apply(np.multiply, size, size)
-        return elementwise.apply(np.sqrt, reductions.sum(squares, dtype=size.dtype, **where))
-    powers = elementwise.apply(np.power, size, float(ord))
-    return elementwise.apply(np.power, reductions.sum(powers, dtype=size.dtype, **where), 1.0 / ord)
+        squares = apply(np.multiply, size, size)
+        return apply(np.sqrt, reductions.sum(squares, dtype=size.dtype, **where))
+    powers = apply(np.power, size, float(ord))
+    return apply(np.power, reductions.sum(powers, dtype=size.dtype, **where), 1.0 / ord)
 
 
 def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro") -> Any:
@@ -66,8 +67,6 @@ def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro
             return reductions.sum(sums, axis=ends, keepdims=keepdims, dtype=sums.dtype)
         return best(sums, axis=ends, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
-        from redist.pgas.linalg import svdvals
-
         values = svdvals(x)
         empty = values.shape[-1] == 0 and ord != -2
         function = (
@@ -80,8 +79,6 @@ def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro
         out = function(values, axis=-1)
         if not keepdims:
             return out
-        from redist.pgas.shapes.manipulation import expand_dims
-
         return expand_dims(expand_dims(out, axis=-1), axis=-1)
     raise ValueError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
 
@@ -100,7 +97,4 @@ def _local_norm(x: Tiled, dims: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _absolute(x: Tiled) -> Any:
-    return elementwise.apply(np.abs, x)
-
-
-__all__ = ["matrix_norm", "vector_norm"]
+    return apply(np.abs, x)

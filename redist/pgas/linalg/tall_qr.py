@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import bounds
 from redist.pgas.linalg.matrices import LARGEST_BYTES
@@ -24,8 +25,6 @@ def by_rows(t: ArrayType) -> ArrayType:
     plain = ArrayType(t.mesh, t.dtype, t.shape, tuple(dims))
     if plain.used:
         return plain
-    from redist.layout.axes import whole
-
     dims[-2] = tuple(whole(t.mesh, name) for name, _ in t.mesh.axes)
     other = ArrayType(t.mesh, t.dtype, t.shape, tuple(dims))
     return min(plain, other, key=lambda end: lower_bound_bytes(t, end) + end.tile_bytes)

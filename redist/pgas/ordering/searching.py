@@ -12,7 +12,8 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas.elementwise.apply import SCALARS
 from redist.pgas.memory import check_room
-from redist.pgas.shapes.manipulation import take
+from redist.pgas.shapes.take import take
+from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
@@ -30,6 +31,7 @@ SMALL_BYTES = 2**20
 INT = np.dtype(np.int64)
 
 
+@takes_array
 @in_memory
 def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | None = None) -> Any:
     """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.

@@ -20,7 +20,7 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, bounds, coordinates, grid
 from redist.pgas.memory import check_room, empty
 from redist.pgas.ordering.splitters import split
-from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
@@ -36,12 +36,14 @@ MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most so many times their size."""
 
 
+@takes_array
 @in_memory
 def sort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """**Collective** where the dim is cut. The values in order along a dim; NaN is the largest."""
     return _sorted(x, "sort", axis, descending, stable)
 
 
+@takes_array
 @in_memory
 def argsort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """**Collective** where the dim is cut. The indices that sort along a dim."""

@@ -15,6 +15,7 @@ from redist.layout.axes import refined_parts
 from redist.layout.tiles import Ints, bounds, grid
 from redist.pgas.memory import empty
 from redist.pgas.ordering.sorting import merged
+from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
@@ -53,18 +54,21 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@takes_array
 @in_memory
 def unique_values(x: Tiled, /) -> Any:
     """**Collective.** The different values, ascending; every NaN is one of its own."""
     return _counted(x).values
 
 
+@takes_array
 @in_memory
 def unique_counts(x: Tiled, /) -> UniqueCounts:
     """**Collective.** The different values, and how often each occurs."""
     return _counted(x)
 
 
+@takes_array
 @in_memory
 def unique_inverse(x: Tiled, /) -> UniqueInverse:
     """**Collective.** The different values, and for each element which of them it is."""
@@ -72,6 +76,7 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
     return UniqueInverse(values, inverse)
 
 
+@takes_array
 @in_memory
 def unique_all(x: Tiled, /) -> UniqueAll:
     """**Collective.** The different values, where each occurs first, which each element is, and counts."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.diagonals import diagonal
-from redist.pgas.shapes.manipulation import permute_dims
-from redist.pgas.tiles.array_arguments import check_arrays
+from redist.pgas.shapes.permute import permute_dims
+from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.tiled import Tiled
 
@@ -140,9 +140,7 @@ def _alone_summed(items: list[tuple[Tiled, Labels]], output: Labels) -> list[tup
 def _summed(x: Tiled, dims: list[int]) -> Any:
     op = "max" if x.dtype == np.bool_ else "sum"
     if op == "max" and any(x.shape[i] == 0 for i in dims):
-        return elementwise.astype(
-            reduce(elementwise.astype(x, np.int64), "sum", dims, False, np.int64), bool
-        )
+        return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool)
     x = settle(x) if x.type.pending_op != "sum" else x
     return reduce(x, op, dims, False, x.dtype)
 

@@ -1,128 +1,21 @@
-"""Random arrays by a seed: the values depend on the global index only, not on ranks or layouts."""
+"""``pgas.random``: random arrays by a seed.
+
+The values depend on the seed and the global index only, not on ranks or layouts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NoReturn
 
-import numpy as np
-
-from redist.errors import RequestError
-from redist.pgas.array import Array
-from redist.pgas.creation import make, sizes_of
-from redist.pgas.random.philox import Box, Stream, Words, fill
-from redist.pgas.tiles.tiled import Tile
-
-
-def generator(seed: int) -> Generator:
-    """**Local.** A source of random arrays; every rank must give the same seed.
-
-    ``pgas.random.generator(7).normal((1000, 1000), type="{x}, {}")``
-    """
-    return Generator(seed)
-
-
-class Generator:
-    """Random arrays one after another; each call takes the next stream of the seed."""
-
-    def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise RequestError(f"cannot seed by {seed!r}: need an int >= 0, the same on every rank")
-        self.seed, self.calls = int(seed), 0
-
-    def uniform(
-        self, shape: int | Sequence[int], low: float = 0.0, high: float = 1.0, *,
-        dtype: Any = np.float64, **where: Any,
-    ) -> Array:  # fmt: skip
-        """**Local.** Numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
-        kind = _floating(dtype)
-
-        def turn(words: Words) -> Tile:
-            unit = _unit(words, kind)
-            return unit if (low, high) == (0.0, 1.0) else low + unit * (high - low)
-
-        return self._make(shape, kind, 1, turn, where)
-
-    def normal(
-        self, shape: int | Sequence[int], mean: float = 0.0, deviation: float = 1.0, *,
-        dtype: Any = np.float64, **where: Any,
-    ) -> Array:  # fmt: skip
-        """**Local.** Numbers of the normal distribution (Box and Muller: two words each)."""
-        kind = _floating(dtype)
-
-        def turn(words: Words) -> Tile:
-            radius = np.sqrt(-2.0 * np.log1p(-_unit(words[0::2], np.dtype(float))))
-            return mean + deviation * (
-                radius * np.cos(2 * np.pi * _unit(words[1::2], np.dtype(float)))
-            )
-
-        return self._make(shape, kind, 2, turn, where)
-
-    def integers(
-        self,
-        shape: int | Sequence[int],
-        low: int,
-        high: int,
-        *,
-        dtype: Any = np.int64,
-        **where: Any,
-    ) -> Array:
-        """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
-        kind = np.dtype(dtype)
-        if kind.kind not in "iu":
-            raise TypeError(f"cannot make random integers of {kind}")
-        if not low < high or low < np.iinfo(kind).min or high - 1 > np.iinfo(kind).max:
-            raise RequestError(f"cannot make {kind} in [{low}, {high}): empty, or out of its range")
-        count = int(high) - int(low)
-        offset = np.array(int(low) % 2**64, np.uint64)
-
-        def turn(words: Words) -> Tile:
-            return (_scaled(words, count) + offset).astype(kind)
-
-        return self._make(shape, kind, 1, turn, where)
-
-    def _make(
-        self, shape: int | Sequence[int], kind: np.dtype[Any], per: int,
-        turn: Callable[[Words], Tile], where: dict[str, Any],
-    ) -> Array:  # fmt: skip
-        stream = Stream(self.seed, self.calls)
-        self.calls += 1
-        sizes = sizes_of(shape)
-
-        def write(tile: Tile, box: Box) -> None:
-            fill(tile, sizes, box, stream, per, turn)
-
-        return make(sizes, kind, write, **where)
-
-
-def _floating(dtype: Any) -> np.dtype[Any]:
-    kind = np.dtype(dtype)
-    if kind not in (np.float32, np.float64):
-        raise TypeError(f"cannot make random numbers of {kind}: need float32 or float64")
-    return kind
-
-
-def _unit(words: Words, kind: np.dtype[Any]) -> Tile:
-    """Numbers in [0, 1): the upper bits of words."""
-    bits = 24 if kind == np.float32 else 53
-    return np.ldexp((words >> np.uint64(64 - bits)).astype(kind), -bits).astype(kind, copy=False)
-
-
-def _scaled(words: Words, count: int) -> Words:
-    """``words * count / 2**64``, rounded down."""
-    if count == 2**64:
-        return words
-    mask, half = np.uint64(2**32 - 1), np.uint64(32)
-    low, high = words & mask, words >> half
-    c0, c1 = np.uint64(count & (2**32 - 1)), np.uint64(count >> 32)
-    middle = ((low * c0) >> half) + (high * c0 & mask) + low * c1 % np.uint64(2**32)
-    upper = (high * c0 >> half) + ((low * c1) >> half)
-    return high * c1 + upper + (middle >> half)
-
-
-def __getattr__(name: str) -> Any:
-    hint = f"; write pgas.random.generator(seed).{name}" if hasattr(Generator, name) else ""
-    raise AttributeError(f"pgas.random has no {name!r}{hint}")
-
+from redist.pgas.random.generators import Generator, generator
 
 __all__ = ["Generator", "generator"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> NoReturn:
+    hint = f"; write pgas.random.generator(seed).{name}" if hasattr(Generator, name) else ""
+    raise AttributeError(f"pgas.random has no {name!r}{hint}")

@@ -11,7 +11,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.memory import as_tile
-from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import tile_index

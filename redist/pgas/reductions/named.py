@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
 from redist.pgas.reductions.reduce import reduce, reduced
-from redist.pgas.tiles.axis_arguments import Axis, dims_of
-from redist.pgas.tiles.devices import kind_of
+from redist.pgas.shapes.join import concat
+from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
+from redist.pgas.tiles.layouts import default_dims, make_type
 from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.cuda.arrays import fill_with
 
 
 def _accumulated(x: Tiled, dtype: Any) -> np.dtype[Any]:
@@ -28,68 +31,80 @@ def _grown(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.sum(np.ones(1, dtype)).dtype
 
 
+@takes_array
 def sum(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over dims; pending over the axes that cut them until someone needs it."""
     return reduce(x, "sum", axis, keepdims, _accumulated(x, dtype))
 
 
+@takes_array
 def prod(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The product over dims."""
     return reduce(x, "prod", axis, keepdims, _accumulated(x, dtype))
 
 
+@takes_array
 def max(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest value over dims."""
     return reduce(x, "max", axis, keepdims, x.dtype)
 
 
+@takes_array
 def min(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest value over dims."""
     return reduce(x, "min", axis, keepdims, x.dtype)
 
 
+@takes_array
 def any(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether a value is not zero."""
     return _logical(x, "max", axis, keepdims)
 
 
+@takes_array
 def all(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether no value is zero."""
     return _logical(x, "min", axis, keepdims)
 
 
+@takes_array
 def count_nonzero(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many values are not zero."""
     return sum(_truth(x), axis=axis, keepdims=keepdims, dtype=np.int64)
 
 
+@takes_array
 def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The average over dims."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     out = _divided(sum(x, axis=axis, keepdims=keepdims, dtype=_averaging(x.dtype)), n)
-    return out if x.dtype != np.float16 else elementwise.astype(out, np.float16)
+    return out if x.dtype != np.float16 else astype(out, np.float16)
 
 
+@takes_array
 def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The variance over dims, with ``n - correction`` in the denominator."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
-    off = elementwise.apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
-    off = elementwise.apply(np.abs, off) if off.dtype.kind == "c" else off
-    squares = elementwise.apply(np.multiply, off, off)
+    off = apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
+    off = apply(np.abs, off) if off.dtype.kind == "c" else off
+    squares = apply(np.multiply, off, off)
     total = sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
     return _divided(total, n - correction)
 
 
+@takes_array
 def std(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     """The standard deviation over dims."""
-    return elementwise.apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+@takes_array
 def argmax(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first largest value along a dim, or in the whole array."""
     return _argument(x, np.argmax, axis, keepdims)
 
 
+@takes_array
 def argmin(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first smallest value along a dim, or in the whole array."""
     return _argument(x, np.argmin, axis, keepdims)
@@ -104,7 +119,7 @@ def _averaging(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _divided(total: Any, n: float) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return elementwise.apply(np.true_divide, total, total.dtype.type(max0(n)))
+        return apply(np.true_divide, total, total.dtype.type(max0(n)))
 
 
 def max0(n: float) -> float:
@@ -113,7 +128,7 @@ def max0(n: float) -> float:
 
 
 def _truth(x: Tiled) -> Any:
-    return x if x.dtype == np.bool_ else elementwise.apply(np.not_equal, x, x.dtype.type(0))
+    return x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
 
 
 def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
@@ -133,6 +148,7 @@ def _argument(x: Tiled, function: Any, axis: int | None, keepdims: bool) -> Any:
     return along.argument_of_all(settle(x), function, keepdims)
 
 
+@takes_array
 def cumulative_sum(
     x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
@@ -140,6 +156,7 @@ def cumulative_sum(
     return _running(x, np.add, axis, dtype, include_initial)
 
 
+@takes_array
 def cumulative_prod(
     x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
@@ -155,11 +172,9 @@ def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial
     out = along.cumulate(x, function, axis, _accumulated(x, dtype))
     if not initial:
         return out
-    from redist.pgas.creation import full
-    from redist.pgas.shapes.manipulation import concat
-
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
-    first = full(
-        shape, function.identity, dtype=out.dtype, device=kind_of(x), mesh=x.mesh, comm=x.comm
-    )
+    t = make_type(x.mesh, out.type.dtype, shape, default_dims(x.mesh, shape))
+    first = x.new(t, new_tile(x, t))
+    if first.local is not None:
+        fill_with(first.local, np.asarray(function.identity, out.dtype))
     return concat([first, out], axis=axis)

@@ -9,7 +9,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.tiles.axis_arguments import Axis, dims_of
+from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.tiled import Tile, Tiled

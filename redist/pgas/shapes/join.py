@@ -9,7 +9,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise.apply import astype
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, meet
 from redist.pgas.tiles.move import move, settle
@@ -113,6 +113,4 @@ def _alike(what: str, arrays: Sequence[Tiled]) -> list[Any]:
             )
     check_alike(what, *given)
     kind = np.result_type(*(x.dtype for x in given))
-    return [
-        x if x.dtype == kind else elementwise.astype(x, dtype_of(kind).to_numpy()) for x in given
-    ]
+    return [x if x.dtype == kind else astype(x, dtype_of(kind).to_numpy()) for x in given]

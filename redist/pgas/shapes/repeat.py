@@ -9,9 +9,10 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.indexing import basic as indexing
+from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.integer import on_all
-from redist.pgas.tiles.devices import check_alike, hosted
+from redist.pgas.tiles.arguments import takes_array, takes_arrays
+from redist.pgas.tiles.devices import check_alike, copy_to_host
 from redist.pgas.tiles.layouts import Dims, Shape, default_dims, folded, make_type, meet, with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
@@ -19,6 +20,7 @@ from redist.pgas.tiles.select import idle_parts, new_tile, placed
 from redist.pgas.tiles.tiled import Tiled
 
 
+@takes_array
 def broadcast_to(x: Tiled, /, shape: Sequence[int]) -> Any:
     """**Collective** where a stretched dim is cut. The values repeated along dims of size 1 and new ones.
 
@@ -47,6 +49,7 @@ def spread(x: Tiled, t: ArrayType) -> Any:
     return x.new(t, tile)
 
 
+@takes_arrays
 def broadcast_arrays(*arrays: Tiled) -> list[Any]:
     """**Collective** where arrays must move. Arrays of one shape and one layout."""
     if not arrays:
@@ -61,6 +64,7 @@ def broadcast_arrays(*arrays: Tiled) -> list[Any]:
     return [spread(settle(x), with_dtype(t, x.type.dtype)) for x in arrays]
 
 
+@takes_arrays
 def meshgrid(*arrays: Tiled, indexing: str = "xy") -> list[Any]:
     """**Collective** where arrays must move. Coordinates of a grid from those along each dim."""
     if indexing not in ("xy", "ij"):
@@ -86,6 +90,7 @@ def meshgrid(*arrays: Tiled, indexing: str = "xy") -> list[Any]:
     return out
 
 
+@takes_array
 def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
     """**Collective** where tiles become uneven. Each element so often, one behind the other."""
     x = settle(x)
@@ -95,7 +100,7 @@ def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
         raise IndexError(f"there is no dim {axis}: the array has {x.ndim}")
     dim, n = axis % x.ndim, x.shape[axis]
     if isinstance(repeats, Tiled):
-        repeats = on_all(settle(hosted(repeats)))
+        repeats = on_all(settle(copy_to_host(repeats)))
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu":
         raise TypeError(f"cannot repeat {counts.dtype} times: use integers")
@@ -105,11 +110,12 @@ def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
         raise ValueError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
     if counts.size != 1:
         which = np.repeat(np.arange(n), counts)
-        return indexing.get(x, (*(slice(None),) * dim, which))
+        return dispatch.get(x, (*(slice(None),) * dim, which))
     times = int(counts.reshape(-1)[0])
     return _times(x, {dim: times}, behind=True)
 
 
+@takes_array
 def tile(x: Tiled, repetitions: Sequence[int], /) -> Any:
     """**Collective** where tiles become uneven. The whole array so often along every dim."""
     times = tuple(int(n) for n in repetitions)

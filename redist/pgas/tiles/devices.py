@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from redist.errors import RequestError
 from redist.pgas.memory import BUFFERS
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,25 +89,43 @@ def refuse(what: str) -> NoReturn:
     raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
 
 
-def hosted(thing: Any) -> Any:
+def to_device(x: T, device: Any) -> T:
+    """**Local.** The same values with tiles on ``cpu`` or on ``cuda``: itself where they are there."""
+    on_device = is_gpu(device)
+    if on_device == x._memory.on_device:
+        return x
+    kind: Any = x._kinds[on_device]
+    kind._memory.check_room(x.type.tile_bytes)
+    if x.local is None:
+        tile = None
+    elif on_device:
+        tile = kind._memory.asarray(x.local)
+    else:
+        tile = kind._memory.empty(x.local.shape, x.dtype, x.type.tile_bytes)
+        np.copyto(tile, x._memory.host(x.local))
+    moved: T = kind(x.type, x.comm, tile)
+    return moved
+
+
+def copy_to_host(thing: Any) -> Any:
     """**Local.** Arrays in memory in place of those on a GPU, also in tuples, lists and slices."""
     if isinstance(thing, Tiled):
-        return thing.to_device("cpu") if thing._memory.on_device else thing  # type: ignore[attr-defined]
+        return to_device(thing, "cpu")
     if isinstance(thing, (tuple, list)):
-        return type(thing)(hosted(one) for one in thing)
+        return type(thing)(copy_to_host(one) for one in thing)
     if isinstance(thing, slice):
-        return slice(hosted(thing.start), hosted(thing.stop), hosted(thing.step))
+        return slice(copy_to_host(thing.start), copy_to_host(thing.stop), copy_to_host(thing.step))
     return to_host(thing) if is_device(thing) else thing
 
 
-def lifted(thing: Any) -> Any:
+def copy_to_gpu(thing: Any) -> Any:
     """**Local.** Arrays on the GPU in place of those in memory, also in tuples of results."""
     if isinstance(thing, Tiled):
-        return thing.to_device("cuda")  # type: ignore[attr-defined]
+        return to_device(thing, "cuda")
     if isinstance(thing, tuple) and hasattr(thing, "_make"):
-        return thing._make(lifted(one) for one in thing)
+        return thing._make(copy_to_gpu(one) for one in thing)
     if isinstance(thing, (tuple, list)):
-        return type(thing)(lifted(one) for one in thing)
+        return type(thing)(copy_to_gpu(one) for one in thing)
     return thing
 
 
@@ -121,7 +141,9 @@ def in_memory(function: F) -> F:
         else:
             return function(*args, **options)
         check_alike(what, *args, *options.values())
-        return lifted(function(*hosted(args), **{k: hosted(v) for k, v in options.items()}))
+        return copy_to_gpu(
+            function(*copy_to_host(args), **{k: copy_to_host(v) for k, v in options.items()})
+        )
 
     anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"
     return anywhere  # type: ignore[return-value]

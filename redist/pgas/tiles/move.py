@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import GRAIN, SHARED_FROM, Tile
+from redist.pgas.tiles.devices import to_device
 from redist.pgas.tiles.layouts import resolved
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.call_site import calling_line
@@ -49,8 +50,7 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
         warn_of_gather(source, target, a.comm.rank)
     memory = a._memory
     if memory.on_device and not _combines(source):
-        host = move(a.to_device("cpu"), target, asked)  # type: ignore[attr-defined]
-        return host.to_device("cuda")
+        return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
     limit = None if memory.limit_bytes is None else _limit(a, target)
     shape = tile_shape(target, a.comm.rank)
     if PRETENDING:

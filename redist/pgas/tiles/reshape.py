@@ -17,6 +17,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.memory import in_grains
+from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import Shape, default_dims, make_type
 from redist.pgas.tiles.move import settle, tile_shape
@@ -28,6 +29,7 @@ from redist.runtime.elements.index_sets import EdgeFlat
 DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+@takes_array
 def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
     """**Collective** where elements must move. The same elements, row by row, in another shape."""
     x = settle(x)

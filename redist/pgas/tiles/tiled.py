@@ -13,7 +13,8 @@ from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.runtime.ranks.world import Comm
 
 Tile = NDArray[Any]
-Self = TypeVar("Self", bound="Tiled")
+T = TypeVar("T", bound="Tiled")
+"""A kind of global array: functions give the kind that they were given."""
 
 
 class Tiled:
@@ -26,6 +27,8 @@ class Tiled:
 
     __slots__ = ("__weakref__", "_space", "_type", "comm", "local")
     _memory: ClassVar[TileMemory] = BUFFERS
+    _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
+    """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
     _space: Any
     """Set once other ranks can reach the tiles."""
 
@@ -34,7 +37,7 @@ class Tiled:
         if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
             self._memory.adopt(local, type.tile_bytes)
 
-    def new(self: Self, type: ArrayType, local: Tile | None) -> Self:
+    def new(self: T, type: ArrayType, local: Tile | None) -> T:
         """Another array over the same ranks."""
         return self.__class__(type, self.comm, local)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.linalg import equations as solving
-from redist.pgas.linalg import panel_solve as large_solve
+from redist.pgas.linalg import equations, panel_solve
 from tests.programs.pgas.drawing import Draw, Values, wrong, xp
 from tests.programs.pgas.rounds import run_checks
 from tests.programs.together import main
@@ -164,8 +163,8 @@ def vectors(draw: Draw) -> str | None:
 
 def large(draw: Draw) -> str | None:
     """A system that stays cut by rows, and one that is singular."""
-    before, panel = solving.WHOLE_BYTES, large_solve.PANEL
-    solving.WHOLE_BYTES, large_solve.PANEL = 0, 5
+    before, panel = equations.WHOLE_BYTES, panel_solve.PANEL
+    equations.WHOLE_BYTES, panel_solve.PANEL = 0, 5
     try:
         mesh, n = draw.mesh(), int(draw.rng.integers(1, 40))
         dtype = str(draw.rng.choice(DTYPES))
@@ -185,7 +184,7 @@ def large(draw: Draw) -> str | None:
             return found
         return f"{what}: no error for a singular matrix"
     finally:
-        solving.WHOLE_BYTES, large_solve.PANEL = before, panel
+        equations.WHOLE_BYTES, panel_solve.PANEL = before, panel
 
 
 def refused(draw: Draw) -> str | None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.array import ARITHMETIC, COMPARISONS
-from redist.pgas.elementwise.functions import FUNCTIONS
+from redist.pgas.elementwise import binary, unary
 from tests.programs.pgas.drawing import Draw, Values
 
 Shape = tuple[int, ...]
@@ -18,12 +17,14 @@ Call = Callable[..., Any]
 Case = Callable[["Operands"], tuple[list[Any], Call]]
 """Operands as NumPy arrays and numbers, and what is done with them."""
 
+ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift",
+)  # fmt: skip
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 ALL = ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")
 REAL = ALL[1:11]
 FLOATS = ("f4", "f8", "c8", "c16")
-TWO = {
-    name for name in FUNCTIONS if FUNCTIONS[name].__code__.co_argcount == 2
-}  # fmt: skip
+TWO = set(binary.__all__)
 MOVED = {"floor_divide", "expm1", "tanh", "tan"}
 """The standard has other limits than NumPy for these: their arguments are finite here."""
 
@@ -296,10 +297,11 @@ def _search(of: Operands) -> tuple[list[Any], Call]:
 def _product(name: str) -> Case:
     def case(of: Operands) -> tuple[list[Any], Call]:
         m_, k, n = (of.draw.size() for _ in range(3))
-        kind = of.one_of(ALL if name == "matmul" else ALL[1:])
+        kind = of.one_of(ALL if "matmul" in name else ALL[1:])
         x, y = of.values((m_, k), kind, finite=True), of.values((k, n), kind, finite=True)
         calls: dict[str, tuple[list[Any], Call]] = {
-            "matmul": ([x, y], lambda m, x, y: x @ y),
+            "__matmul__": ([x, y], lambda m, x, y: x @ y),
+            "matmul": ([x, y], lambda m, x, y: m.matmul(x, y)),
             "tensordot": ([x, y], lambda m, x, y: m.tensordot(x, y, axes=1)),
             "vecdot": ([x, x], lambda m, x, y: m.vecdot(x, y)),
             "einsum": ([x, y], lambda m, x, y: m.einsum("ij,jk->ki", x, y)),
@@ -329,7 +331,7 @@ def _method(call: Callable[[Any], Any], least: int = 0, most: int = 3) -> Case:
 
 
 CASES: dict[str, Case] = {
-    **{name: elementwise(name) for name in FUNCTIONS},
+    **{name: elementwise(name) for name in (*unary.__all__, *binary.__all__)},
     **{f"__{name}__": operators(name) for name in (*ARITHMETIC, *COMPARISONS)},
     "__neg__": _method(operator.neg), "__pos__": _method(operator.pos),
     "__abs__": _method(operator.abs), "__invert__": _method(operator.invert),
@@ -352,7 +354,7 @@ CASES: dict[str, Case] = {
     "matrix_transpose": _unary("matrix_transpose", 2), "unique_all": _unary("unique_all", finite=True),
     "unique_inverse": _unary("unique_inverse", finite=True), "zeros_like": _like("zeros_like"),
     "ones_like": _like("ones_like"), "full_like": _like("full_like"),
-    "matmul": _product("matmul"), "tensordot": _product("tensordot"),
+    "__matmul__": _product("__matmul__"), "matmul": _product("matmul"), "tensordot": _product("tensordot"),
     "vecdot": _product("vecdot"), "einsum": _product("einsum"),
     "T": _method(lambda x: x.T, 2, 2), "mT": _method(lambda x: x.mT, 2),
     "copy": _method(lambda x: x.copy()),

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
+from redist.pgas.tiles.move import move
 from redist.pgas.watch.gather_warning import gathered_bytes
 from redist.runtime.transfer import Transfer
 from tests.programs.together import all_well, main
@@ -156,10 +157,10 @@ def warns_once_per_line() -> str | None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for _ in range(3):
-            pgas.moving.move(a, whole)
+            move(a, whole)
         a.to("{}, {}")
         a.gather()
-        pgas.moving.move(small, small.to("{}, {}").type)
+        move(small, small.to("{}, {}").type)
     share = gathered_bytes(a.type, whole)
     if (share > 0) != (COMM.size > 1):
         return f"{share} bytes would be gathered"
@@ -180,7 +181,7 @@ def warning_can_be_an_error() -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            pgas.moving.move(a, whole)
+            move(a, whole)
         except redist.GatherWarning:
             return None
     return None if COMM.size == 1 else "no error"

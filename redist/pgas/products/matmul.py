@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.elementwise import apply as elementwise
+from redist.pgas.elementwise.apply import apply
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
-from redist.pgas.shapes.manipulation import expand_dims
-from redist.pgas.tiles.array_arguments import check_arrays
-from redist.pgas.tiles.axis_arguments import dim_of
+from redist.pgas.shapes.permute import expand_dims
+from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.layouts import with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.tiled import Tiled
@@ -47,7 +46,7 @@ def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
     return la, lb, (*_stack(max(n, m, 2) - 2), *ends)
 
 
-def update(a: Tiled, other: Any) -> Any:
+def update_by_product(a: Tiled, other: Any) -> Any:
     """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
     refuse_writing("an update")
     out = matmul(a, other)
@@ -93,8 +92,6 @@ def tensordot(
 
 def vecdot(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
     """**Collective** where operands must move. Inner products along a dim, the first conjugated."""
-    from redist.pgas.elementwise.apply import apply
-
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
         raise ValueError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
@@ -114,7 +111,7 @@ def outer(x1: Tiled, x2: Tiled, /) -> Any:
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):
         raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
-    return elementwise.apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
+    return apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
 
 
 def _stack(n: int) -> tuple[int, ...]:

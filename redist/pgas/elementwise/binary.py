@@ -1,0 +1,156 @@
+"""The standard's functions of two operands, element by element; they move only if their types differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redist.pgas.elementwise import standard_limits
+from redist.pgas.elementwise.apply import Number, apply
+from redist.pgas.tiles.tiled import T
+
+__all__ = [
+    "add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "copysign", "divide", "equal", "floor_divide", "greater", "greater_equal",
+    "hypot", "less", "less_equal", "logaddexp", "logical_and", "logical_or", "logical_xor",
+    "maximum", "minimum", "multiply", "nextafter", "not_equal", "pow", "remainder", "subtract",
+]  # fmt: skip
+
+
+def add(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 + x2``."""
+    return apply(np.add, x1, x2)
+
+
+def atan2(x1: T | Number, x2: T | Number, /) -> T:
+    """The angle of the point (x2, x1), in radians."""
+    return apply(np.arctan2, x1, x2)
+
+
+def bitwise_and(x1: T | Number, x2: T | Number, /) -> T:
+    """The bits set in both."""
+    return apply(np.bitwise_and, x1, x2)
+
+
+def bitwise_left_shift(x1: T | Number, x2: T | Number, /) -> T:
+    """The bits of ``x1`` moved up by ``x2`` places."""
+    return apply(np.left_shift, x1, x2)
+
+
+def bitwise_or(x1: T | Number, x2: T | Number, /) -> T:
+    """The bits set in one or both."""
+    return apply(np.bitwise_or, x1, x2)
+
+
+def bitwise_right_shift(x1: T | Number, x2: T | Number, /) -> T:
+    """The bits of ``x1`` moved down by ``x2`` places."""
+    return apply(np.right_shift, x1, x2)
+
+
+def bitwise_xor(x1: T | Number, x2: T | Number, /) -> T:
+    """The bits set in one of both."""
+    return apply(np.bitwise_xor, x1, x2)
+
+
+def copysign(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1`` with the sign of ``x2``."""
+    return apply(np.copysign, x1, x2)
+
+
+def divide(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 / x2``."""
+    return apply(np.divide, x1, x2)
+
+
+def equal(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether both are equal."""
+    return apply(np.equal, x1, x2)
+
+
+def floor_divide(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 // x2``, rounded downwards."""
+    return apply(standard_limits.floor_divide, x1, x2)
+
+
+def greater(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether ``x1 > x2``."""
+    return apply(np.greater, x1, x2)
+
+
+def greater_equal(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether ``x1 >= x2``."""
+    return apply(np.greater_equal, x1, x2)
+
+
+def hypot(x1: T | Number, x2: T | Number, /) -> T:
+    """``sqrt(x1 ** 2 + x2 ** 2)``, without overflow on the way."""
+    return apply(np.hypot, x1, x2)
+
+
+def less(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether ``x1 < x2``."""
+    return apply(np.less, x1, x2)
+
+
+def less_equal(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether ``x1 <= x2``."""
+    return apply(np.less_equal, x1, x2)
+
+
+def logaddexp(x1: T | Number, x2: T | Number, /) -> T:
+    """``log(exp(x1) + exp(x2))``, without overflow on the way."""
+    return apply(np.logaddexp, x1, x2)
+
+
+def logical_and(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether both are true."""
+    return apply(np.logical_and, x1, x2)
+
+
+def logical_or(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether one or both are true."""
+    return apply(np.logical_or, x1, x2)
+
+
+def logical_xor(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether one of both is true."""
+    return apply(np.logical_xor, x1, x2)
+
+
+def maximum(x1: T | Number, x2: T | Number, /) -> T:
+    """The larger of both; NaN if one is."""
+    return apply(np.maximum, x1, x2)
+
+
+def minimum(x1: T | Number, x2: T | Number, /) -> T:
+    """The smaller of both; NaN if one is."""
+    return apply(np.minimum, x1, x2)
+
+
+def multiply(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 * x2``."""
+    return apply(np.multiply, x1, x2)
+
+
+def nextafter(x1: T | Number, x2: T | Number, /) -> T:
+    """The next number after ``x1`` towards ``x2``."""
+    return apply(np.nextafter, x1, x2)
+
+
+def not_equal(x1: T | Number, x2: T | Number, /) -> T:
+    """Whether both differ."""
+    return apply(np.not_equal, x1, x2)
+
+
+def pow(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1`` to the power ``x2``."""
+    return apply(np.power, x1, x2)
+
+
+def remainder(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 % x2``, with the sign of ``x2``."""
+    return apply(np.remainder, x1, x2)
+
+
+def subtract(x1: T | Number, x2: T | Number, /) -> T:
+    """``x1 - x2``."""
+    return apply(np.subtract, x1, x2)

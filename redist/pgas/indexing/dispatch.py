@@ -1,0 +1,54 @@
+"""``a[key]`` and ``a[key] = value``: the kind of key says which rule reads or writes the elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redist.pgas.indexing import boolean, integer
+from redist.pgas.indexing.basic import as_values, get_basic, put_basic
+from redist.pgas.indexing.keys import Many, Mask, parse
+from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.dry_run import refuse_writing
+
+
+def get(x: Tiled, key: Any) -> Any:
+    """**Collective.** The elements that a key names, as a new array.
+
+    Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays
+    cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
+    GPUs are chosen by arrays in memory.
+    """
+    x = settle(x)
+    on_device = x._memory.on_device
+    items = parse(copy_to_host(key) if on_device else key, x.shape)
+    if not any(isinstance(item, (Mask, Many)) for item in items):
+        return get_basic(x, tuple(items))
+    check_key(x, key)
+    chosen = boolean if any(isinstance(item, Mask) for item in items) else integer
+    return copy_to_gpu(chosen.get(copy_to_host(x), items)) if on_device else chosen.get(x, items)
+
+
+def check_key(x: Tiled, key: Any) -> None:
+    """**Local.** An error where an array in memory is indexed by one on GPUs, or the other way."""
+    check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
+
+
+def put(a: Tiled, key: Any, value: Any) -> None:
+    """**Collective.** Write values to the elements that a key names; values broadcast."""
+    refuse_writing("a[...] = value")
+    here = settle(a)
+    on_device = here._memory.on_device
+    items = parse(copy_to_host(key) if on_device else key, here.shape)
+    values = as_values(here, value)
+    if any(isinstance(item, (Mask, Many)) for item in items):
+        check_key(here, key)
+        chosen = boolean if any(isinstance(item, Mask) for item in items) else integer
+        there = copy_to_host(here)
+        chosen.put(there, items, copy_to_host(values))
+        if on_device and here.local is not None:
+            here.local[...] = here._memory.asarray(there.local)
+    else:
+        put_basic(here, tuple(items), values)
+    a.local, a._type = here.local, here.type

@@ -1,0 +1,179 @@
+"""Decompositions of the standard and what follows from them: inverses, determinants, ranks.
+
+``qr`` and ``svd`` of tall matrices work on cut ones; the others spread stacks over the ranks and hold
+each matrix whole, up to a limit of its size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redist.layout.array_type import ArrayType
+from redist.pgas import reductions
+from redist.pgas.elementwise.apply import apply
+from redist.pgas.linalg import panel_solve, tall_qr
+from redist.pgas.linalg.equations import is_large
+from redist.pgas.linalg.matrices import check_matrices, identity_like, per_matrix, real_dtype, whole
+from redist.pgas.products.matmul import matmul
+from redist.pgas.shapes.permute import expand_dims
+from redist.pgas.shapes.repeat import broadcast_to
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.move import move
+from redist.pgas.tiles.tiled import Tiled
+
+
+class Qr(NamedTuple):
+    """Result of :func:`qr`."""
+
+    Q: Any
+    R: Any
+
+
+class Eigh(NamedTuple):
+    """Result of :func:`eigh`."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class Slogdet(NamedTuple):
+    """Result of :func:`slogdet`."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class Svd(NamedTuple):
+    """Result of :func:`svd`."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+@in_memory
+def qr(x: Tiled, /, *, mode: str = "reduced") -> Qr:
+    """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
+
+    ``mode="complete"`` gives a square Q and holds the matrix whole.
+    """
+    check_matrices("qr", x)
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"unknown mode {mode!r}; known: 'reduced', 'complete'")
+    m, n = x.shape[-2:]
+    if mode == "reduced" and tall_qr.distributes(x.type):
+        return Qr(*tall_qr.qr(x))
+    k = min(m, n) if mode == "reduced" else m
+    function = lambda tile: tuple(np.linalg.qr(tile, mode=mode))  # type: ignore[call-overload] # noqa: E731
+    return Qr(*per_matrix("qr", function, x, [((m, k), x.dtype), ((k, n), x.dtype)]))
+
+
+@in_memory
+def svd(x: Tiled, /, *, full_matrices: bool = True) -> Svd:
+    """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
+    check_matrices("svd", x)
+    m, n = x.shape[-2:]
+    k, real = min(m, n), real_dtype(x.dtype)
+    if not full_matrices and m > n and tall_qr.distributes(x.type):
+        q, r = tall_qr.qr(x)
+        u, s, vh = svd(r, full_matrices=False)
+        return Svd(matmul(q, u), s, vh)
+    a, b = (m, n) if full_matrices else (k, k)
+    function = lambda tile: tuple(np.linalg.svd(tile, full_matrices=full_matrices))  # noqa: E731
+    return Svd(
+        *per_matrix("svd", function, x, [((m, a), x.dtype), ((k,), real), ((b, n), x.dtype)])
+    )
+
+
+@in_memory
+def svdvals(x: Tiled, /) -> Any:
+    """**Collective.** Singular values, falling."""
+    check_matrices("svdvals", x)
+    if x.shape[-2] > x.shape[-1] and tall_qr.distributes(x.type):
+        x = tall_qr.qr(x)[1]
+    k = min(x.shape[-2:])
+    return per_matrix("svdvals", np.linalg.svdvals, x, [((k,), real_dtype(x.dtype))])[0]
+
+
+@in_memory
+def cholesky(x: Tiled, /, *, upper: bool = False) -> Any:
+    """**Collective.** The triangular factor of positive definite matrices."""
+    check_matrices("cholesky", x, square=True)
+    function = lambda tile: np.linalg.cholesky(tile, upper=upper)  # noqa: E731
+    return per_matrix("cholesky", function, x, [(x.shape[-2:], x.dtype)])[0]
+
+
+@in_memory
+def det(x: Tiled, /) -> Any:
+    """**Collective.** Determinants."""
+    check_matrices("det", x, square=True)
+    return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
+
+
+@in_memory
+def slogdet(x: Tiled, /) -> Slogdet:
+    """**Collective.** Signs and logarithms of determinants."""
+    check_matrices("slogdet", x, square=True)
+    ends = [((), x.dtype), ((), real_dtype(x.dtype))]
+    return Slogdet(*per_matrix("slogdet", lambda tile: tuple(np.linalg.slogdet(tile)), x, ends))
+
+
+@in_memory
+def inv(x: Tiled, /) -> Any:
+    """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
+    check_matrices("inv", x, square=True)
+    if x.ndim == 2 and x.size and is_large(x):
+        return panel_solve.solve(x, identity_like(x))
+    return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
+
+
+@in_memory
+def eigh(x: Tiled, /) -> Eigh:
+    """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
+    check_matrices("eigh", x, square=True)
+    n, real = x.shape[-1], real_dtype(x.dtype)
+    ends = [((n,), real), ((n, n), x.dtype)]
+    return Eigh(*per_matrix("eigh", lambda tile: tuple(np.linalg.eigh(tile)), x, ends))
+
+
+@in_memory
+def eigvalsh(x: Tiled, /) -> Any:
+    """**Collective.** Eigenvalues of Hermitian matrices, rising."""
+    check_matrices("eigvalsh", x, square=True)
+    ends = [((x.shape[-1],), real_dtype(x.dtype))]
+    return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
+
+
+@in_memory
+def pinv(x: Tiled, /, *, rtol: Any = None) -> Any:
+    """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
+    check_matrices("pinv", x)
+    m, n = x.shape[-2:]
+    x = whole("pinv", x)
+    options: dict[str, Any] = {} if rtol is None else {"rtol": _per_stack(x, rtol)}
+    function = lambda tile: np.linalg.pinv(tile, **options)  # noqa: E731
+    return per_matrix("pinv", function, x, [((n, m), x.dtype)])[0]
+
+
+def _per_stack(x: Tiled, value: Any) -> Any:
+    """**Collective.** One number for all matrices, or one for each in the tile of this rank."""
+    if not isinstance(value, Tiled):
+        return float(value)
+    t = x.type
+    stack = ArrayType(t.mesh, value.type.dtype, t.shape[:-2], t.dims[:-2])
+    return move(broadcast_to(value, stack.shape), stack).local
+
+
+@in_memory
+def matrix_rank(x: Tiled, /, *, rtol: Any = None) -> Any:
+    """**Collective.** How many singular values are larger than ``rtol`` times the largest."""
+    check_matrices("matrix_rank", x)
+    values = svdvals(x)
+    if values.shape[-1] == 0:
+        return reductions.count_nonzero(values, axis=-1)
+    factor = float(np.finfo(values.dtype).eps) * max(x.shape[-2:]) if rtol is None else rtol
+    factor = expand_dims(factor, axis=-1) if isinstance(factor, Tiled) else float(factor)
+    least = apply(np.multiply, reductions.max(values, axis=-1, keepdims=True), factor)
+    return reductions.count_nonzero(apply(np.greater, values, least), axis=-1)

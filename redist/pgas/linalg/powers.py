@@ -1,0 +1,71 @@
+"""Powers of matrices, cross products of vectors, diagonals and traces."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from redist.pgas import reductions
+from redist.pgas.linalg.decompositions import inv
+from redist.pgas.linalg.matrices import check_matrices, identity_like
+from redist.pgas.memory import as_tile
+from redist.pgas.products.matmul import matmul
+from redist.pgas.shapes import diagonals
+from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.free_dims import freed
+from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
+from redist.pgas.tiles.move import move
+from redist.pgas.tiles.tiled import Tiled
+
+
+def matrix_power(x: Tiled, n: int, /) -> Any:
+    """**Collective** where operands must move. Products of square matrices with themselves."""
+    check_matrices("matrix_power", x, square=True, floating=False)
+    n = operator.index(n)
+    if n < 0:
+        x, n = inv(x), -n
+    if n == 0:
+        return identity_like(x)
+    out = None
+    while n:
+        if n & 1:
+            out = x if out is None else matmul(out, x)
+        n >>= 1
+        x = matmul(x, x) if n else x
+    assert out is not None
+    return out.new(out.type, None if out.local is None else out.local.copy())
+
+
+def diagonal(x: Tiled, /, *, offset: int = 0) -> Any:
+    """**Collective** where rows and columns are cut. Diagonals of a stack of matrices."""
+    check_matrices("diagonal", x, floating=False)
+    return diagonals.diagonal(x, x.ndim - 2, x.ndim - 1, offset)
+
+
+def trace(x: Tiled, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """**Collective** where rows and columns are cut. Sums of diagonals."""
+    check_matrices("trace", x, floating=False)
+    return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def cross(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
+    """**Collective** where operands must move. Cross products of vectors of 3 elements."""
+    if axis >= 0 and x1.ndim != x2.ndim:
+        raise ValueError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")
+    for x in (x1, x2):
+        if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
+            raise ValueError(f"cannot cross shape {x.shape}: dim {axis} must have size 3")
+    check_arrays("cross", x1, x2)
+    check_alike("cross", x1, x2)
+    together = meet((x1.type, x2.type))[-1]
+    end = freed(together, frozenset({axis % together.ndim}))
+    a, b = (move(x, folded(x.type, end)) for x in (x1, x2))
+    dtype = np.result_type(a.dtype, b.dtype)
+    t = with_dtype(end, dtype_of(dtype))
+    if a.local is None or b.local is None:
+        return a.new(t, None)
+    dim = axis if axis < 0 else axis - x1.ndim
+    return a.new(t, as_tile(np.cross(a.local, b.local, axis=dim)).astype(dtype, copy=False))

@@ -1,0 +1,81 @@
+"""Dims in another order, new ones and none of size 1: the elements stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.errors import DimError
+from redist.layout.array_type import ArrayType
+from redist.pgas.indexing.basic import get_basic
+from redist.pgas.indexing.keys import At, Cut
+from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.layouts import picked
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.tiled import Tiled
+
+Axis = int | Sequence[int]
+
+
+@takes_array
+def permute_dims(x: Tiled, /, axes: Sequence[int]) -> Any:
+    """**Local.** The dims in another order; the tile is a view."""
+    order = dims_of(tuple(axes), x.ndim)
+    if len(order) != x.ndim:
+        raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
+    return x.new(picked(x.type, order), None if x.local is None else x.local.transpose(order))
+
+
+@takes_array
+def matrix_transpose(x: Tiled, /) -> Any:
+    """**Local.** The last two dims swapped."""
+    if x.ndim < 2:
+        raise ValueError(f"cannot transpose matrices of {x.ndim} dims: need 2")
+    return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@takes_array
+def moveaxis(x: Tiled, source: Axis, destination: Axis, /) -> Any:
+    """**Local.** Some dims at other places, the others in order."""
+    of, to = dims_of(source, x.ndim), dims_of(destination, x.ndim)
+    if len(of) != len(to):
+        raise ValueError(f"cannot move {len(of)} dims to {len(to)} places")
+    order = [i for i in range(x.ndim) if i not in of]
+    for place, dim in sorted(zip(to, of, strict=True)):
+        order.insert(place, dim)
+    return permute_dims(x, order)
+
+
+@takes_array
+def expand_dims(x: Tiled, /, axis: Axis = 0) -> Any:
+    """**Local.** New dims of size 1; the tile is a view."""
+    new = dims_of(axis, x.ndim + (1 if isinstance(axis, (int, np.integer)) else len(axis)))
+    n = x.ndim + len(new)
+    old = iter(range(x.ndim))
+    order = [None if i in new else next(old) for i in range(n)]
+    t = x.type
+    result = ArrayType(
+        t.mesh,
+        t.dtype,
+        tuple(1 if i is None else t.shape[i] for i in order),
+        tuple(() if i is None else t.dims[i] for i in order),
+        t.pending_op,
+        t.pending_axes,
+    )
+    return x.new(result, None if x.local is None else np.expand_dims(x.local, new))
+
+
+@takes_array
+def squeeze(x: Tiled, /, axis: Axis) -> Any:
+    """**Collective** where such a dim is cut. Without dims of size 1."""
+    gone = dims_of(axis, x.ndim)
+    for i in gone:
+        if x.shape[i] != 1:
+            raise ValueError(f"cannot squeeze dim {i} of {x.shape}: its size is not 1")
+    if any(x.type.dims[i] for i in gone):
+        items = (At(i, 0) if i in gone else Cut(i, range(n)) for i, n in enumerate(x.shape))
+        return get_basic(settle(x), tuple(items))
+    result = picked(x.type, tuple(i for i in range(x.ndim) if i not in gone))
+    return x.new(result, None if x.local is None else np.squeeze(x.local, gone))

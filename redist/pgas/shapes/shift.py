@@ -1,0 +1,119 @@
+"""Elements moved along dims: reversed, rolled, and subtracted from their neighbours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.elementwise.apply import apply
+from redist.pgas.indexing.basic import get_basic
+from redist.pgas.indexing.keys import Cut
+from redist.pgas.shapes.join import concat
+from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.select import Link, carry, new_tile
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.elements.index_sets import EdgeRange
+
+Axis = int | Sequence[int]
+
+
+@takes_array
+def flip(x: Tiled, /, *, axis: Axis | None = None) -> Any:
+    """**Collective** where such a dim is cut. The order along dims reversed."""
+    dims = dims_of(axis, x.ndim)
+    items = (
+        Cut(i, range(n - 1, -1, -1) if i in dims and n else range(n)) for i, n in enumerate(x.shape)
+    )
+    return get_basic(settle(x), tuple(items))
+
+
+@takes_array
+def roll(x: Tiled, /, shift: Axis, *, axis: Axis | None = None) -> Any:
+    """**Collective** where such a dim is cut. Elements moved along dims; those at the end come first."""
+    if axis is None:
+        if not isinstance(shift, (int, np.integer)):
+            raise ValueError("cannot roll by several shifts without dims: name them with axis=")
+        return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
+    x = settle(x)
+    shifts = (shift,) if isinstance(shift, (int, np.integer)) else tuple(shift)
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    if len(shifts) == 1:
+        shifts = shifts * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"cannot roll {len(axes)} dims by {len(shifts)} shifts")
+    total = [0] * x.ndim
+    for one, by in zip(axes, shifts, strict=True):
+        total[dims_of(one, x.ndim)[0]] += int(by)
+    total = [by % n if n else 0 for by, n in zip(total, x.shape, strict=True)]
+    near = [i for i, by in enumerate(total) if by and x.type.cuts[i] == 1]
+    far = [i for i, by in enumerate(total) if by and x.type.cuts[i] > 1]
+    out = x
+    if near or not far:
+        out = x.new(x.type, new_tile(x, x.type))
+        if x.local is not None and out.local is not None:
+            _roll_tile(x.local, out.local, {i: total[i] for i in near})
+    for i in far:
+        out = _rolled(out, i, total[i])
+    return out
+
+
+def _roll_tile(tile: Tile, out: Tile, shifts: dict[int, int]) -> None:
+    """Rolled along dims that are not cut, piece by piece."""
+    pairs = [
+        [(slice(None), slice(None))]
+        if i not in shifts
+        else [
+            (slice(None, n - shifts[i]), slice(shifts[i], None)),
+            (slice(n - shifts[i], None), slice(None, shifts[i])),
+        ]
+        for i, n in enumerate(tile.shape)
+    ]
+    for choice in itertools.product(*pairs):
+        out[tuple(to for _, to in choice)] = tile[tuple(of for of, _ in choice)]
+
+
+def _rolled(x: Tiled, dim: int, by: int) -> Tiled:
+    """Rolled along one cut dim: its end and its start change places."""
+    out = x.new(x.type, new_tile(x, x.type))
+    n = x.shape[dim]
+    for source, target in (range(n - by), range(by, n)), (range(n - by, n), range(by)):
+        links = [
+            Link(
+                i,
+                EdgeRange(size, x.type.cuts[i], source if i == dim else range(size)),
+                i,
+                EdgeRange(size, x.type.cuts[i], target if i == dim else range(size)),
+            )
+            for i, size in enumerate(x.shape)
+        ]
+        carry(x, out, links)
+    return out
+
+
+@takes_array
+def diff(
+    x: Tiled, /, *, axis: int = -1, n: int = 1, prepend: Tiled | None = None,
+    append: Tiled | None = None,
+) -> Any:  # fmt: skip
+    """**Collective** where that dim is cut. Differences of neighbours along a dim, ``n`` times."""
+    (dim,) = dims_of(axis, x.ndim)
+    if n < 0:
+        raise ValueError(f"cannot take differences {n} times")
+    parts = [part for part in (prepend, x, append) if part is not None]
+    x = concat(parts, axis=dim) if len(parts) > 1 else settle(x)
+    for _ in range(n):
+        size = x.shape[dim]
+        ends = (
+            tuple(
+                Cut(i, r if i == dim else range(m)) for i, m in enumerate(x.shape)
+            )
+            for r in (range(1, max(1, size)), range(max(0, size - 1)))
+        )  # fmt: skip
+        later, earlier = (get_basic(x, items) for items in ends)
+        x = apply(np.not_equal if x.dtype == np.bool_ else np.subtract, later, earlier)
+    return x

@@ -1,0 +1,83 @@
+"""Parts of an array along a dim: all of them, those with some indices, or other ones in every row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.indexing import dispatch
+from redist.pgas.indexing.basic import get_basic
+from redist.pgas.indexing.integer import in_bounds
+from redist.pgas.indexing.keys import At, Cut
+from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import make_type
+from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.select import placed
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.elements.by_position import rounds_of
+
+
+@takes_array
+def unstack(x: Tiled, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """**Collective** where that dim is cut. The parts along a dim, which goes away."""
+    (dim,) = dims_of(axis, x.ndim)
+    x = settle(x)
+    if x.type.cuts[dim] > 1:
+        dims = tuple(() if i == dim else d for i, d in enumerate(x.type.dims))
+        others = [i for i in range(x.ndim) if i != dim]
+        t = placed(
+            x.type,
+            tuple(x.shape[i] for i in others),
+            tuple(dims[i] for i in others),
+            x.type.dims[dim],
+        )
+        x = move(x, x.type.with_dims((*t.dims[:dim], (), *t.dims[dim:])))
+    items = [Cut(i, range(n)) for i, n in enumerate(x.shape)]
+    return tuple(
+        get_basic(x, (*items[:dim], At(dim, k), *items[dim + 1 :])) for k in range(x.shape[dim])
+    )
+
+
+@takes_array
+def take(x: Tiled, indices: Any, /, *, axis: int | None = None) -> Any:
+    """**Collective.** Parts along a dim by their indices."""
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"cannot take along {x.ndim} dims: name one with axis=")
+    (dim,) = dims_of(0 if axis is None else axis, x.ndim)
+    return dispatch.get(x, (*(slice(None),) * dim, indices))
+
+
+@takes_array
+@in_memory
+def take_along_axis(x: Tiled, indices: Any, /, *, axis: int = -1) -> Any:
+    """**Collective** where that dim is cut. For each row along a dim, the elements at its own indices."""
+    (dim,) = dims_of(axis, x.ndim)
+    x = settle(x)
+    if indices.ndim != x.ndim:
+        raise ValueError(f"cannot take along {x.ndim} dims by indices of {indices.ndim}")
+    alike = all(
+        n == m for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != dim
+    )
+    if alike and x.type.cuts[dim] == 1 and isinstance(indices, Tiled):
+        t = make_type(x.mesh, indices.type.dtype, indices.shape, x.type.dims)
+        return _along(x, move(settle(indices), t), dim)
+    key: list[Any] = [
+        np.arange(n).reshape([-1 if i == d else 1 for i in range(x.ndim)])
+        for d, n in enumerate(x.shape)
+    ]
+    key[dim] = indices
+    return dispatch.get(x, tuple(key))
+
+
+def _along(x: Tiled, indices: Tiled, dim: int) -> Any:
+    """Rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
+    own, n = indices.local, x.shape[dim]
+    wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)
+    if rounds_of(x.comm, 0, wrong)[1]:
+        raise IndexError(f"an index is out of bounds for dim {dim} of size {n}")
+    t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
+    if x.local is None or own is None:
+        return x.new(t, None)
+    return x.new(t, np.take_along_axis(x.local, in_bounds(own, dim, n), dim))

@@ -1,0 +1,43 @@
+"""The lower and the upper half of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.ownership import box_of
+from redist.pgas.tiles.select import new_tile
+from redist.pgas.tiles.tiled import Tiled
+
+
+@takes_array
+def tril(x: Tiled, /, *, k: int = 0) -> Any:
+    """**Local** unless a reduction is pending. Zeros above a diagonal."""
+    return _half(x, k, lower=True)
+
+
+@takes_array
+def triu(x: Tiled, /, *, k: int = 0) -> Any:
+    """**Local** unless a reduction is pending. Zeros below a diagonal."""
+    return _half(x, k, lower=False)
+
+
+def _half(x: Tiled, k: int, *, lower: bool) -> Any:
+    if x.ndim < 2:
+        raise ValueError(f"cannot take half of an array of {x.ndim} dims: need 2")
+    x = settle(x)
+    out = x.new(x.type, new_tile(x, x.type))
+    box = box_of(x.type, x.comm.rank)
+    if out.local is not None and x.local is not None and box is not None:
+        (first, last), (start, end) = box[-2:]
+        if x._memory.on_device:
+            out.local[...] = (np.tril if lower else np.triu)(x.local, k + first - start)
+            return out
+        np.copyto(out.local, x.local)
+        for i in range(last - first):  # row by row: no table of the whole tile
+            edge = min(max(first + i + k + int(lower) - start, 0), end - start)
+            out.local[..., i, slice(edge, None) if lower else slice(0, edge)] = 0
+    return out

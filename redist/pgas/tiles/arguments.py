@@ -1,0 +1,78 @@
+"""Arguments of functions: which dims an ``axis`` names, and that operands are global arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from redist.errors import DimError, RequestError
+from redist.pgas.tiles.tiled import Tiled
+
+Axis = int | Sequence[int] | None
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def dim_of(axis: int, ndim: int) -> int:
+    """A dim by its number, negative from the end.
+
+    >>> dim_of(-1, 3)
+    2
+    """
+    try:
+        i = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"cannot use {axis!r} as a dim: need an int") from None
+    if not -ndim <= i < ndim:
+        raise DimError(f"there is no dim {i}: the array has {ndim}")
+    return i % ndim
+
+
+def dims_of(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The dims that an axis argument names, in its order; all of them for None.
+
+    >>> dims_of((-1, 0), 3), dims_of(None, 2)
+    ((2, 0), (0, 1))
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, (tuple, list, range)):
+        return (dim_of(axis, ndim),)  # type: ignore[arg-type]
+    out = tuple(dim_of(i, ndim) for i in axis)
+    if len(set(out)) < len(out):
+        raise DimError(f"a dim is named twice in {tuple(axis)}")
+    return out
+
+
+def takes_array(function: F) -> F:
+    """Give a function an error of its own if its first argument is no global array."""
+
+    @wraps(function)
+    def checked(x: Any, /, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Tiled):
+            check_arrays(function.__name__, x)
+        return function(x, *args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def takes_arrays(function: F) -> F:
+    """Give a function an error of its own if one of its arguments is no global array."""
+
+    @wraps(function)
+    def checked(*arrays: Any, **options: Any) -> Any:
+        check_arrays(function.__name__, *arrays)
+        return function(*arrays, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def check_arrays(name: str, *arrays: Any) -> None:
+    """An error where one is no global array."""
+    for x in arrays:
+        if not isinstance(x, Tiled):
+            raise RequestError(
+                f"cannot {name} {type(x).__name__}: it is no global array; "
+                "make it one with pgas.asarray"
+            )

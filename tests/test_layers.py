@@ -1,0 +1,140 @@
+"""Inner orders: inside a package too, imports point down only.
+
+``INNER`` names a package's children, lowest first. A module may import from children that stand lower
+than its own child of that package, and from its own child; the order inside that child is a table of its
+own. What ``__init__.py`` says is the package's face: it may import all children, and no child imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+INNER: dict[str, str] = {
+    "redist.pgas": (
+        "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
+        "ordering onesided ufuncs operators array device_array creation linalg fft random"
+    ),
+    "redist.pgas.watch": "call_site timeline trace dry_run gather_warning explain",
+    "redist.pgas.tiles": (
+        "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
+    ),
+    "redist.pgas.elementwise": "standard_limits on_device apply unary binary choice",
+    "redist.pgas.indexing": "keys basic integer boolean dispatch",
+    "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
+    "redist.pgas.reductions": "reduce along named",
+    "redist.pgas.products": "streaming contract_layout contract matmul einsum",
+    "redist.pgas.ordering": "splitters sorting searching uniques",
+    "redist.pgas.onesided": "tile_index access epochs",
+    "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
+    "redist.pgas.fft": "cut_lines any_length transforms functions",
+    "redist.pgas.random": "philox generators",
+}
+"""The children of each package, lowest first."""
+
+FACADES = {
+    ("redist.layout.array_type", "redist.layout.notation"),
+    ("redist.plan.plan", "redist.plan.serial"),
+    ("redist.plan.plan", "redist.plan.table"),
+    ("redist.plan.plan", "redist.draw*"),
+    ("redist.pgas.array", "redist.pgas"),
+}
+"""Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the
+namespace of an array, which the standard asks for."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted((ROOT / "redist").rglob("*.py"))}
+
+
+@cache
+def imports_of(module: str) -> tuple[tuple[int, str], ...]:
+    """Line and module of everything that a module imports, also inside functions."""
+    return tuple(_imports(module))
+
+
+def _imports(module: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            while name and name not in MODULES:
+                name = name.rpartition(".")[0]
+            if name:
+                yield node.lineno, name
+
+
+def child_of(package: str, module: str) -> str | None:
+    """The child of a package that a module belongs to; None for the package itself and what is outside.
+
+    >>> child_of("redist.pgas", "redist.pgas.fft.functions"), child_of("redist.pgas", "redist.pgas")
+    ('fft', None)
+    """
+    inside = module.startswith(f"{package}.")
+    return module[len(package) + 1 :].split(".")[0] if inside else None
+
+
+def is_facade(module: str, name: str) -> bool:
+    return any(module == one and fnmatch(name, other) for one, other in FACADES)
+
+
+def wrong_imports(package: str) -> list[str]:
+    """What points up or to the package's face, as ``module:line imports name``."""
+    order = INNER[package].split()
+    found = []
+    for module in MODULES:
+        own = child_of(package, module)
+        if own is None:
+            continue
+        for line, name in imports_of(module):
+            other = child_of(package, name)
+            up = other is not None and other != own and order.index(other) > order.index(own)
+            face = name == package and module != package
+            if (up or face) and not is_facade(module, name):
+                found.append(f"{module}:{line} imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("package", INNER)
+def test_every_child_has_its_place(package: str) -> None:
+    children = {child_of(package, module) for module in MODULES} - {None}
+    order = INNER[package].split()
+    assert len(order) == len(set(order))
+    assert set(order) == children
+
+
+@pytest.mark.parametrize("package", INNER)
+def test_imports_inside_a_package_point_down(package: str) -> None:
+    assert not wrong_imports(package)
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    edges = {m: {n for _, n in imports_of(m) if n != m and not is_facade(m, n)} for m in MODULES}
+    state: dict[str, str] = {}
+
+    def walk(module: str, path: tuple[str, ...]) -> None:
+        assert state.get(module) != "open", " -> ".join((*path, module))
+        if module in state:
+            return
+        state[module] = "open"
+        for other in sorted(edges[module]):
+            walk(other, (*path, module))
+        state[module] = "done"
+
+    for module in MODULES:
+        walk(module, ())
