@@ -22,7 +22,8 @@ from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.ownership import Box, own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.cuda.arrays import as_device, fill_with, is_device, to_device, to_host
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import as_device, fill_with, to_device, to_host
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 Type = str | ArrayType

@@ -10,7 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
-from redist.runtime.ranks.agreement import UNPREPARED, heard, judge
+from redist.runtime.ranks.agreement import Place, heard, judge
 from redist.runtime.ranks.tokens import NEW, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import SAME, Comm, Disagreement, World, comm_or_world, world_of
@@ -123,8 +123,8 @@ def _agree_on_new(
         met = world.meet(token, 0, timeout_s)
     if request is None or met != SAME:
         text = None if request is None else request.text
-        answers = heard(world.comm, text, error, timeout_s, UNPREPARED)
-        all_new = all(place == UNPREPARED and failed is None for _, failed, place in answers)
+        answers = heard(world.comm, text, error, timeout_s, Place.UNPREPARED)
+        all_new = all(place == Place.UNPREPARED and failed is None for _, failed, place in answers)
         judge("cannot make a transfer" if all_new else "cannot transfer", answers, error)
     assert request is not None
     return request

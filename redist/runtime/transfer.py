@@ -12,23 +12,14 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.arguments import OWN, AnyArray, Locals, Operands, Own
-from redist.runtime.cuda.arrays import on_this_gpu
+from redist.runtime.arguments import OWN, AnyArray, CallArguments, Locals, Own, place_of
+from redist.runtime.copies.gpu_arrays import on_this_gpu
 from redist.runtime.host.executor import HostExecutor
 from redist.runtime.host.own_tiles import Key, OwnTiles
 from redist.runtime.host.recorded import RecordedCall, scenes_of
 from redist.runtime.host.report import Report, TransferCounts
 from redist.runtime.host.stage import Stage
-from redist.runtime.ranks.agreement import (
-    ANYWHERE,
-    HERE,
-    THERE,
-    UNPREPARED,
-    all_agree,
-    from_first,
-    heard,
-    judge,
-)
+from redist.runtime.ranks.agreement import Place, all_agree, from_first, heard, judge
 from redist.runtime.ranks.background import Running
 from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -154,7 +145,7 @@ class Transfer:
             self._course = HostExecutor(
                 world, route, self._stages, self._buffers, self._watch, options.donate
             )
-        self._operands = Operands(route, self._names, asked.is_batch)
+        self._arguments = CallArguments(route, self._names, asked.is_batch)
         ends = [(p.source.mesh.rank_array(), p.target.mesh.rank_array()) for p in plans]
         self._exchanges = not all(stage.is_local for stage in self._stages)
         # A rank that has no source cannot know whether it is among GPUs.
@@ -204,7 +195,7 @@ class Transfer:
     @property
     def input(self) -> Any:
         """**Local.** This rank's source tile in shared memory, made when first asked for."""
-        return self._operands.named(
+        return self._arguments.by_name(
             [self._buffers.end(item, 0) for item in range(len(self._names))]
         )
 
@@ -212,7 +203,7 @@ class Transfer:
     def output(self) -> Any:
         """**Local.** This rank's target tile in shared memory, made when first asked for."""
         last = self._route.last
-        return self._operands.named(
+        return self._arguments.by_name(
             [self._buffers.end(item, last(item)) for item in range(len(self._names))]
         )
 
@@ -246,7 +237,7 @@ class Transfer:
                     result = script.new() if out is None else out
                     script.point_at(local, result)
                     return self._repeat(script, local, result, out is not None)
-        return self.run(local, out)
+        return self._run(local, out, place_of(local, out))
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
         """**Collective.** Begin to move; go on computing, then call :meth:`wait`.
@@ -258,9 +249,13 @@ class Transfer:
             raise TransferError("cannot start: this transfer is under way; wait() first")
         if local is OWN:
             local, out = self._own(out)
-        where = self._operands.on_device(local, out)
-        self._running = Running(on_this_gpu(lambda: self.run(local, out), where is None))
-        if self._is_on_device if where is None else where:
+        place = place_of(local, out)
+
+        def work() -> Any:
+            return self._run(local, out, place)
+
+        self._running = Running(on_this_gpu(work) if place is Place.UNKNOWN else work)
+        if self._goes_on_gpu(place):
             self._world.finish()
             self._running()
         else:
@@ -286,8 +281,9 @@ class Transfer:
                     self._course.finish(self._token, tiles, done, in_place, self.timeout_s)
         except Disagreement:
             given = out if is_given else None
-            if self._explain(None, self._operands.on_device(local, given)):
-                return self.run(local, given)
+            place = place_of(local, given)
+            if self._explain(None, place):
+                return self._run(local, given, place)
             raise
         except BaseException as error:
             if world.broken is None:
@@ -297,39 +293,49 @@ class Transfer:
         self._watch.calls += 1
         return out
 
-    def run(self, local: Any, out: Any) -> Any:
-        """**Collective.** Check, meet and move, without looking for transfers under way."""
+    def _goes_on_gpu(self, place: Place) -> bool:
+        """Whether a call with arrays at this place runs on GPUs: if unknown, as the last one did."""
+        return self._is_on_device if place is Place.UNKNOWN else place is Place.GPUS
+
+    def _run(self, local: Any, out: Any, place: Place) -> Any:
+        """Run once, not through a recorded call; started transfers are not waited for."""
         if self._closed:
             raise TransferError("cannot run: this transfer is closed")
         world = self._world
         world.check_usable()
-        where = self._operands.on_device(local, out)
-        on_device = self._is_on_device if where is None else where
-        joined = world.gpus.device if world.gpus is not None and self._exchanges else None
-        sources, targets, error = self._operands.tried(local, out, on_device, joined)
+        on_device = self._goes_on_gpu(place)
+        arguments = self._gpu_arguments() if on_device else self._arguments
+        sources, targets, error = arguments.check_call(local, out)
         if error is not None and not self._meets:
             raise error
         try:
             with world.failing_together():
                 results = self._move(sources, targets, error is not None, on_device)
         except Disagreement as met:
-            if self._explain(error or met.error, where):
-                return self.run(local, out)  # now it is known where the arrays of others are
+            if self._explain(error or met.error, place):
+                return self._run(
+                    local, out, place
+                )  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
         self._watch.calls += 1
-        return self._operands.returned(results, out)
+        return self._arguments.results(results, out)
 
-    def _explain(self, error: RedistError | None, where: bool | None) -> bool:
+    def _gpu_arguments(self) -> CallArguments:
+        from redist.runtime.cuda.arguments import GpuArguments
+
+        gpus = self._world.gpus if self._exchanges else None
+        return GpuArguments.of(self._arguments, None if gpus is None else gpus.device)
+
+    def _explain(self, error: RedistError | None, place: Place) -> bool:
         """Raise the error that made ranks disagree, on all of them.
 
         True if they only did because some have no array that says whether GPUs are meant.
         """
-        place = ANYWHERE if where is None else THERE if where else HERE
         answers = heard(self._world.comm, self.request.text, error, self.timeout_s, place)
         judge("cannot transfer", answers, error)
         places = {place for *_, place in answers}
-        self._is_on_device = THERE in places
-        return ANYWHERE in places and not places & {None, UNPREPARED}
+        self._is_on_device = Place.GPUS in places
+        return Place.UNKNOWN in places and not places & {None, Place.UNPREPARED}
 
     def _move(
         self, sources: list[Any], targets: list[Any], failed: bool, on_device: bool

@@ -9,12 +9,15 @@ import pytest
 
 from redist.errors import TransferError
 from redist.layout.dtype import DType
+from redist.runtime.copies import reduce
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.copies.strided import Strided
+from redist.runtime.cuda.kernels import reductions
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
-from redist.runtime.cuda.kernels.reductions import CudaReductionList, can_combine
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.kernels.tables import tables_of
 from redist.runtime.schedule.compiler import Combine, Round
@@ -102,8 +105,12 @@ def test_copies_of_other_arrays_stay() -> None:
 def test_every_small_float_can_be_combined() -> None:
     names = ("f8e3m4", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e5m2", "f8e5m2fnuz")
     for name in (*names, "f8e8m0fnu", "bf16", "bool", "c128"):
-        assert can_combine("sum", DType.named(name))
-    assert not can_combine("sum", DType.named("S1"))
+        assert combines_on_gpu("sum", DType.named(name))
+    assert not combines_on_gpu("sum", DType.named("S1"))
+
+
+def test_what_gpus_combine_is_what_the_kernel_knows() -> None:
+    assert set(reductions._ITEMS) == reduce._GPU
 
 
 def test_too_many_tiles_are_refused() -> None:

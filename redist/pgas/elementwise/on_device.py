@@ -14,7 +14,8 @@ import numpy as np
 from redist.pgas.elementwise.standard_limits import floor_divide
 from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.tiled import Tile
-from redist.runtime.cuda.arrays import filled_on_device, is_device
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import filled_on_device
 
 COMPLEX = {
     "absolute", "add", "conj", "conjugate", "cos", "divide", "equal", "exp", "imag", "isfinite",

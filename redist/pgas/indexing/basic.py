@@ -19,7 +19,8 @@ from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.cuda.arrays import is_device, overlap, to_host
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import overlap, to_host
 from redist.runtime.elements.index_sets import EdgeConstant, EdgeRange, span, within
 
 

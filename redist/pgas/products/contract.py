@@ -22,7 +22,7 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, dtype_of, resolved
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.cuda.arrays import is_device
+from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.ranks.room import all_fit, least_available
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from redist.errors import RequestError
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, is_device, to_host
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
 
 F = TypeVar("F", bound=Callable[..., Any])
 SAID = "Arrays on GPUs are copied to memory for it, and its results back."

@@ -18,7 +18,7 @@ from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.pgas.watch.trace import WATCHERS, Move
 from redist.plan.plan import Plan
 from redist.planner import synthesize
-from redist.runtime.cuda.kernels.reductions import can_combine
+from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.ranks.room import all_fit, least_available
 from redist.runtime.ranks.world import Comm, default_topology, world_of
 from redist.runtime.redistribute import prepared, redistribute
@@ -70,7 +70,7 @@ def settle(a: T) -> T:
 
 def _combines(t: ArrayType) -> bool:
     """Whether GPUs can do the pending reduction of a type; if not, it is done in memory."""
-    return t.pending_op is None or can_combine(t.pending_op, t.dtype)
+    return t.pending_op is None or combines_on_gpu(t.pending_op, t.dtype)
 
 
 def planned(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:

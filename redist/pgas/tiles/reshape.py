@@ -23,7 +23,8 @@ from redist.pgas.tiles.layouts import Shape, default_dims, make_type
 from redist.pgas.tiles.move import settle, tile_shape
 from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.cuda.arrays import is_device, viewed
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import viewed
 from redist.runtime.elements.index_sets import EdgeFlat
 
 DimGroup = tuple[tuple[int, ...], tuple[int, ...]]

@@ -14,6 +14,7 @@ AnyArray = NDArray[Any]
 BLOCK_BYTES = 2**16
 """Temporary arrays are no larger."""
 _KERNEL = ("f32", "f64", "i32", "i64", "u32", "u64", "u8")
+_GPU = frozenset("bool i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128".split())
 _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -55,6 +56,20 @@ def kernel_code(op: str, dtype: DType) -> int | None:
     if dtype.name not in _KERNEL or (op in ("max", "min") and dtype.name[0] == "f"):
         return None
     return 4 * _KERNEL.index(dtype.name) + ("sum", "prod", "max", "min").index(op)
+
+
+def combines_on_gpu(op: str, dtype: DType) -> bool:
+    """Whether a GPU can combine such values; those of one byte that it does not know have a table.
+
+    >>> combines_on_gpu("sum", DType.named("f32")), combines_on_gpu("sum", DType.named("f8e5m2"))
+    (True, True)
+    """
+    return op in _UFUNC and (dtype.name in _GPU or is_tabulated(dtype))
+
+
+def is_tabulated(dtype: DType) -> bool:
+    """Whether a GPU looks the results of such values up in a table, made by the host."""
+    return dtype.itemsize == 1 and dtype.extended_name is not None
 
 
 def _product(a: AnyArray, b: AnyArray) -> AnyArray:

@@ -1,44 +1,15 @@
-"""Arrays on a GPU: recognised, taken in without a copy, and never asked for before one appears."""
+"""Arrays on a GPU: made, copied, compared, and taken in from other libraries without a copy."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-T = TypeVar("T")
+from redist.runtime.copies.gpu_arrays import is_cupy_array, is_device
 
 MOST_DIMS = 20
 """Of arrays that move between GPUs."""
-_CUDA = 2
-"""DLPack's number of the memory of a GPU."""
-
-
-def is_device(array: Any) -> bool:
-    """Whether an array lies in the memory of a GPU.
-
-    >>> is_device(np.zeros(3)), is_device(None)
-    (False, False)
-    """
-    if array is None or isinstance(array, (np.ndarray, np.generic)):
-        return False
-    if _is_cupys(array):
-        return True
-    try:
-        if hasattr(array, "__cuda_array_interface__"):
-            return True
-        where = getattr(array, "__dlpack_device__", None)
-        return where is not None and int(where()[0]) == _CUDA
-    except Exception:  # it says why when it is taken in
-        return True
-
-
-def _is_cupys(array: Any) -> bool:
-    """Whether it is an array of CuPy: quicker than to ask for the interface."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(array, cupy.ndarray)
 
 
 def as_device(array: Any) -> Any:
@@ -54,7 +25,7 @@ def as_device(array: Any) -> Any:
 
 def is_read_only(array: Any) -> bool:
     """Whether an array of a GPU, as it was given, says that it must not be written."""
-    if _is_cupys(array):
+    if is_cupy_array(array):
         return False
     interface = getattr(array, "__cuda_array_interface__", None)
     return interface is not None and bool(interface["data"][1])
@@ -139,27 +110,6 @@ def gpu_count() -> int:
     import cupy
 
     return int(cupy.cuda.runtime.getDeviceCount())
-
-
-def on_this_gpu(work: Callable[[], T], asks: bool = True) -> Callable[[], T]:
-    """**Local.** Work that another thread can do on the GPU and the stream that are current here.
-
-    The same where nobody ``asks`` for it, or there is no CuPy.
-    """
-    if not asks or "cupy" not in sys.modules:
-        return work
-    import cupy
-
-    try:
-        device, stream = cupy.cuda.Device(), cupy.cuda.get_current_stream()
-    except Exception:  # CuPy without a GPU
-        return work
-
-    def there() -> T:
-        with device, stream:
-            return work()
-
-    return there
 
 
 def gpu_of(array: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import TypeVar
 
 from mpi4py import MPI
@@ -11,12 +12,21 @@ from redist.errors import RedistError, RequestError
 from redist.runtime.ranks.waiting import broadcast, gather
 
 T = TypeVar("T")
-HERE, THERE, ANYWHERE = "in memory", "on GPUs", "anywhere"
-"""Where the arrays of a request lie; ranks that have none do not know."""
-UNPREPARED = "unprepared"
-"""Said instead by ranks that have not prepared the request yet."""
-RankAnswer = tuple[str | None, str | None, str | None]
-"""The request, the error, and where its arrays lie, if it has come so far."""
+
+
+class Place(Enum):
+    """Where the arrays of a request lie, as far as a rank knows."""
+
+    MEMORY = "in memory"
+    GPUS = "on GPUs"
+    UNKNOWN = "anywhere"
+    """The rank has no array that says so."""
+    UNPREPARED = "unprepared"
+    """The rank has not prepared the request yet."""
+
+
+RankAnswer = tuple[str | None, str | None, Place | None]
+"""The request, the error, and where its arrays lie, if it is one that moves arrays."""
 
 
 def all_agree(
@@ -34,7 +44,7 @@ def heard(
     say: str | None,
     error: Exception | str | None,
     timeout_s: float | None,
-    place: str | None = None,
+    place: Place | None = None,
 ) -> list[RankAnswer]:
     """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
     failed = None if error is None else f"{error}"
@@ -49,10 +59,10 @@ def judge(what: str, answers: list[RankAnswer], error: Exception | None) -> None
             raise RequestError(next(iter(errors)))
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
-    if {HERE, THERE} <= {place for *_, place in answers}:
-        known = {HERE, THERE, ANYWHERE}
+    if {Place.MEMORY, Place.GPUS} <= {place for *_, place in answers}:
+        known = {Place.MEMORY, Place.GPUS, Place.UNKNOWN}
         answers = [
-            (f"{text} {place}" if place in known else text, None, None)
+            (f"{text} {place.value}" if place in known else text, None, None)
             for text, _, place in answers
         ]
     said = _by_text((rank, text or "") for rank, (text, *_) in enumerate(answers))

@@ -15,7 +15,8 @@ from mpi4py import MPI
 
 import redist
 from redist.errors import RequestError
-from redist.runtime.cuda.arrays import as_device, device_address, is_device, to_host
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import as_device, device_address, to_host
 from tests.programs.together import all_well, main
 
 SHAPE = (64, 96)

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 import redist
 from bench.problems.problems import Problem
-from redist.runtime.cuda.kernels.reductions import can_combine
+from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.simulator import simulate
 from tests.programs.mpi.cases import problems_for, random_values
 from tests.programs.mpi.fuzz import arguments
@@ -31,7 +31,7 @@ def problems(size: int, seed: int) -> Iterator[Problem]:
     """Those whose elements CuPy has, and whose reductions a GPU can do."""
     for problem in problems_for(size, seed):
         dtype, op = problem.source.dtype, problem.source.pending_op
-        if dtype.to_numpy().kind in "biufc" and (op is None or can_combine(op, dtype)):
+        if dtype.to_numpy().kind in "biufc" and (op is None or combines_on_gpu(op, dtype)):
             yield problem
 
 

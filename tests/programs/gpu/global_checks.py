@@ -13,7 +13,8 @@ from redist.errors import MemoryLimitError, RequestError
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.memory import BUFFERS, DEVICE
 from redist.pgas.random import generator
-from redist.runtime.cuda.arrays import is_device, to_host
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_host
 from tests.programs.pgas.drawing import Draw, Values, xp
 
 ODD, ENDS = np.array([1.0, -2.0, 0.0, 3.0]), np.array([-np.inf, np.inf, -np.inf, 2.0])

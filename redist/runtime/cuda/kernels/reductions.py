@@ -13,13 +13,12 @@ from redist.errors import RedistError
 from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy
-from redist.runtime.copies.reduce import check_reduces, combine
+from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
 from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
 from redist.runtime.cuda.kernels.tables import WORD, Tables, tables_of
 
-_OPS = ("sum", "prod", "max", "min")
 _ITEMS = {
     "bool": ("unsigned char", 2),
     "i8": ("signed char", 1),
@@ -105,19 +104,6 @@ def least_word(op: str, dtype: DType) -> int:
     return dtype.itemsize // (2 if op == "sum" and dtype.name[0] == "c" else 1)
 
 
-def can_combine(op: str, dtype: DType) -> bool:
-    """Whether a GPU can reduce such elements.
-
-    >>> can_combine("sum", DType.named("f32")), can_combine("sum", DType.named("f8e5m2"))
-    (True, True)
-    """
-    return op in _OPS and (dtype.name in _ITEMS or _is_tabulated(dtype))
-
-
-def _is_tabulated(dtype: DType) -> bool:
-    return dtype.itemsize == 1 and dtype.extended_name is not None
-
-
 @lru_cache(maxsize=1)
 def _source() -> str:
     return Path(__file__).with_name("combine.cu").read_text(encoding="utf-8")
@@ -139,7 +125,7 @@ def prelude_of(op: str, dtype: DType) -> str:
     >>> prelude_of("max", DType.named("bf16")).splitlines()[:3]
     ['#define OP MAX', '#define ITEM unsigned short', '#define KIND_OF_ITEM 4']
     """
-    if not can_combine(op, dtype):
+    if not combines_on_gpu(op, dtype):
         known = ", ".join(_ITEMS)
         raise RedistError(f"cannot take the {op} of {dtype} on the GPU; known: {known}, f8...")
     check_reduces(op, dtype)

@@ -1,4 +1,4 @@
-"""Operands: what a call takes and where its result goes."""
+"""Arguments: what a call takes and where its result goes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import redist
 from redist.errors import RequestError
 from redist.plan.topology import FLAT
-from redist.runtime import arguments as operands_module
-from redist.runtime.arguments import Operands, check_donated
+from redist.runtime.arguments import CallArguments
+from redist.runtime.cuda import arguments as gpu_arguments
+from redist.runtime.cuda.arguments import check_donated
 from redist.runtime.schedule.stages import TransferStages
 
 
@@ -20,8 +21,8 @@ def test_a_donated_array_whose_type_does_not_change_stays(donate: bool) -> None:
     plan = redist.synthesize("f64[8{x}]", "f64[8{x}]", mesh=mesh, donate=donate)
     assert plan.peak_bytes == (1 if donate else 2) * 4 * 8
     local = np.arange(4.0)
-    operands = Operands(TransferStages.of((plan,), 0, FLAT), ("",), False)
-    sources, (target,) = operands.taken(local, None)
+    arguments = CallArguments(TransferStages.of((plan,), 0, FLAT), ("",), False)
+    sources, (target,) = arguments.check_arrays(local, None)
     assert target is not None
     assert sources[0] is local
     assert np.shares_memory(target, local) == donate
@@ -50,7 +51,7 @@ def test_a_donated_source_that_stays_needs_room(
     )
     assert plan.steps == free.steps
     for why in ("it is a view", ""):
-        monkeypatch.setattr(operands_module, "why_kept", lambda array, why=why: why)
+        monkeypatch.setattr(gpu_arguments, "why_kept", lambda array, why=why: why)
         if fits or not why:
             check_donated(plan, None, "source tile")
         else:

@@ -1,0 +1,153 @@
+"""Validation of arrays on a GPU that are passed to a transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.plan.plan import Plan
+from redist.runtime.arguments import CallArguments, Shape, check_tile
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.copies.reduce import combines_on_gpu
+from redist.runtime.cuda.arrays import (
+    MOST_DIMS,
+    as_device,
+    current_gpu,
+    gpu_of,
+    is_read_only,
+    overlap,
+)
+from redist.runtime.cuda.donation import why_kept
+from redist.runtime.schedule.stages import TransferStages
+
+
+@dataclass(frozen=True)
+class GpuArguments(CallArguments):
+    """The arrays of a transfer's calls on GPUs.
+
+    ``gpu`` is the number of the one that the ranks have been told this rank uses, None if it may be any.
+    """
+
+    gpu: int | None = None
+
+    @staticmethod
+    def of(host: CallArguments, gpu: int | None) -> GpuArguments:
+        """The same transfer on GPUs."""
+        return GpuArguments(host.stages, host.names, host.is_batch, gpu)
+
+    def check_arrays(self, local: Any, out: Any) -> tuple[list[Any], list[Any]]:
+        """**Local.** Sources and targets in order; a target is None if the executor shall make it."""
+        if self.gpu is not None and self.gpu != current_gpu():
+            raise RequestError(
+                f"cannot use GPU {current_gpu()}: the ranks of this communicator know of GPU "
+                f"{self.gpu} here; use that one, or a communicator of its own"
+            )
+        check_on_device(self.stages.plans)
+        given, results = self.in_order(local, "local"), self.in_order(out, "out")
+        for item, plan in enumerate(self.stages.plans):
+            check_place(given[item], f"the source tile{self.label(item)}", plan.donate)
+            check_place(results[item], f"out{self.label(item)}", True)
+        return super().check_arrays(local, out)
+
+    def check_source(self, item: int, array: Any) -> Any:
+        """**Local.** A source as a tile; an error if it is donated and cannot be."""
+        source = super().check_source(item, array)
+        plan = self.stages.plans[item]
+        if plan.donate and source is not None:
+            check_donated(plan, source, f"source tile{self.label(item)}")
+        return source
+
+    def check_target(self, item: int, array: Any, given: Any, source: Any) -> Any:
+        """**Local.** The array for a result as a tile; None if the executor shall make it."""
+        plan, what = self.stages.plans[item], f"out{self.label(item)}"
+        if array is None:
+            return source if plan.donate and not plan.steps else None  # it stays where it is
+        tile = self.as_tile(array, self.target_shape(item), plan.target, what)
+        check_early(self.stages, plan, what)
+        strides = zip(tile.strides, tile.shape, strict=True)
+        if tile.size and any(stride == 0 and n > 1 for stride, n in strides):
+            raise RequestError(f"{what} has elements in one place")
+        return tile
+
+    def as_tile(self, array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
+        """**Local.** The array as one of CuPy; an error if it is no tile of type t on this GPU."""
+        if shape is None or not is_device(array):
+            return super().as_tile(array, shape, t, what)
+        array = _take_in(array, what)
+        check_tile(array, shape, t, what)
+        return array
+
+    def may_overlap(self, a: Any, b: Any) -> bool:
+        """**Local.** Whether two arrays may share memory."""
+        return overlap(a, b)
+
+
+def _take_in(array: Any, what: str) -> Any:
+    """Take in an array of a GPU; an error if its owner refuses, or if another GPU holds it."""
+    try:
+        taken = as_device(array)
+    except Exception as problem:
+        raise RequestError(f"cannot take the {what} from a GPU: {problem}") from None
+    if gpu_of(taken) != current_gpu():
+        raise RequestError(
+            f"cannot take the {what}: it lies on GPU {gpu_of(taken)}, and GPU {current_gpu()} is the "
+            f"current one; call under cupy.cuda.Device({gpu_of(taken)})"
+        )
+    return taken
+
+
+def check_place(array: Any, what: str, writes: bool) -> None:
+    """An error if an array is not on a GPU though others are, or must be written and cannot be."""
+    if array is None:
+        return
+    if not is_device(array):
+        raise RequestError(f"{what} is in memory and other arrays of the call are on a GPU")
+    try:
+        locked = writes and is_read_only(array)
+    except Exception as problem:
+        raise RequestError(f"cannot take {what} from a GPU: {problem}") from None
+    if locked:
+        raise RequestError(f"{what} is read-only")
+
+
+def check_on_device(plans: Sequence[Plan]) -> None:
+    """An error if GPUs cannot do what a plan asks."""
+    for plan in plans:
+        t = plan.source
+        if t.pending_op is not None and not combines_on_gpu(t.pending_op, t.dtype):
+            raise RequestError(f"cannot take the {t.pending_op} of {t.dtype} on a GPU")
+        if len(t.shape) > MOST_DIMS:
+            raise RequestError(f"cannot move {len(t.shape)} dims between GPUs: need {MOST_DIMS}")
+
+
+def check_donated(plan: Plan, source: Any, what: str) -> None:
+    """An error if a donated source of a GPU cannot be given up, and the limit has no room for it.
+
+    Then it stays to the end, as if it were kept: ``plan.peak_bytes_if_kept`` is the bound. Nothing is
+    given up if a plan has no step: the result is the source.
+    """
+    limit, bound = plan.limit_bytes, plan.peak_bytes_if_kept
+    if limit is None or bound <= limit or not plan.steps:
+        return
+    problem = why_kept(source)
+    if problem:
+        raise RequestError(
+            f"cannot donate the {what}: {problem}, so that it stays on the GPU, where the transfer then "
+            f"takes {bound} bytes and the limit is {limit}; give a CuPy array that owns its memory, or "
+            "a limit with room for it"
+        )
+
+
+def check_early(stages: TransferStages, plan: Plan, what: str) -> None:
+    """An error if a limit has no room for a target of a GPU that is there from the start.
+
+    In memory its pages are given back until they are needed.
+    """
+    if plan.limit_bytes is not None and stages.is_tight:
+        raise RequestError(
+            f"cannot keep to the limit of {plan.limit_bytes} bytes with {what} on a GPU: it is there "
+            "before the plan has room for it; leave it away and take the result"
+        )
