@@ -17,7 +17,7 @@ RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-h
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format lint types pytest prove bench docs clean
+.PHONY: help demo test format lint types pytest prove bench figures docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench: $(STAMP)-dev ## measure plans and planning beside the rivals (minutes)
 docs: $(STAMP)-docs ## build the documentation as a site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site       site/index.html: open it in a browser"
+
+figures: $(STAMP)-dev ## measure what the pages show, renew their tables (about 40 minutes, quiet machine)
+	@$(BIN)/python -m bench figures
 
 clean: ## remove the environment and everything built
 	rm -rf .venv build dist site *.egg-info plan.svg plan.html

@@ -1,7 +1,8 @@
-"""``python -m bench [quality|planning|hierarchy|xla|jax|examples|overhead|all]``: measure and print.
+"""``python -m bench NAME``: measure and print; ``bench/README.md`` says what each benchmark answers.
 
 ``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
 ``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
+``python -m bench tables``, ``keep`` and ``figures`` are about stored figures.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.examples import compare as examples
-from bench.plans import hierarchy, overhead, planning, quality
+from bench.examples import race as examples
+from bench.plans import comparison, hierarchy, overhead, planning, quality
 from bench.problems.judge import WrongPlanError
 from bench.races import jax_race
 from bench.report.report import Report, save_json, save_plot
 from bench.xla import compare as xla
 
 BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
+    "comparison": comparison.run,
     "quality": quality.run,
     "planning": planning.run,
     "hierarchy": hierarchy.run,
@@ -27,20 +29,16 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "examples": examples.run,
     "overhead": overhead.run,
 }
-RESULTS = Path(__file__).parent / "results"
+LAST = Path(__file__).parent / "results" / "last"
+"""Where figures go that nobody asked to keep."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; 0 if every plan was right, 1 if a check failed."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["run"]:
-        from redist.measure.job import main as measure
-
-        return measure(given[1:], "python -m bench run")
-    if given[:1] == ["gpu"]:
-        from bench.gpu.command import main as measure_gpu
-
-        return measure_gpu(given[1:])
+    command = _command(given[0]) if given else None
+    if command is not None:
+        return command(given[1:])
     args = _parser().parse_args(given)
     names = list(BENCHMARKS) if args.which == "all" else [args.which]
     reports = []
@@ -53,11 +51,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(report, end="\n\n", flush=True)
         reports.append(report)
     options = {"which": args.which, "n": args.n, "seed": args.seed}
-    stored = args.json or RESULTS / f"{args.which}.json"
+    stored = args.json or LAST / f"{args.which}.json"
     save_json(stored, reports, options)
     print(f"JSON   {stored}")
     print(save_plot(args.plot or stored.with_suffix(".png"), reports))
     return 0
+
+
+def _command(name: str) -> Callable[[Sequence[str]], int] | None:
+    """What has a command line of its own; None if it is a benchmark as above."""
+    match name:
+        case "run":
+            from redist.measure.job import main as measure
+
+            return lambda rest: measure(rest, "python -m bench run")
+        case "gpu":
+            from bench.gpu.command import main as chosen
+        case "tables":
+            from bench.tables.command import main as chosen
+        case "keep":
+            from bench.tables.keep import main as chosen
+        case "figures":
+            from bench.tables.renew import main as chosen
+        case _:
+            return None
+    return chosen
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,12 +83,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench",
         description="Measure plans and planning; results are checked first.",
         epilog="'mpirun -n 8 python -m bench run --help' tells how to measure moving arrays, "
-        "'python -m bench gpu --help' the same on GPUs.",
+        "'python -m bench gpu --help' the same on GPUs; 'tables', 'keep' and 'figures' "
+        "show, keep and renew stored figures.",
     )
     parser.add_argument("which", nargs="?", default="all", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems (%(default)s)")
-    parser.add_argument("--json", type=Path, help="where to store figures (bench/results/)")
+    parser.add_argument("--json", type=Path, help="where to store figures (bench/results/last/)")
     parser.add_argument("--plot", type=Path, help="where to draw them (beside the JSON)")
     return parser
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.report import Table, Value
-from bench.report.report import machine as host
+from redist.measure.results.results import machine as host
 
 MOVERS = {"raw": "raw IPC", "ipc": "redist IPC", "cupy": "CuPy's copies", "staged": "host staging"}
 CONTENDERS = ("redist", "CuPy", "JAX", "PyTorch")

@@ -161,6 +161,8 @@ def _devices_table(cases: Sequence[tuple[Mesh, str]], answers: Sequence[Answer])
         ("mesh", "devices", "pattern", "median s", "worst s", "peak MiB", "aim", "detours"),
         tuple(rows),
         (aims, "detours: plans that come by a type twice"),
+        "devices",
+        keys=3,
     )
 
 
@@ -169,5 +171,6 @@ def _small_table(what: str, values: Sequence[int], answers: Sequence[Answer]) ->
     for value, a in zip(values, answers, strict=True):
         ms = [s * 1e3 for s in a.seconds]
         rows.append((value, len(ms), statistics.median(ms), max(ms), a.peak_bytes / 2**20))
-    columns = (what.split()[0], "cases", "median ms", "worst ms", "peak MiB")
-    return Table(f"Growth with {what}", columns, tuple(rows))
+    name = what.split()[0]
+    columns = (name, "cases", "median ms", "worst ms", "peak MiB")
+    return Table(f"Growth with {what}", columns, tuple(rows), name=name)

@@ -170,6 +170,7 @@ def _table(name: str, cases: Sequence[Case]) -> Table:
             "messages: of the busiest rank, geomean and most",
             *_twice(cases),
         ),
+        name.replace(" ", "-"),
     )
 
 

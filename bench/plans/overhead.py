@@ -56,6 +56,7 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
                 ("operation", "numpy", "beyond numpy", "from", "to"),
                 tuple(rows),
                 ("medians, both ways in turn, results compared first; from, to: quartiles",),
+                "operations",
             ),
         ),
     )

@@ -94,7 +94,7 @@ def _times_table(asked: Sequence[Problem], times: dict[str, list[float]]) -> Tab
         notes += [f"{objective}: {ms:.0f} ms for {text}" for ms, text in slow]
     columns = ("objective", "kind", "cases", "median ms", "99 % ms", "worst ms")
     title = "Planning time, certificate and check included (strategy auto, solver imported)"
-    return Table(title, columns, tuple(rows), tuple(notes))
+    return Table(title, columns, tuple(rows), tuple(notes), "random", keys=2)
 
 
 def _repeated_table(repeated: Sequence[tuple[float, float]]) -> Table:
@@ -107,4 +107,5 @@ def _repeated_table(repeated: Sequence[tuple[float, float]]) -> Table:
         f"A repeated request (medians of {REPEATS}; aim < {REPEATED_AIM_US:.0f} us)",
         ("given as", "problems", "median us", "worst us", "aim"),
         tuple(rows),
+        name="repeated",
     )

@@ -112,6 +112,7 @@ def _received_table(cases: Sequence[Case], moving: Sequence[Case]) -> Table:
             "bytes, time: objective, strategy auto; collectives: objective bytes, no exchange",
             f"searched exactly in all three ways: {exact} of {len(cases)}",
         ),
+        "received",
     )
 
 
@@ -129,6 +130,7 @@ def _memory_table(cases: Sequence[Case]) -> Table:
         ("kind", "cases", *(name for way in ways for name in (way, f"{way} max"))),
         tuple(rows),
         ("ours and normal form with staging, naive without: that favours naive",),
+        "memory",
     )
 
 
@@ -146,4 +148,5 @@ def _free_table(cases: Sequence[Case]) -> Table:
         ("kind", "cases", *ways),
         tuple(rows),
         tuple(f"not free: {case.problem}: {case.received_bytes}" for case in wasted),
+        "free",
     )

@@ -96,6 +96,8 @@ def _table(data: dict[str, Any]) -> Table:
             "above 1: redist is quicker; low and high are quartiles; "
             "redist on its own buffers, redist-any on any NumPy arrays",
         ),
+        "random",
+        keys=2,
     )  # fmt: skip
 
 

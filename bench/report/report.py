@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
-import os
-import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import redist
+from redist.text.columns import table as align
 
 Value = str | int | float | None
 
@@ -19,6 +19,9 @@ Value = str | int | float | None
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows under named columns, with remarks below.
+
+    The first ``keys`` columns say what a row is about. A table with a ``name`` can be kept among the
+    stored figures.
 
     >>> print(Table("Sizes", ("kind", "cases", "worst"), (("even", 3, 1.0), ("odd", 12, None))))
     Sizes
@@ -31,6 +34,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
+    name: str = ""
+    keys: int = 1
 
     def __post_init__(self) -> None:
         assert len(set(self.columns)) == len(self.columns), "a row is an object in JSON"
@@ -39,19 +44,16 @@ class Table:
         if not self.columns:
             return self.title
         lines = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
-        text = [isinstance(row[i], str) for i in range(len(widths)) for row in self.rows[:1]]
-        out = [self.title]
-        for line in lines:
-            cells = zip(line, widths, text or [True] * len(widths), strict=True)
-            joined = "   ".join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells)
-            out.append(f"  {joined}".rstrip())
-        return "\n".join([*out, *(f"  {note}" for note in self.notes)])
+        left = {i for row in self.rows[:1] for i, value in enumerate(row) if isinstance(value, str)}
+        out = align(lines, left if self.rows else range(len(self.columns)))
+        shown = [self.title, *(f"  {line}" for line in out), *(f"  {note}" for note in self.notes)]
+        return "\n".join(shown)
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain data, one object per row."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+        about = {"name": self.name, "keys": self.keys, "title": self.title}
+        return {**about, "rows": rows, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +129,14 @@ def sorted_curve(name: str, values: Iterable[float]) -> Curve:
     return Curve(name, tuple((i + 1) / len(ordered) for i in range(len(ordered))), ordered)
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-    }
-
-
 def save_json(path: Path, reports: Sequence[Report], options: dict[str, Any]) -> None:
-    """Write reports with the options and the machine they came from."""
+    """Write reports with the options, the day, the version and the machine they came from."""
+    from redist.measure.results.results import machine  # brings MPI along
+
     data = {
         "options": options,
+        "date": datetime.date.today().isoformat(),
+        "redist": redist.__version__,
         "machine": machine(),
         "reports": [report.to_dict() for report in reports],
     }

@@ -144,4 +144,5 @@ def _table(pairs: Sequence[Pair]) -> Table:
             "geomean and max; XLA's elements counted at the size of the array's own dtype",
             "temporaries: XLA's over the larger tile, where that is 1 KiB or more; free: lower bound 0",
         ),
+        "received",
     )

@@ -8,15 +8,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from statistics import geometric_mean
-from typing import Any
 
 import pytest
 
-from bench.problems.problems import problems
 from redist.launch.launcher import environment, find_launcher
-from redist.plan.request import Request
-from redist.synth.find import find_plan
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
 
 PAGES = {page.name: page for page in DOCUMENTS}
@@ -147,28 +142,3 @@ def test_readme_is_short_and_names_the_first_commands() -> None:
     text = PAGES["README.md"].text
     assert text.count("\n") <= 170
     assert re.search(r"^make demo\b.*\nmake test\b", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("row", "options"),
-    [
-        ("objective `bytes`", {"objective": "bytes"}),
-        ("objective `time`", {"objective": "time"}),
-        ("`bytes`, collectives only", {"objective": "bytes", "strategy": "collectives"}),
-    ],
-)
-def test_figures_of_redist_have_not_become_worse(row: str, options: dict[str, Any]) -> None:
-    lines = PAGES["docs/benchmarks/plans.md"].text.splitlines()
-    shown = next(line for line in lines if f"**redist**, {row} |" in line)
-    figures = [float(number) for number in re.findall(r"\d\.\d\d", shown)]
-    assert len(figures) == 4
-    for devices, mean in zip((8, 12, 16), figures, strict=False):
-        ratios = []
-        for problem in problems(120, seed=1, kinds=("even",), devices=(devices,)):
-            plan = find_plan(Request(problem.source, problem.target, **options))
-            if plan.lower_bound_bytes == 0:
-                assert plan.received_bytes == 0
-            else:
-                ratios.append(plan.received_bytes / plan.lower_bound_bytes)
-        assert round(geometric_mean(ratios), 2) <= mean
-        assert round(max(ratios), 2) <= figures[3]

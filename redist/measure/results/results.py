@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import platform
@@ -99,6 +100,7 @@ class Results:
         return {
             "version": 1,
             "redist": redist.__version__,
+            "date": datetime.date.today().isoformat(),
             "mpi": self.mpi,
             "ranks": self.n_ranks,
             "repeats": self.repeats,

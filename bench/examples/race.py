@@ -72,6 +72,7 @@ def report(data: dict[str, Any]) -> Report:
                     "medians, both ways in turn, results compared first; ratio above 1: by hand is "
                     "quicker; from, to: quartiles against each other",
                 ),
+                "programs",
             ),
         ),
     )

@@ -1,0 +1,59 @@
+"""How good are the plans beside those of other planners? redist's rows of that comparison.
+
+The rows of the others were found with programs that are not part of this repository; they are kept
+among the stored figures (``bench/results/comparison.json``) with the version beside which they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bench.problems.problems import problems
+from bench.report.figures import geomean
+from bench.report.progress import track
+from bench.report.report import Report, Table, Value
+from redist.plan.plan import Plan
+from redist.plan.request import Request
+from redist.synth.find import find_plan
+
+DEVICES = (8, 12, 16)
+EACH = 120
+"""So many random problems for each number of devices."""
+SEED = 1
+WAYS: dict[str, dict[str, Any]] = {
+    "redist, objective `bytes`": {"objective": "bytes"},
+    "redist, objective `time`": {"objective": "time"},
+    "redist, `bytes`, collectives only": {"objective": "bytes", "strategy": "collectives"},
+}
+MEMORY = "bound counts every allocation, and a limit is kept"
+
+
+def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Report:
+    """Plan up to 120 random problems for each number of devices in three ways.
+
+    The problems do not depend on ``seed``: figures of several versions shall be comparable.
+    """
+    each = max(1, min(EACH, n // len(DEVICES)))
+    rows: list[tuple[Value, ...]] = []
+    for way in WAYS:
+        means, worst = [], 1.0
+        for devices in track(DEVICES, len(DEVICES), way):
+            ratios = list(received_ratios(way, devices, each))
+            means.append(geomean(ratios))
+            worst = max(worst, *ratios)
+        cases = f"{len(DEVICES) * each} random, {' / '.join(map(str, DEVICES))} devices"
+        rows.append((way, cases, *means, worst, MEMORY, ""))
+    columns = ("planner", "cases", *(f"{d} devices" for d in DEVICES), "worst", "memory", "cannot")
+    title = "Received bytes over the lower bound, geomeans by number of devices"
+    return Report("comparison", (Table(title, columns, tuple(rows), name="received"),))
+
+
+def received_ratios(way: str, devices: int, n: int) -> Iterator[float]:
+    """Bytes received over the lower bound, of each problem that needs any."""
+    for problem in problems(n, SEED, kinds=("even",), devices=(devices,)):
+        plan: Plan = find_plan(Request(problem.source, problem.target, **WAYS[way]))
+        if plan.lower_bound_bytes > 0:
+            yield plan.received_bytes / plan.lower_bound_bytes
+        else:
+            assert plan.received_bytes == 0, f"{problem} needs no traffic"

@@ -1,0 +1,1 @@
+"""Stored figures, and the Markdown tables that are made from them."""
