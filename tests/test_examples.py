@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.examples import compare as examples
+from bench.examples import race as examples
 from redist.launch.launcher import environment, find_launcher
 from tests.programs.launch import alone, default_mpi
 
