@@ -37,6 +37,8 @@ def test_site_builds_strictly_and_asks_no_other_server(tmp_path: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         assert page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() in pages
     assert (tmp_path / "reference" / "plan.schema.json").is_file()
+    api = (tmp_path / "reference" / "api.html").read_text(encoding="utf-8")
+    assert ":class:" not in api and 'class="gp"' in api
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)", home)
     loaded += re.findall(r"<link rel=\"(?:stylesheet|preconnect)\" href=\"(https?:[^\"]+)", home)
