@@ -1,0 +1,64 @@
+"""Documents name packages, classes, files and words that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.docs.documents import ROOT
+
+PACKAGE = ROOT / "redist"
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def first_cells(text: str) -> list[str]:
+    """What stands in code in the first cells of tables."""
+    return re.findall(r"^\| `([^`|]+)` \|", text, re.MULTILINE)
+
+
+def dotted(folder: Path) -> str:
+    return ".".join(folder.relative_to(PACKAGE).parts)
+
+
+def test_architecture_lists_every_package_and_no_other() -> None:
+    packages = {dotted(path.parent) for path in PACKAGE.rglob("__init__.py")} - {""}
+    text = text_of("docs/internals/architecture.md")
+    rooms = text[text.index("## Rooms") : text.index("## The walk of the data")]
+    assert set(first_cells(rooms)) == packages
+
+
+def test_files_that_are_named_exist() -> None:
+    for name in ("CONTRIBUTING.md", "docs/internals/architecture.md"):
+        for path in re.findall(r"`((?:redist|proofs|plan|synth|runtime)/[\w./]+)`", text_of(name)):
+            assert (ROOT / path).exists() or (PACKAGE / path).exists(), f"{name} names {path}"
+    kernels = "redist/runtime/cuda/kernels"
+    text = text_of("docs/internals/gpu-copies.md")
+    named = re.findall(r"`(\w+\.(?:py|cu))`", text[text.index("## Files") :])
+    assert {path.name for path in (ROOT / kernels).iterdir() if path.suffix in (".py", ".cu")} == {
+        *named,
+        "__init__.py",
+    }
+
+
+def test_glossary_has_each_word_once_and_classes_that_exist() -> None:
+    text = text_of("docs/glossary.md")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE)
+    words = [word.strip() for cell, _ in rows for word in cell.split(",") if cell != "word"]
+    assert len(words) == len(set(words))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    classes = set(re.findall(r"^class (\w+)", source, re.MULTILINE))
+    named = {name for name in re.findall(r"`([A-Z]\w+)`", text)}
+    assert named
+    assert named <= classes, named - classes
+
+
+def test_every_benchmark_table_is_a_marked_place() -> None:
+    for path in [ROOT / "README.md", *(ROOT / "docs" / "benchmarks").glob("*.md")]:
+        text = path.read_text(encoding="utf-8")
+        assert text.count("<!-- table: ") == text.count("<!-- end -->"), path.name
+        if path.name not in ("README.md", "index.md"):
+            outside = re.sub(r"<!-- table: .*?<!-- end -->", "", text, flags=re.DOTALL)
+            assert not re.search(r"^\|", outside, re.MULTILINE), f"{path.name}: a typed table"
