@@ -1,0 +1,103 @@
+"""Run the compiled kernels under the address and undefined-behaviour sanitizers.
+
+``python -m tests.sanitize`` (or ``make sanitize``) copies the package and its tests to a temporary
+folder, builds the kernels there with every warning an error, and runs what reaches them: copies,
+reductions, process reads, and meetings and replay between ranks. First it makes two mistakes on
+purpose, which must be noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+COMPILER = os.environ.get("CC", "cc")
+WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+SANITIZED = (
+    *("-g", "-O1", "-fno-omit-frame-pointer", "-shared", "-fPIC"),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+)
+TESTS = (
+    "tests/runtime/test_kernels.py",
+    "tests/runtime/test_moves.py",
+    "tests/runtime/test_reduce.py",
+)
+JOB = """
+from tests.programs.launch import run
+done = run("fuzz", 3, "--n", "18", limit_s=600)
+print(done.output)
+raise SystemExit(done.status)
+"""
+
+CALL = """
+import numpy as np
+from redist.runtime.copies.copy_list import CopyList, address_of
+from redist.runtime.copies.kernels import kernels
+k = kernels()
+assert k is not None
+row = np.zeros((2, 24), np.int64)
+row[0, :6] = 0, 0, 1, 0, {block}, 0
+room = [np.zeros(64, np.uint8), np.zeros(64, np.uint8)]
+bases = np.array([address_of(a) for a in room], np.uintp)
+k.copy(address_of(row) + {shift}, 1, address_of(bases), 0)
+"""
+MISTAKES = (
+    (CALL.format(block=65, shift=0), "AddressSanitizer: heap-buffer-overflow"),
+    (CALL.format(block=64, shift=1), "runtime error: member access within misaligned address"),
+)
+
+
+def build(native: Path, library: Path) -> None:
+    """Build the kernels for users with every warning an error, then with sanitizers to ``library``."""
+    sources = sorted(map(str, native.glob("*.c")))
+    command = [COMPILER, *WARNINGS]
+    subprocess.run([*command, "-O3", "-shared", "-fPIC", "-o", library, *sources], check=True)
+    subprocess.run([*command, *SANITIZED, "-o", library, *sources], check=True)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return variables under which Python loads the sanitizers first and allocates by malloc."""
+    asked = [COMPILER, "-print-file-name=libasan.so"]
+    runtime = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    return {
+        **os.environ,
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(folder),
+    }
+
+
+def main() -> int:
+    """0 if both mistakes are noticed and nothing else is."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in ("redist", "tests", "bench"):
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        copies = folder / "redist" / "runtime" / "copies"
+        build(copies / "native", copies / "_kernels.so")
+        env = environment(folder)
+        for code, sign in MISTAKES:
+            command = [sys.executable, "-c", code]
+            done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+            if done.returncode == 0 or sign not in done.stderr:
+                print(f"a mistake was not noticed ({sign}):\n{done.stdout}{done.stderr}")
+                return 1
+        print(f"{len(MISTAKES)} mistakes on purpose were noticed")
+        for words in (["-m", "pytest", "--quiet", *TESTS], ["-c", JOB]):
+            status = subprocess.run([sys.executable, *words], cwd=folder, env=env).returncode
+            if status:
+                return status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
