@@ -16,7 +16,7 @@ DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-hand,redist --repeat 7
 
 # Left out when lines are counted: what costs minutes and reaches no line that the others do not.
-UNCOUNTED := tests/bench tests/golden tests/proofs tests/synth/test_exhaustive.py tests/mpi/test_memory.py \
+UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_exhaustive.py tests/mpi/test_memory.py \
   tests/mpi/test_openmpi.py tests/gpu/test_emulated.py tests/test_project.py tests/test_hooks.py
 
 .DEFAULT_GOAL := help
