@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -57,16 +56,3 @@ def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
     run(4, ["-m", "bench.examples.job", *options])
     (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
     assert [row[0] for row in table.rows] == list(SMALL)
-
-
-def test_readme_program_with_global_arrays_runs(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(# global\.py.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    file = tmp_path / "global.py"
-    file.write_text(
-        program.replace('"trace.svg"', repr(str(tmp_path / "trace.svg"))), encoding="utf-8"
-    )
-    output = run(3, [str(file)])
-    assert "f64[2000] sum{x}" in output and "global.py:9" in output
-    assert output.rstrip().endswith("f64[2000{x}]")
-    assert (tmp_path / "trace.svg").read_text().count("rank 2") >= 1

@@ -125,7 +125,7 @@ class ArrayType:
 
     @staticmethod
     def parse(text: str, mesh: Mesh) -> ArrayType:
-        """A type from text: ``f32[1024{x}, 512{y}] sum{z}``; see the README for the notation."""
+        """A type from text: ``f32[1024{x}, 512{y}] sum{z}``; docs/reference/notation.md has it all."""
         from redist.layout.notation import parse_type
 
         return parse_type(text, mesh)

@@ -38,7 +38,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data; see the README for the fields."""
+    """A plan as plain data; docs/reference/plan-json.md has the fields."""
     meshes = list(dict.fromkeys(t.mesh for t in plan.types))
     certificate = None
     if plan.certificate is not None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+REPOSITORY = "https://github.com/redist-dev/redist"
+
 LANGUAGES = {"console", "json", "make", "python", "sh", "text", "toml", "yaml"}
 """Blocks that may be shown. ``console`` and ``python`` are run, ``sh`` is for what a test cannot run."""
 
@@ -102,6 +104,11 @@ class Document:
         prose = re.sub(r"^```.*?^```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
         prose = re.sub(r"`[^`\n]*`", "", prose)
         return [link for link in re.findall(r"\]\(([^)#: ]+)(?:#[^)]*)?\)", prose) if link]
+
+    @property
+    def repository_links(self) -> list[str]:
+        """The paths of this repository to which it links on the web."""
+        return re.findall(rf"\]\({REPOSITORY}/(?:blob|tree)/main/([^)#]+)", self.text)
 
 
 DOCUMENTS = [Document(ROOT / "README.md")]

@@ -136,6 +136,8 @@ def test_pages_show_only_what_is_run_and_link_to_what_exists(page: Document) -> 
         assert runs, f"{page.name}: neither a session nor a program:\n{block}"
     for link in page.links:
         assert (page.path.parent / link).exists(), f"{page.name} links to {link}"
+    for link in page.repository_links:
+        assert (ROOT / link).exists(), f"{page.name} links to {link}"
 
 
 def test_readme_is_short_and_names_the_first_commands() -> None:
