@@ -90,8 +90,10 @@ def checks(theorem: Theorem) -> Iterator[tuple[str, Check]]:
 def settle(
     chosen: Sequence[Theorem], watch: Callable[[int, int, str], None] = lambda *_: None
 ) -> Iterator[Outcome]:
-    """Run all checks, theorem by theorem; ``watch`` hears how many are done, of how many, and what
-    comes next."""
+    """Run all checks, theorem by theorem.
+
+    ``watch`` hears how many are done, of how many, and what comes next.
+    """
     listed = [(theorem, list(checks(theorem))) for theorem in chosen]
     total, done = sum(len(todo) for _, todo in listed), 0
     for theorem, todo in listed:

@@ -72,8 +72,10 @@ def calibrate(
 
 
 def _trials(n_ranks: int, sizes: Sequence[int]) -> list[Trial | None]:
-    """Per level: each rank gets one small tile from a rank of another block of the level below,
-    small pieces from many of them, and one large tile."""
+    """Per level: a small tile from a rank of another block of the level below, and more.
+
+    The others are small pieces from many of them, and one large tile.
+    """
     trials: list[Trial | None] = []
     inner = 1
     for size in sizes:

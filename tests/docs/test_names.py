@@ -50,7 +50,7 @@ def test_glossary_has_each_word_once_and_classes_that_exist() -> None:
     assert len(words) == len(set(words))
     source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     classes = set(re.findall(r"^class (\w+)", source, re.MULTILINE))
-    named = {name for name in re.findall(r"`([A-Z]\w+)`", text)}
+    named = set(re.findall(r"`([A-Z]\w+)`", text))
     assert named
     assert named <= classes, named - classes
 

@@ -14,7 +14,7 @@ from redist.synth.pricing import Pricer
 from tests.synth.exhaustive import all_types, best_bytes_of_collectives, best_time
 
 TWO_LEVELS = Topology((Level("node", 4, 10**6, 10**5), Level("net", None, 10**6, 10**6)))
-BINARY = {name: 2 for name in "abcde"}
+BINARY = dict.fromkeys("abcde", 2)
 
 
 def best_standard_time(a: ArrayType, b: ArrayType, topology: Topology) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def run_bench(args: argparse.Namespace) -> int:
     package = PEERS.partition(".")[0]
     if (
         options.with_peers
-        and PathFinder.find_spec(package, [os.getcwd(), package_folder()]) is None
+        and PathFinder.find_spec(package, [str(Path.cwd()), package_folder()]) is None
     ):
         raise UsageError(
             f"--peers: there is no package {package!r} here; run in redist's repository"

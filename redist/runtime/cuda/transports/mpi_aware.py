@@ -149,4 +149,4 @@ def _remember(key: str, answer: Answer) -> None:
         number, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(name, folder / f"cuda_aware_{key}.json")
+        Path(name).replace(folder / f"cuda_aware_{key}.json")
