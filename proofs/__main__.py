@@ -7,12 +7,13 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from proofs.engine.progress import Progress
 from proofs.engine.run import EXIT, settle, theorems, worst
 from proofs.engine.table import readme_table, summary, terminal_table, with_table
 from proofs.engine.theorem import Theorem
+from redist.errors import RequestError
+from redist.text.parser import LineParser
+from redist.text.progress import Progress
 
 USAGE = 64
 """Exit status of a command line that makes no sense; 0, 1 and 2 are verdicts."""
@@ -22,7 +23,11 @@ README = Path(__file__).with_name("README.md")
 def main(arguments: Sequence[str] | None = None, known: Mapping[str, Theorem] | None = None) -> int:
     """Check theorems; 0 if all are proved, 1 if one is refuted, 2 if one is unknown."""
     known = theorems() if known is None else known
-    args = _parser(list(known)).parse_args(arguments)
+    try:
+        args = _parser(list(known)).parse_args(arguments)
+    except RequestError as error:
+        print(f"proofs: {error}", file=sys.stderr)
+        return USAGE
     wrong = [name for name in args.names if name not in known]
     if wrong:
         print(
@@ -36,7 +41,7 @@ def main(arguments: Sequence[str] | None = None, known: Mapping[str, Theorem] | 
     if not chosen:
         print("proofs: there is no theorem to check", file=sys.stderr)
         return USAGE
-    outcomes = list(settle(chosen, Progress()))
+    outcomes = list(settle(chosen, Progress("proofs")))
     print(terminal_table(outcomes, shutil.get_terminal_size((120, 24)).columns))
     print(f"\n{summary(outcomes)}")
     if args.write:
@@ -45,14 +50,8 @@ def main(arguments: Sequence[str] | None = None, known: Mapping[str, Theorem] | 
     return EXIT[worst(outcome.verdict for outcome in outcomes)]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, and a status that is no verdict."""
-        self.exit(USAGE, f"proofs: {message}; 'python -m proofs --help' lists what there is\n")
-
-
 def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = LineParser(
         prog="python -m proofs",
         description="Check theorems that hold for every size, and refute their wrong variants.",
         epilog="exit status: 0 all proved, 1 one is refuted, 2 one is unknown, "

@@ -14,6 +14,7 @@ from redist.errors import (
     CheckError,
     ConversionError,
     GatherWarning,
+    LaunchError,
     LayoutError,
     MemoryLimitError,
     NoPlanError,
@@ -38,22 +39,26 @@ from redist.layout.tiles import same_layout
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
+from redist.version import __version__
 
 if TYPE_CHECKING:
     from redist import pgas
+    from redist.doctor.diagnosis import diagnose
+    from redist.judge.proof import prove
+    from redist.judge.simulation import simulate
+    from redist.measure.calibrate import calibrate
     from redist.pgas.memory import memory_limit
     from redist.pgas.watch.explain import explain
     from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import redistribute
     from redist.runtime.transfer import Transfer
 
-__version__ = "0.1.0"
-
 __all__ = [
     "ArrayType",
     "CheckError",
     "ConversionError",
     "GatherWarning",
+    "LaunchError",
     "LayoutError",
     "MemoryLimitError",
     "Mesh",
@@ -70,13 +75,17 @@ __all__ = [
     "Transfer",
     "TransferError",
     "__version__",
+    "calibrate",
+    "diagnose",
     "explain",
     "from_partition_spec",
     "from_placements",
     "memory_limit",
     "pgas",
+    "prove",
     "redistribute",
     "same_layout",
+    "simulate",
     "synthesize",
     "to_partition_spec",
     "to_placements",
@@ -86,15 +95,19 @@ __all__ = [
 
 _LAZY = {
     "Transfer": "redist.runtime.transfer",
+    "calibrate": "redist.measure.calibrate",
+    "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.watch.explain",
     "memory_limit": "redist.pgas.memory",
+    "prove": "redist.judge.proof",
     "redistribute": "redist.runtime.redistribute",
+    "simulate": "redist.judge.simulation",
     "trace": "redist.pgas.watch.trace",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What needs MPI is imported when it is first used."""
+    """Import what needs MPI or Z3 when it is first used."""
     if name == "pgas":
         return import_module("redist.pgas")
     if name in _LAZY:

@@ -97,6 +97,10 @@ class PeerError(TransferError):
     """Another rank failed, died or did not come within the time limit; names the rank and why."""
 
 
+class LaunchError(RedistError):
+    """An MPI job that cannot be started: no mpirun, or one that is not known."""
+
+
 class MemoryLimitError(RedistError):
     """What was asked for does not fit the memory limit of global arrays."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.examples import race as examples
-from redist.launch.launcher import environment, find_launcher
+from redist.launch.launcher import find_launcher
+from redist.launch.outside import environment
 from tests.programs.launch import alone, default_mpi
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.report import Table, Value
-from redist.measure.results.results import machine as host
+from redist.measure.machine import machine
 
 MOVERS = {"raw": "raw IPC", "ipc": "redist IPC", "cupy": "CuPy's copies", "staged": "host staging"}
 CONTENDERS = ("redist", "CuPy", "JAX", "PyTorch")
 
 
-def machine() -> dict[str, Any]:
+def gpu_machine() -> dict[str, Any]:
     """**Local.** The host, its GPU and the software that the figures depend on."""
     import cupy
 
     runtime = cupy.cuda.runtime
     name = runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
     out = {
-        **host(),
+        **machine(),
         "gpu": name.decode() if isinstance(name, bytes) else str(name),
         "gpus": runtime.getDeviceCount(),
         "cupy": cupy.__version__,
@@ -47,7 +47,7 @@ def read(path: Path) -> dict[str, Any]:
 def add_run(path: Path, name: str, found: dict[str, Any]) -> None:
     """**Local.** Put a run in the place of the one of that name."""
     data = read(path)
-    data["machine"] = machine()
+    data["machine"] = gpu_machine()
     data["runs"][name] = found
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -13,10 +13,10 @@ import redist
 from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warmed_up
 from bench.problems.judge import judged
 from bench.report.figures import met
-from bench.report.progress import track
 from bench.report.report import Chart, Curve, Report, Table, Value
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.text.progress import track
 
 MESHES = tuple(
     Mesh(x=x, y=y, z=z)

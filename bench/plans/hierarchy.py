@@ -11,13 +11,13 @@ import redist
 from bench.plans.entries import most_entries
 from bench.problems.judge import judged
 from bench.report.figures import geomean, most
-from bench.report.progress import track
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Level, Topology
+from redist.text.progress import track
 
 NODE = 8
 DEVICES = 64

@@ -12,8 +12,8 @@ from bench.problems.fresh import in_fresh_process, warmed_up
 from bench.problems.judge import judged
 from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import met, most, quantile
-from bench.report.progress import track
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from redist.text.progress import track
 
 MEDIAN_AIM_MS = 20.0
 WORST_AIM_MS = 500.0

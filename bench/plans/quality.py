@@ -9,12 +9,12 @@ import redist
 from bench.problems.judge import judged
 from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import geomean, most
-from bench.report.progress import track
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.synth.pricing import Pricer
 from redist.synth.routes import normal_form
+from redist.text.progress import track
 
 OURS = {
     "bytes": ("bytes", "auto"),

@@ -17,7 +17,7 @@ from bench.problems.problems import Problem, problems
 from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
 from redist.measure.compare import compare
-from redist.measure.contenders.registry import chosen
+from redist.measure.contenders.registry import choose_contenders
 from redist.measure.results.results import Results
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
@@ -36,7 +36,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
-    ways = chosen(("redist", "redist-any"), {key: PEERS[key] for key in ("jax-jit", "jax-put")})
+    ways = choose_contenders(
+        ("redist", "redist-any"), {key: PEERS[key] for key in ("jax-jit", "jax-put")}
+    )
     watch = Stopwatch.on(comm)
     outcomes = []
     for number, case in enumerate(cases(args.n, args.seed, args.bytes, comm.size)):

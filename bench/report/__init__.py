@@ -1,1 +1,1 @@
-"""Tables, JSON, charts and a progress bar for every benchmark."""
+"""Tables, JSON and charts for every benchmark."""

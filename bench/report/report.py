@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import redist
+from redist.measure.machine import machine
 from redist.text.columns import table as align
 
 Value = str | int | float | None
@@ -45,9 +46,8 @@ class Table:
             return self.title
         lines = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows)]
         left = {i for row in self.rows[:1] for i, value in enumerate(row) if isinstance(value, str)}
-        out = align(lines, left if self.rows else range(len(self.columns)))
-        shown = [self.title, *(f"  {line}" for line in out), *(f"  {note}" for note in self.notes)]
-        return "\n".join(shown)
+        out = align(lines, left if self.rows else range(len(self.columns)), indent="  ")
+        return "\n".join([self.title, *out, *(f"  {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """The table as plain data, one object per row."""
@@ -131,8 +131,6 @@ def sorted_curve(name: str, values: Iterable[float]) -> Curve:
 
 def save_json(path: Path, reports: Sequence[Report], options: dict[str, Any]) -> None:
     """Write reports with the options, the day, the version and the machine they came from."""
-    from redist.measure.results.results import machine  # brings MPI along
-
     data = {
         "options": options,
         "date": datetime.date.today().isoformat(),

@@ -16,8 +16,8 @@ from bench.plans.quality import Case, measured
 from bench.problems.judge import WrongPlanError
 from bench.problems.problems import Problem, problems
 from bench.report.figures import geomean, most
-from bench.report.progress import track
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from redist.text.progress import track
 
 DEVICES = (8, 12, 16)
 MOST = 360

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from proofs.engine.run import Outcome
 from proofs.engine.theorem import PROVED
+from redist.text.columns import table_line
 
 BEGIN = "<!-- the table below is written by: python -m proofs --write -->"
 END = "<!-- end of the table -->"
@@ -109,5 +110,5 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     lines = []
     for i in range(height):
         parts = [c[i] if i < len(c) else "" for c in columns]
-        lines.append("   ".join(p.ljust(w) for p, w in zip(parts, widths, strict=True)).rstrip())
+        lines.append(table_line(parts, widths, left=range(len(widths))))
     return "\n".join(lines)

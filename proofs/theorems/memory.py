@@ -92,7 +92,7 @@ def _alive() -> Iterator[Obligation]:
 
     def result() -> bool:
         near = bool(moment == number) or bool(moment == number + 1)
-        return lives(Event("out", middle, number, freed_at(number, last), "both")) == near
+        return lives(Event("middle", middle, number, freed_at(number, last), "both")) == near
 
     def staging() -> bool:
         return lives(Event("staging", room, number, number, "both")) == bool(moment == number)

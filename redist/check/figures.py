@@ -83,7 +83,7 @@ def memory_fault(plan: Plan, number: int, worst_received_bytes: int) -> str | No
     if split:
         at = "source" if step.after.mesh == plan.source.mesh else "target"
     out = Event(
-        "target" if last else "out",
+        "target" if last else "middle",
         step.after.tile_bytes,
         number,
         number if last else number + 1,

@@ -1,1 +1,1 @@
-"""The command line: ``redist plan``, ``check``, ``prove``, ``simulate``, ``bench`` ...."""
+"""The command ``redist``: what the library does, on the command line; one file a command."""

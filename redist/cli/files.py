@@ -1,4 +1,4 @@
-"""Files that the command line reads and writes; what goes wrong is a :class:`UsageError`."""
+"""Read and write the files of the command line; what goes wrong is a :class:`UsageError`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import re
 import sys
 from pathlib import Path
 
-from redist.cli.request import MAX_DEVICES
 from redist.cli.status import UsageError
 from redist.errors import PlanFormatError
 from redist.plan.plan import Plan
 
+MAX_DEVICES = 2**20
+"""Larger meshes would only run out of memory."""
+
 
 def read_text(name: str) -> str:
-    """The text of a file; ``-`` is standard input."""
+    """Read the text of a file; ``-`` is standard input."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError, AttributeError) as error:
-        raise UsageError(f"cannot read {shown(name)}: {_why(error)}") from None
+        raise UsageError(f"cannot read {name_text(name)}: {_why(error)}") from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"cannot read {shown(name)}: byte {error.start} is not UTF-8; "
+            f"cannot read {name_text(name)}: byte {error.start} is not UTF-8; "
             "expected a plan as 'redist plan ... --json' prints it"
         ) from None
 
 
 def read_plan(name: str) -> tuple[Plan, str]:
-    """The plan that a file holds, and the text it was read from."""
+    """Read the plan that a file holds; returns the text too."""
     text = read_text(name)
     try:
         plan = Plan.from_json(text)
@@ -38,7 +40,7 @@ def read_plan(name: str) -> tuple[Plan, str]:
         return plan, text
     except PlanFormatError as error:
         raise UsageError(
-            f"{shown(name)}: {error}; expected a plan as 'redist plan ... --json' prints it"
+            f"{name_text(name)}: {error}; expected a plan as 'redist plan ... --json' prints it"
         ) from None
 
 
@@ -48,12 +50,18 @@ def write_text(name: str, text: str, option: str) -> None:
         Path(name).write_bytes(text.encode("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"cannot write {shown(name)}: {_why(error)}; give {option} a file that can be written"
+            f"cannot write {name_text(name)}: {_why(error)}; give {option} a file that can be written"
         ) from None
-    print(f"redist: wrote {shown(name)}", file=sys.stderr)
+    print(f"redist: wrote {name_text(name)}", file=sys.stderr)
 
 
-def shown(name: str) -> str:
+def check_folder(name: str, option: str) -> None:
+    """Refuse a file whose folder does not exist, before long work is done for it."""
+    if not Path(name).absolute().parent.is_dir():
+        raise UsageError(f"{option}: cannot write {name_text(name)}: there is no such folder")
+
+
+def name_text(name: str) -> str:
     """A file name as messages print it."""
     if name == "-":
         return "standard input"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 
-from redist.cli.options import make_parser
+from redist.cli.command import Command
+from redist.cli.commands import bench, calibrate, check, doctor, plan, prove, simulate
 from redist.cli.status import (
     BUG,
     INTERRUPTED,
@@ -15,13 +18,36 @@ from redist.cli.status import (
     PIPE_CLOSED,
     WRONG_REQUEST,
     UsageError,
-    one_line,
 )
 from redist.errors import CheckError, NoPlanError, RedistError
+from redist.text.columns import one_line
+from redist.text.parser import LineParser
 from redist.text.units import format_bytes
+from redist.version import __version__
 
+COMMANDS: Mapping[str, Command] = {
+    "plan": plan,
+    "check": check,
+    "prove": prove,
+    "simulate": simulate,
+    "bench": bench,
+    "calibrate": calibrate,
+    "doctor": doctor,
+}
 MAX_LINE = 1200
 """Longer errors lose their middle: somebody's text of thousands of characters."""
+
+EPILOG = """\
+example:
+  redist plan "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
+
+exit status:
+  0  done            2  the request is wrong (one line on stderr says what)
+  1  found wrong     3  no plan fits the limit (says the least that would)
+  4  neither proved nor refuted: the solver gave up
+
+'redist COMMAND --help' explains a command.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             NO_PLAN,
         )
     except CheckError as error:
-        return _say(f"a bug in redist, please report it: in the plan that was found {error}", BUG)
+        return _say_bug(f"in the plan that was found {error}")
     except RedistError as error:
         return _say(error, WRONG_REQUEST)
     except KeyboardInterrupt:
@@ -62,7 +88,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = str(error) or "not enough memory"
         return _say(f"the request is too large: {why}; use a smaller mesh or array", WRONG_REQUEST)
     except Exception as error:
-        return _say(f"a bug in redist, please report it: {type(error).__name__}: {error}", BUG)
+        return _say_bug(f"{type(error).__name__}: {error}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the whole command line."""
+    parser = LineParser(
+        prog="redist",
+        description="Plan how a distributed array moves from one layout to another.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"redist {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS.values():
+        command.add_parser(commands)
+    return parser
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -74,38 +116,10 @@ def _run(argv: Sequence[str] | None) -> int:
     if unknown:
         see = f"redist {args.command or ''}".strip()
         raise UsageError(f"cannot use {unknown[0]!r}: unknown here; see '{see} --help'")
-    match args.command:
-        case "plan":
-            from redist.cli.commands.plan import run_plan
-
-            return run_plan(args)
-        case "check":
-            from redist.cli.commands.check import run_check
-
-            return run_check(args)
-        case "prove":
-            from redist.cli.commands.prove import run_prove
-
-            return run_prove(args)
-        case "simulate":
-            from redist.cli.commands.simulate import run_simulate
-
-            return run_simulate(args)
-        case "bench":
-            from redist.cli.commands.bench import run_bench
-
-            return run_bench(args)
-        case "calibrate":
-            from redist.cli.commands.calibrate import run_calibrate
-
-            return run_calibrate(args)
-        case "doctor":
-            from redist.cli.commands.doctor import run_doctor
-
-            return run_doctor(args)
-        case _:
-            parser.print_help(sys.stderr)
-            return WRONG_REQUEST
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return WRONG_REQUEST
+    return COMMANDS[args.command].run(args)
 
 
 def _say(what: object, status: int) -> int:
@@ -116,8 +130,17 @@ def _say(what: object, status: int) -> int:
     return status
 
 
+def _say_bug(what: str) -> int:
+    """Say what went wrong inside; with REDIST_DEBUG=1 the traceback comes first."""
+    if os.environ.get("REDIST_DEBUG", "") not in ("", "0"):
+        traceback.print_exc()
+        return _say(f"a bug in redist, please report it: {what}", BUG)
+    more = "run again with REDIST_DEBUG=1 for the traceback"
+    return _say(f"a bug in redist, please report it: {what}; {more}", BUG)
+
+
 def _leave_stdout() -> None:
-    """Nobody reads standard output any more: keep the interpreter from flushing into it at exit."""
+    """Keep the interpreter from flushing at exit into an output that nobody reads any more."""
     try:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())

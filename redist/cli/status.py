@@ -18,12 +18,3 @@ PIPE_CLOSED = 141
 
 class UsageError(RedistError):
     """A command line that makes no sense, or a file that cannot be read or written."""
-
-
-def one_line(text: object) -> str:
-    """Text without line breaks, as every error is printed.
-
-    >>> one_line("a\\n  b")
-    'a b'
-    """
-    return " ".join(str(text).split())

@@ -1,4 +1,4 @@
-"""How a transfer would reach from each rank to each other, found out as transfers do."""
+"""Find out how a transfer would reach from each rank to each other, as transfers do."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Pairing:
     why: tuple[tuple[str, str], ...]
 
 
-def pairing(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> Pairing:
-    """**Collective over** ``comm``. Everything is tried out as a first transfer would."""
+def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> Pairing:
+    """**Collective over** ``comm``. Try out every way between the ranks as a first transfer would."""
     world = world_of(comm, "auto", node_size, timeout_s)
     gpu, has_one = _own_gpu()
     told = gather(world.comm, (MPI.Get_processor_name(), gpu, has_one), timeout_s)

@@ -1,4 +1,4 @@
-"""What this process finds to move arrays with, and why something is missing."""
+"""Find what this process has to move arrays with, and why something is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fact:
 
 
 def facts() -> Iterator[Fact]:
-    """**Local.** Everything, one after another; whatever goes wrong is a fact too.
+    """**Local.** Look for everything, one after another; whatever goes wrong is a fact too.
 
     >>> [fact.name for fact in facts()][:3]
     ['Python', 'MPI', 'MPI threads']

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from redist.doctor.diagnosis import TIMEOUT_S, fact_lines, likely_lines, pairing_lines
 from redist.doctor.process import Fact, facts
-
-TIMEOUT_S = 300.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print everything; 1 if MPI cannot be used."""
+    """Print everything as soon as it is known; 1 if MPI cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m redist.doctor.report")
     parser.add_argument("--node-size", type=int)
     parser.add_argument("--launcher", default="")
@@ -34,44 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = [fact.name for fact in found].index("MPI") + 1
         found[at:at] = [launcher] if args.launcher else []
         print("\n".join(fact_lines(found)), flush=True)
-    from redist.doctor.pairs import likely, pairing
+    from redist.doctor.pairs import likely, pair_ranks
 
     if comm.size == 1:
-        ways = [("between ranks", "arrays in memory", "arrays of GPUs"), *likely(found)]
-        print("\n" + "\n".join(table(ways)), flush=True)
-    else:
-        done = pairing(comm, args.node_size, TIMEOUT_S)
-        if comm.rank == 0:
-            rows = [("rank", "machine", "GPU")]
-            rows += [(str(k), *where) for k, where in enumerate(done.ranks)]
-            print("\n" + "\n".join(table(rows)))
-            ways = [("between ranks", "arrays in memory", "arrays of GPUs")]
-            ways += [(way.shown, way.in_memory, way.on_gpus or "-") for way in done.ways]
-            print("\n" + "\n".join(table(ways)))
-            print("\n" + "\n".join(table([("found among the ranks", ""), *done.why])), flush=True)
+        print("\n".join(["", *likely_lines(likely(found))]), flush=True)
+        return 0
+    done = pair_ranks(comm, args.node_size, TIMEOUT_S)
+    if comm.rank == 0:
+        print("\n".join(["", *pairing_lines(done)]), flush=True)
     return 0
-
-
-def fact_lines(found: Sequence[Fact]) -> Iterator[str]:
-    """One line for each fact, in columns.
-
-    >>> print(*fact_lines([Fact("CuPy", "not installed", "pip"), Fact("GPUs", "1")]), sep="\\n")
-    CuPy   not installed   pip
-    GPUs   1
-    """
-    return table([(fact.name, fact.found, _plain(fact.why)) for fact in found])
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows as lines with aligned columns."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "   ".join(cells).rstrip()
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a step moves, as data for a picture: from whom to whom, and which pieces."""
+"""Find what a step moves, as data for a picture: from whom to whom, and which pieces."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Arrows:
     note: str
 
 
-def moves_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | None:
-    """What a step moves; None where nothing moves or there are too many pieces to list."""
+def arrows_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | None:
+    """Find what a step moves; None if nothing moves or there are too many pieces to list."""
     after = step.after
     match step.action:
         case Slice():
@@ -62,11 +62,11 @@ def moves_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | None
             _, count = source_ranges(have, need)
             if float(np.sum(np.prod(count, axis=1, dtype=np.float64))) > LISTED_REQUESTS:
                 return None
-            return _scheduled(before, after, have, need, topology)
+            return _from_schedule(before, after, have, need, topology)
 
 
 def _first_rows(g: Grid) -> Grid:
-    """The devices that are shown; what they are sent does not depend on the later ones."""
+    """Keep the devices that are shown; what they are sent does not depend on the later ones."""
     n = SHOWN_DEVICES
     return Grid(g.sizes, g.cuts, g.ranks[:n], g.index[:n], g.holds[:n])
 
@@ -84,7 +84,7 @@ def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Arrows:
     return Arrows(ranks, ranks, pairs, {}, frozenset(ranks), note)
 
 
-def _scheduled(
+def _from_schedule(
     before: ArrayType, after: ArrayType, have: Grid, need: Grid, topology: Topology
 ) -> Arrows:
     schedule = make_schedule(have, need, topology)

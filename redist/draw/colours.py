@@ -1,4 +1,4 @@
-"""A colour for every rank, the same in the whole picture."""
+"""Choose a colour for every rank, the same in the whole picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves in a step: its name, its figures, and a matrix of senders and receivers."""
+"""Draw what moves in a step: its name, its figures, and a matrix of senders and receivers."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _MEANING = {
 
 
 def step_figure(
-    number: int, step: Step, before: ArrayType, moves: Arrows | None, colours: Mapping[int, str]
+    number: int, step: Step, before: ArrayType, arrows: Arrows | None, colours: Mapping[int, str]
 ) -> Figure:
-    """The middle of a step's row: arrow, text and matrix."""
+    """Draw the middle of a step's row: arrow, text and matrix."""
     parts = [
         lines([f"step {number + 1}: {step.op}"], 15, "ink", weight=700),
         _arrow(),
         lines([_meaning(step)], 11, "ink", 36),
         lines(_figures(step, before), 10.5, "soft", 38),
     ]
-    if moves is not None and moves.pairs:
-        parts.append(_matrix(moves, colours))
+    if arrows is not None and arrows.pairs:
+        parts.append(_matrix(arrows, colours))
     elif step.received_bytes:
         parts.append(lines(["(too many pieces to draw who sends what)"], 10.5, "soft", 38))
     figure = column(parts, 7)
@@ -84,44 +84,44 @@ def _figures(step: Step, before: ArrayType) -> list[str]:
     return out
 
 
-def _matrix(moves: Arrows, colours: Mapping[int, str]) -> Figure:
+def _matrix(arrows: Arrows, colours: Mapping[int, str]) -> Figure:
     """Rows are senders, columns receivers; the darker a cell the more bytes."""
-    n = max(len(moves.senders), len(moves.receivers))
+    n = max(len(arrows.senders), len(arrows.receivers))
     size = max(2.3, min(17.0, _ROOM / n))
     strip = min(size, 11.0)
     left, top = 14.0 + strip + 2, 14.0 + strip + 2
-    w, h = len(moves.receivers) * size, len(moves.senders) * size
+    w, h = len(arrows.receivers) * size, len(arrows.senders) * size
     body = rect(left, top, w, h, "void", stroke_width="0.7")
     body += text(left, 9, "receiver", 9, "soft")
     label = text(0, 0, "sender", 9, "soft")
     body += f'<g transform="translate(9 {top + h:.1f}) rotate(-90)">{label}</g>'
-    for j, rank in enumerate(moves.receivers):
+    for j, rank in enumerate(arrows.receivers):
         body += _key(rank, left + j * size, 14, size, strip, size, colours)
-    for i, rank in enumerate(moves.senders):
+    for i, rank in enumerate(arrows.senders):
         body += _key(rank, 14, top + i * size, strip, size, size, colours)
-    body += Figure(w, h, _cells(moves, size)).at(left, top)
-    notes = [moves.note, "dot: the device has a part already"]
-    if REST in moves.senders:
+    body += Figure(w, h, _cells(arrows, size)).at(left, top)
+    notes = [arrows.note, "dot: the device has a part already"]
+    if REST in arrows.senders:
         notes.append("last row: senders that are not drawn")
-    caption = lines(notes if moves.keeps else notes[:1], 9.5, "soft")
+    caption = lines(notes if arrows.keeps else notes[:1], 9.5, "soft")
     return column([Figure(left + w, top + h, body), caption], 4)
 
 
-def _cells(moves: Arrows, size: float) -> str:
+def _cells(arrows: Arrows, size: float) -> str:
     """Cells of one shade are one element, so that large pictures stay small files."""
-    largest = max((n for (rank, _), n in moves.pairs.items() if rank != REST), default=1)
+    largest = max((n for (rank, _), n in arrows.pairs.items() if rank != REST), default=1)
     seam = 0.4 if size > 5 else 0.0
-    columns = {rank: j for j, rank in enumerate(moves.receivers)}
-    rows = {rank: i for i, rank in enumerate(moves.senders)}
+    columns = {rank: j for j, rank in enumerate(arrows.receivers)}
+    rows = {rank: i for i, rank in enumerate(arrows.senders)}
     shades: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
-    for (sender, receiver), amount in moves.pairs.items():
+    for (sender, receiver), amount in arrows.pairs.items():
         shade = 0.18 + 0.82 * min(1.0, round(amount / largest, 1))
         place = (columns[receiver] * size + seam, rows[sender] * size + seam)
         shades[f"{shade:.2f}"].append((*place, size - 2 * seam, size - 2 * seam))
     out = "".join(boxes(places, "cell", fill_opacity=shade) for shade, places in shades.items())
     r = max(0.7, min(2.2, size / 5))
-    for rank in sorted(moves.keeps):
-        if rank in rows and rank in columns and (rank, rank) not in moves.pairs:
+    for rank in sorted(arrows.keeps):
+        if rank in rows and rank in columns and (rank, rank) not in arrows.pairs:
             x, y = (columns[rank] + 0.5) * size, (rows[rank] + 0.5) * size
             out += f'<circle class="dot" cx="{x:.2f}" cy="{y:.2f}" r="{r:.2f}"/>'
     return out

@@ -1,18 +1,18 @@
-"""Memory over time: what is alive during each step on the worst device."""
+"""Draw memory over time: what is alive during each step on the worst device."""
 
 from __future__ import annotations
 
-from redist.plan.memory import holder_classes
+from redist.plan.memory import HOLDERS, alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Event
 from redist.text.svg import Figure, column, line, lines, rect, row, text, titled
 from redist.text.units import format_bytes
 
-_KINDS = {
-    "source": ("source", "#3f7fd1"),
-    "out": ("middle", "#8d66c9"),
-    "target": ("target", "#3a9b66"),
-    "staging": ("staging", "#d98a2b"),
+_COLOURS = {
+    "source": "#3f7fd1",
+    "middle": "#8d66c9",
+    "target": "#3a9b66",
+    "staging": "#d98a2b",
 }
 _BAR = 20
 _PITCH = 32
@@ -20,7 +20,7 @@ _LEFT = 150
 
 
 def memory_figure(plan: Plan, width: float) -> Figure:
-    """A stacked bar per step, with the bound and the limit as lines."""
+    """Draw a stacked bar for each step, with the bound and the limit as lines."""
     moments = [_worst(plan, k) for k in range(max(1, len(plan.steps)))]
     bound = plan.peak_bytes
     marks = [(bound, "softline", f"peak {format_bytes(bound)}")]
@@ -60,7 +60,7 @@ def memory_figure(plan: Plan, width: float) -> Figure:
 
 
 def _mark_labels(marks: list[tuple[int, str, str]], scale: float) -> str:
-    """Labels end at their lines; that of the peak makes room for that of the limit."""
+    """Write the labels so that they end at their lines; that of the peak makes room for the limit's."""
     out = ""
     for n, cls, label in marks:
         x = _LEFT + n * scale
@@ -73,9 +73,9 @@ def _mark_labels(marks: list[tuple[int, str, str]], scale: float) -> str:
 def _bar(events: list[Event], y: float, scale: float) -> str:
     out, x = "", float(_LEFT)
     for event in events:
-        name, colour = _KINDS.get(event.what, (event.what, "#777777"))
+        colour = _COLOURS.get(event.what, "#777777")
         w = event.n_bytes * scale
-        label = f"{name} {format_bytes(event.n_bytes)}"
+        label = f"{event.what} {format_bytes(event.n_bytes)}"
         bar = rect(x, y, max(w, 0.8), _BAR, fill=colour)
         if len(label) * 5.6 < w - 6:
             bar += text(x + w / 2, y + 14, label, 9.5, anchor="middle", fill="#ffffff", weight=600)
@@ -86,30 +86,24 @@ def _bar(events: list[Event], y: float, scale: float) -> str:
 
 def _worst(plan: Plan, moment: int) -> tuple[str, list[Event]]:
     """The kind of device that holds most at a moment, and what it holds."""
-    alive = [e for e in plan.events if e.born <= moment <= e.freed and e.n_bytes]
     kinds = holder_classes(plan.source.mesh, plan.target.mesh)
-    held = {kind: [e for e in alive if kind == "both" or e.at in ("both", kind)] for kind in kinds}
-    worst = max(kinds, key=lambda kind: sum(e.n_bytes for e in held[kind]))
-    order = list(_KINDS)
-    events = sorted(held[worst], key=lambda e: order.index(e.what) if e.what in order else 9)
-    names = {
-        "both": "a device of both meshes",
-        "source": "a device of the source",
-        "target": "a device of the target",
-    }
-    return (names[worst] if len(kinds) > 1 else ""), events
+    worst = worst_class(plan.events, moment, kinds)
+    held = [event for event in alive_events(plan.events, moment, worst) if event.n_bytes]
+    order = list(_COLOURS)
+    events = sorted(held, key=lambda e: order.index(e.what) if e.what in order else 9)
+    return (HOLDERS[worst] if len(kinds) > 1 else ""), events
 
 
 def _legend(plan: Plan) -> Figure:
     used = {event.what for event in plan.events if event.n_bytes}
     meaning = {
         "source": "source: the array as it was",
-        "out": "middle: results of steps on the way",
+        "middle": "middle: results of steps on the way",
         "target": "target: the array as it should be",
         "staging": "staging: buffer for sending and receiving",
     }
     chips = []
-    for what, (_, colour) in _KINDS.items():
+    for what, colour in _COLOURS.items():
         if what in used:
             label = lines([meaning[what]], 10, "soft")
             chip = rect(0, 2, 10, 10, fill=colour, rx="2") + label.at(15, 0)

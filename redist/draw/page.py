@@ -1,8 +1,9 @@
-"""A plan as one HTML page that needs nothing else."""
+"""Write a plan as HTML: a page that needs nothing else, or what a notebook shows."""
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
+from base64 import b64encode
+from xml.sax.saxutils import escape, quoteattr
 
 from redist.draw.picture import draw
 from redist.plan.plan import Plan
@@ -22,7 +23,7 @@ pre{background:#1d2024;border-color:#33373d}}
 
 
 def make_page(plan: Plan, topology: Topology = FLAT) -> str:
-    """Headline, picture, the plan as text, and the alternatives."""
+    """Write a page: headline, picture, the plan as text, and the alternatives."""
     title = escape(f"{plan.source} -> {plan.target}")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -42,3 +43,16 @@ def make_page(plan: Plan, topology: Topology = FLAT) -> str:
 </body>
 </html>
 """
+
+
+def make_cell(plan: Plan) -> str:
+    """Write the plan as text and as a picture for a notebook.
+
+    The picture is an image of its own, so that its style cannot reach the rest of the notebook.
+    """
+    picture = b64encode(draw(plan).encode()).decode()
+    name = quoteattr(f"{plan.source} -> {plan.target}")
+    return (
+        f"<pre>{escape(str(plan))}</pre>\n"
+        f'<img alt={name} style="max-width:100%" src="data:image/svg+xml;base64,{picture}"/>'
+    )

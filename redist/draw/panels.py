@@ -1,4 +1,4 @@
-"""Who holds what: one thumbnail of the array per device, arranged like the mesh."""
+"""Draw who holds what: one thumbnail of the array for each device, arranged like the mesh."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def panel(
     colours: Mapping[int, str],
     pieces: Mapping[int, Sequence[DrawnBox]] | None = None,
 ) -> Figure:
-    """A panel; with ``pieces`` the parts that were received have the colour of their sender."""
+    """Draw a panel; with ``pieces`` the parts that were received have the colour of their sender."""
     seats = Seats.of(t.mesh)
     most = max(20.0, min(66.0, _WIDTH / seats.columns - _GAP))
     w, h = view.size(most)

@@ -1,8 +1,8 @@
-"""A picture of a plan: who holds what before and after each step, what moves, and memory."""
+"""Draw a plan: who holds what before and after each step, what moves, and memory."""
 
 from __future__ import annotations
 
-from redist.draw.arrows import moves_of
+from redist.draw.arrows import arrows_of
 from redist.draw.colours import rank_colours
 from redist.draw.matrix import step_figure
 from redist.draw.memory_bars import memory_figure
@@ -19,7 +19,7 @@ _GAP = 26
 
 
 def draw(plan: Plan, topology: Topology = FLAT) -> str:
-    """The picture as the text of an SVG file.
+    """Draw a plan as the text of an SVG file.
 
     >>> import redist
     >>> draw(redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2)))[:4]
@@ -45,16 +45,16 @@ def _step_row(
     plan: Plan, k: int, view: View, colours: dict[int, str], topology: Topology
 ) -> Figure:
     before, step = plan.types[k], plan.steps[k]
-    moves = moves_of(step, before, topology)
+    arrows = arrows_of(step, before, topology)
     hidden = any(before.cuts[i] != step.after.cuts[i] for i in view.hidden_cut)
-    pieces = None if moves is None or hidden else moves.pieces
+    pieces = None if arrows is None or hidden else arrows.pieces
     head = "source: what every device holds" if k == 0 else f"before step {k + 1}"
     last = k == len(plan.steps) - 1
     tail = f"after step {k + 1}" + (": the target" if last else "")
     return row(
         [
             panel(head, before, view, colours),
-            step_figure(k, step, before, moves, colours),
+            step_figure(k, step, before, arrows, colours),
             panel(tail, step.after, view, colours, pieces),
         ],
         _GAP,

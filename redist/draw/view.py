@@ -1,4 +1,4 @@
-"""What of an array and of a mesh a picture shows."""
+"""Choose what of an array and of a mesh a picture shows."""
 
 from __future__ import annotations
 

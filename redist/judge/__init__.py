@@ -1,1 +1,1 @@
-"""Everything that can be shown about one plan: replayed, proved, run on random data."""
+"""Judge one plan: replay it, prove its memory bound, run it on data; say all of it in words."""

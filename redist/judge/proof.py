@@ -1,39 +1,34 @@
-"""Everything that can be shown about one plan: replayed, proved, run."""
+"""Prove one plan: everything that can be shown about it, as a value that prints itself."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from redist.cli.commands.check import figure_fault, replay_fault
-from redist.cli.given import Given
+from redist.judge.alive import alive_lines, alive_rows
+from redist.judge.claims import THEOREMS, holds_for, not_shown, rests_on
+from redist.judge.faults import figure_fault, replay_fault
 from redist.judge.sample import Sample, run_sample
-from redist.layout.array_type import ArrayType
+from redist.judge.words import (
+    bound_lines,
+    claim_text,
+    label,
+    received_text,
+    replay_text,
+    sample_text,
+    solver_text,
+    theorem_lines,
+)
 from redist.plan.certificate import Certificate
 from redist.plan.plan import Plan
-from redist.plan.steps import AllGather, AllPermute, AllToAll, Slice
-from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.text.units import format_bytes
-
-THEOREMS = {
-    "tiles": "tiles cover every index; devices that differ on unused axes alone hold the same",
-    "rules": "every step keeps the global array",
-    "exchange": "every device receives exactly what it lacks, and none can do with less",
-    "pending": "how many receives combining partial values takes, and that fewer are not enough",
-    "senders": "replicas take turns in sending",
-    "memory": "what a step keeps alive is what the model says, within the formula",
-    "allocations": "what the runtime allocates is within the model",
-    "rounds": "rounds pass every byte once, within the staging",
-    "pairing": "every send meets its receive, and no ranks wait in a circle",
-}
-"""What a proof of one plan rests on: theorems of ``proofs/`` by name, in words."""
+from redist.plan.table import format_plan
+from redist.plan.topology import FLAT, Topology
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found about a plan.
+    """What was found about a plan; ``print(proof)`` says it in words.
 
     ``fault`` is what the checker rejects; then nothing else was tried and ``certificate`` is None.
     ``is_tight`` says that one byte less than the bound is refuted; ``formula_bytes`` is what the
@@ -48,32 +43,6 @@ class Proof:
     formula_bytes: int = 0
     is_tight: bool = False
     sample: Sample | None = None
-
-    @staticmethod
-    def of(given: Given) -> Proof:
-        """Replay the plan, ask Z3, run it."""
-        from redist.check.prove import certify, count_queries, formula_bytes
-
-        plan = given.plan
-        started = time.perf_counter()
-        fault = replay_fault(plan)
-        if fault is None and given.text is not None:
-            fault = figure_fault(plan, given.text)
-        replay_s = time.perf_counter() - started
-        if fault is not None:
-            return Proof(plan, fault, replay_s)
-        certificate = certify(plan)
-        less = certificate.bound_bytes - 1
-        return Proof(
-            plan,
-            None,
-            replay_s,
-            certificate,
-            count_queries(plan),
-            formula_bytes(plan),
-            less >= 0 and certify(plan, bound_bytes=less).verdict == "refuted",
-            run_sample(plan, given.topology),
-        )
 
     @property
     def verdict(self) -> str:
@@ -97,66 +66,113 @@ class Proof:
             return f"with {sizes} more is alive than {self.certificate.bound}"
         return self.certificate.reason
 
+    def __str__(self) -> str:
+        plan, certificate, sample = self.plan, self.certificate, self.sample
+        if certificate is None or sample is None:
+            return f"rejected   {self.reason}"
+        proved = self.verdict == "proved"
+        claim = claim_text(certificate)
+        verdict = f"{'proved':<10} {claim}"
+        if not proved:
+            verdict = f"{self.verdict.upper():<10} {claim}: {self.reason}"
+        shown = [
+            solver_text(certificate, self.queries, self.is_tight),
+            replay_text(plan, self.replay_s),
+            sample_text(plan, sample),
+        ]
+        return "\n".join(
+            [
+                format_plan(plan).partition("\n")[0],
+                verdict,
+                *alive_lines(plan),
+                *label("bound", bound_lines(plan, certificate, self.formula_bytes)),
+                *label("received", [received_text(plan)]),
+                *label("holds for" if proved else "asked for", holds_for(plan)),
+                *label("shown by", shown),
+                *label("rests on", theorem_lines(plan)),
+                *label("not shown", not_shown(plan)),
+            ]
+        )
 
-def holds_for(plan: Plan) -> list[str]:
-    """The arrays that the proof covers, in words."""
-    from redist.check.families import unit_dims
-
-    units = unit_dims(plan)
-    if plan.limit_bytes is not None:
-        return ["this array alone: under a limit staging is what the limit leaves"]
-    if plan.source.global_elems == 0 or not plan.source.shape:
-        return ["this array"]
-    if units is not None:
-        sizes = " and ".join(_multiples(units, k) for k in sorted(set(units), reverse=True))
-        return ["this array", f"every array with {sizes}, by the same steps on the same mesh"]
-    nests = any(isinstance(s.action, (Slice, AllGather, AllToAll, AllPermute)) for s in plan.steps)
-    legal = " where these stay legal" if nests else ""
-    grown = [f"dim {i} of any size from {n} on" for i, n in enumerate(plan.source.shape)]
-    return ["this array", *(f"{dim}, all else the same, by the same steps{legal}" for dim in grown)]
-
-
-def not_shown(plan: Plan) -> list[str]:
-    """What the proof does not say."""
-    out = []
-    if plan.source.global_elems and plan.source.shape:
-        out.append("other sizes: plan them, every plan is proved by itself")
-    if plan.steps:
-        searched = "search was exact" if plan.search == "exact" else "search was bounded"
-        out.append(f"that no plan is better (the {searched}), and the modelled time")
-    if plan.target.pending_op is not None:
-        out.append("that the lower bound is the least: tested, where a reduction stays pending")
-    out.append("memory of Python and MPI, and of a communicator's boards and tables")
-    if any(s.received_bytes and s.staging_bytes < LEAST_POOL_BYTES for s in plan.steps):
-        least = format_bytes(LEAST_POOL_BYTES)
-        out.append(f"staging of less than {least}: a run takes {least} at least")
-    return out
-
-
-def rests_on(plan: Plan) -> list[str]:
-    """Names of the theorems of ``proofs/`` that say the same for every size."""
-    needed = {
-        "rules": bool(plan.steps),
-        "exchange": plan.received_bytes > 0,
-        "pending": any(t.pending_op is not None for t in plan.types),
-        "senders": plan.received_bytes > 0 and any(map(_replicates, plan.types[:-1])),
-        "rounds": plan.received_bytes > 0,
-        "pairing": plan.received_bytes > 0,
-    }
-    return [name for name in THEOREMS if needed.get(name, True)]
-
-
-def _replicates(t: ArrayType) -> bool:
-    return math.prod(part.size for part in t.used) < t.mesh.n_devices
+    def to_dict(self) -> dict[str, Any]:
+        """The proof as plain data, as ``redist prove --json`` prints it: seconds and bytes."""
+        plan, certificate, sample = self.plan, self.certificate, self.sample
+        out: dict[str, Any] = {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "source": str(plan.source),
+            "target": str(plan.target),
+            "meshes": [str(plan.source.mesh), str(plan.target.mesh)],
+            "steps": [step.op for step in plan.steps],
+        }
+        if certificate is None or sample is None:
+            return out
+        ran = sample.plan
+        return {
+            **out,
+            "donate": plan.donate,
+            "limit_bytes": plan.limit_bytes,
+            "bound_bytes": certificate.bound_bytes,
+            "formula": certificate.bound,
+            "formula_bytes": self.formula_bytes,
+            "one_byte_less_is_refuted": self.is_tight,
+            "alive_bytes": [alive for _, _, alive in alive_rows(plan)],
+            "received_bytes": plan.received_bytes,
+            "lower_bound_bytes": plan.lower_bound_bytes,
+            "holds_for": holds_for(plan),
+            "not_shown": not_shown(plan),
+            "shown_by": {
+                "z3": {
+                    "verdict": certificate.verdict,
+                    "queries": self.queries,
+                    "seconds": certificate.seconds,
+                    "counterexample": dict(certificate.counterexample),
+                },
+                "replay": {"steps": len(plan.steps), "seconds": self.replay_s},
+                "run": {
+                    "source": None if ran is None else str(ran.source),
+                    "target": None if ran is None else str(ran.target),
+                    "fault": sample.fault,
+                    "not_run": sample.reason or None,
+                    "seconds": sample.seconds,
+                },
+            },
+            "rests_on": {name: THEOREMS[name] for name in rests_on(plan)},
+        }
 
 
-def _multiples(units: Sequence[int], k: int) -> str:
-    """The dims whose unit is k: ``dims 0, 2 multiples of 4``.
+def prove(plan: Plan, *, topology: Topology = FLAT, stored: str | None = None) -> Proof:
+    """**Local.** Replay a plan, prove its memory bound with Z3 and run it on random data.
 
-    >>> _multiples((4, 1, 4), 4), _multiples((4, 1, 4), 1)
-    ('dims 0, 2 multiples of 4', 'dim 1 of any size')
+    >>> import redist
+    >>> plan = redist.synthesize("f32[64{x}, 64]", "f32[64, 64{x}]", mesh=redist.Mesh(x=8))
+    >>> proof = redist.prove(plan)
+    >>> proof.verdict, proof.is_tight
+    ('proved', True)
+    >>> print(str(proof).splitlines()[1])
+    proved     no device ever holds more than 7 KiB (7168 bytes) of this array, staging included
+
+    ``topology`` says which of several replicas sends in the run. With ``stored``, the JSON text that
+    the plan was read from, the figures written there are compared with what the steps add up to.
     """
-    dims = [str(i) for i, unit in enumerate(units) if unit == k]
-    if len(dims) == 1:
-        return f"dim {dims[0]} {'of any size' if k == 1 else f'a multiple of {k}'}"
-    return f"dims {', '.join(dims)} {'of any size' if k == 1 else f'multiples of {k}'}"
+    from redist.check.prove import certify, count_queries, formula_bytes
+
+    started = time.perf_counter()
+    fault = replay_fault(plan)
+    if fault is None and stored is not None:
+        fault = figure_fault(plan, stored)
+    replay_s = time.perf_counter() - started
+    if fault is not None:
+        return Proof(plan, fault, replay_s)
+    certificate = certify(plan)
+    less = certificate.bound_bytes - 1
+    return Proof(
+        plan,
+        None,
+        replay_s,
+        certificate,
+        count_queries(plan),
+        formula_bytes(plan),
+        less >= 0 and certify(plan, bound_bytes=less).verdict == "refuted",
+        run_sample(plan, topology),
+    )

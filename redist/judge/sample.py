@@ -1,21 +1,18 @@
-"""A plan run on random data in this process, or its steps on the smallest array of its family."""
+"""Run a plan on random data in this process; where it is large, its steps on the smallest such array."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from redist.errors import CheckError, RedistError
+from redist.judge.faults import value_fault
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.plan.plan import Plan
 from redist.plan.steps import Action, AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.text.units import format_bytes
-
-if TYPE_CHECKING:
-    from redist.runtime.simulator import Tiles
 
 MOST_BYTES = 2**27
 MOST_PIECES = 2**15
@@ -50,20 +47,9 @@ def run_sample(plan: Plan, topology: Topology) -> Sample:
 
 
 def simulated_bytes(plan: Plan) -> int:
-    """All devices live in this process: tiles of source and target, twice for the comparison."""
+    """Bytes that a run in one process takes: all tiles of source and target, twice to compare them."""
     ends = (plan.source, plan.target)
     return sum(t.tile_bytes * t.mesh.n_devices for t in ends) * 2
-
-
-def value_fault(plan: Plan, before: Tiles, after: Tiles) -> str | None:
-    """How the values after a run differ from the brute-force answer; None if they do not."""
-    from redist.runtime.simulator import is_correct
-
-    try:
-        right = is_correct(plan, before, after)
-    except RedistError as error:
-        return str(error)
-    return None if right else "the target stands for other values than the source"
 
 
 def smallest(plan: Plan, topology: Topology) -> Plan | None:
@@ -82,9 +68,9 @@ def smallest(plan: Plan, topology: Topology) -> Plan | None:
     shape = unit_dims(plan)
     if shape is None:
         return None
-    source, target = _resized(plan.source, shape), _resized(plan.target, shape)
+    source, target = _resize(plan.source, shape), _resize(plan.target, shape)
     pricer = Pricer.of(source, target, topology, None, plan.donate)
-    route = tuple((_resized_action(s.action, shape), _resized(s.after, shape)) for s in plan.steps)
+    route = tuple((_resize_action(s.action, shape), _resize(s.after, shape)) for s in plan.steps)
     return replace(
         plan,
         source=source,
@@ -105,14 +91,14 @@ def _is_large(plan: Plan) -> bool:
     return simulated_bytes(plan) > MOST_BYTES or _pieces(plan) > MOST_PIECES
 
 
-def _resized(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
+def _resize(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
     return replace(t, shape=shape)
 
 
-def _resized_action(action: Action, shape: tuple[int, ...]) -> Action:
+def _resize_action(action: Action, shape: tuple[int, ...]) -> Action:
     match action:
         case AllPermute(to) | Exchange(to) | ReduceScatter(to):
-            return replace(action, to=_resized(to, shape))
+            return replace(action, to=_resize(to, shape))
         case _:
             return action
 

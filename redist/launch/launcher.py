@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import redist
-from redist.cli.status import UsageError, one_line
-from redist.launch.outside import environment_outside
+from redist.errors import LaunchError
+from redist.launch.outside import environment
+from redist.text.columns import one_line
 
 NAMES = ("mpirun", "mpiexec")
 MPICH = "MPICH"
 OPEN_MPI = "Open MPI"
-MOST_RANKS = 4096
 ASK_S = 20.0
 END_S = 10.0
 """So long may a job take to end after it was told to."""
@@ -48,28 +47,17 @@ class Launcher:
 
 
 def find_launcher(given: str | None = None) -> Launcher:
-    """The mpirun that ``given`` names, else the one beside this Python, else the first in PATH."""
+    """Find the mpirun that ``given`` names, else the one beside this Python, else the first in PATH."""
     path = given if given is not None else next(_candidates(), None)
     if path is None:
-        raise UsageError(
+        raise LaunchError(
             "cannot start an MPI job: there is no mpirun beside this Python or in PATH; "
             'pip install "redist[mpi]" brings one along'
         )
     found = shutil.which(path)
     if found is None:
-        raise UsageError(f"--mpi: cannot run {path}; give the path of an mpirun")
+        raise LaunchError(f"--mpi: cannot run {path}; give the path of an mpirun")
     return Launcher(found, _kind(found))
-
-
-def ranks_of(text: str, least: int = 1) -> int:
-    """A number of ranks from ``-n``.
-
-    >>> ranks_of("8")
-    8
-    """
-    if not text.isdecimal() or not least <= int(text) <= MOST_RANKS:
-        raise UsageError(f"-n: cannot use {text!r}; need {least} to {MOST_RANKS} ranks, such as 8")
-    return int(text)
 
 
 def launch(launcher: Launcher, n_ranks: int, program: Sequence[str]) -> int:
@@ -77,22 +65,12 @@ def launch(launcher: Launcher, n_ranks: int, program: Sequence[str]) -> int:
     command = launcher.command(n_ranks, program)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment()) as job:
         try:
-            with _passing_on(signal.SIGTERM, job):
+            with _pass_on(signal.SIGTERM, job):
                 status = job.wait()
         except BaseException:
             _end(job)
             raise
     return 128 - status if status < 0 else status
-
-
-def environment() -> dict[str, str]:
-    """This process's environment, in which the ranks find this redist and are no part of a job."""
-    return environment_outside()
-
-
-def package_folder() -> str:
-    """The folder from which this redist was imported."""
-    return str(Path(redist.__file__).resolve().parents[1])
 
 
 def _candidates() -> Iterator[str]:
@@ -120,14 +98,14 @@ def _kind(path: str) -> str:
             errors="replace",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"cannot start an MPI job: {path} --version: {error}") from None
+        raise LaunchError(f"cannot start an MPI job: {path} --version: {error}") from None
     said = done.stdout.lower()
     if "open mpi" in said or "openrte" in said or "prrte" in said:
         return OPEN_MPI
     if "hydra" in said or "mpich" in said or "intel" in said:
         return MPICH
     shown = one_line(done.stdout)[:200]
-    raise UsageError(
+    raise LaunchError(
         f"cannot start an MPI job: {path} is neither MPICH's nor Open MPI's (it says {shown!r}); "
         "choose another with --mpi"
     )
@@ -145,8 +123,8 @@ def _end(job: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _passing_on(number: signal.Signals, job: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals that this process gets go to the job too."""
+def _pass_on(number: signal.Signals, job: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Send the signals that this process gets to the job too."""
     try:
         before = signal.signal(number, lambda *_: job.send_signal(number))
     except ValueError:  # not in the main thread: whoever is there handles signals

@@ -1,4 +1,4 @@
-"""Processes that this one starts: they find this redist and take themselves for no part of its job."""
+"""The environment of processes that this one starts, so that they take no part in its MPI job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ INNER = (
 )
 
 
-def environment_outside() -> dict[str, str]:
-    """**Local.** This process's environment for a process that starts MPI anew."""
+def environment() -> dict[str, str]:
+    """**Local.** Copy this process's environment for one that starts MPI anew and finds this redist."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(INNER)}
     paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, "PYTHONPATH": os.pathsep.join(paths)}

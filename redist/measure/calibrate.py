@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.timing import Stopwatch, Times
 from redist.plan.topology import Level, Topology, format_topology
 from redist.runtime.ranks.world import world_of
 from redist.runtime.transfer import Transfer
+from redist.text.progress import Progress
 
 SMALL_ELEMS = 16
 LARGE_BYTES = 4 * 2**20
@@ -52,9 +54,22 @@ def fit(one: float, many: float, large: float, messages: int, n_bytes: int) -> t
 
 
 def calibrate(
-    comm: MPI.Intracomm, node_size: int | None = None, say: Callable[[int, int], None] | None = None
+    comm: MPI.Intracomm | None = None,
+    node_size: int | None = None,
+    watcher: Callable[[int, int], None] = lambda *_: None,
 ) -> Topology:
-    """**Collective over** ``comm``. The topology of these ranks; ``say`` hears how far it is."""
+    """**Collective over** ``comm``. Measure what a step, a message and a byte cost between its ranks.
+
+    As ``redist calibrate`` does, inside a program of two ranks or more::
+
+        topology = redist.calibrate()              # of all ranks; for redist.synthesize(topology=...)
+
+    ``comm`` is MPI's world by default. ``node_size`` pretends that nodes have so many ranks;
+    ``watcher`` hears how many transfers are timed, of how many.
+    """
+    comm = MPI.COMM_WORLD if comm is None else comm
+    if comm.size < 2:
+        raise RequestError("cannot calibrate 1 rank: it has nobody to send to; start 2 or more")
     world = world_of(comm, "auto", node_size)
     size = max(world.groups.count(group) for group in world.groups)
     in_blocks = world.groups == tuple(rank // size * size for rank in range(comm.size))
@@ -63,11 +78,9 @@ def calibrate(
     watch = Stopwatch.on(comm)
     times: list[Times] = []
     for number, trial in enumerate(trials):
-        if say is not None:
-            say(number, len(trials))
+        watcher(number, len(trials))
         times.append(_time(trial, comm, node_size, watch))
-    if say is not None:
-        say(len(trials), len(trials))
+    watcher(len(trials), len(trials))
     return _topology(trials, times, (*sizes, comm.size))
 
 
@@ -136,17 +149,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m redist.measure.calibrate")
     parser.add_argument("--output", required=True)
     parser.add_argument("--node-size", type=int)
+    parser.add_argument("--bar", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     comm = MPI.COMM_WORLD
-
-    def bar(done: int, of: int) -> None:
-        if comm.rank == 0:
-            width = 24
-            filled = width * done // of
-            text = f"\rcalibrating [{'#' * filled}{'.' * (width - filled)}] {done}/{of}"
-            print(text, end="\n" if done == of else "", file=sys.stderr, flush=True)
-
-    topology = calibrate(comm, args.node_size, bar)
+    if comm.rank == 0:
+        progress = Progress("calibrating", bar=args.bar or None)
+        topology = calibrate(comm, args.node_size, progress)
+    else:
+        topology = calibrate(comm, args.node_size)
     if comm.rank == 0:
         text = f"# measured on {comm.size} ranks with {MPI.get_vendor()[0]}\n"
         text += format_topology(topology)

@@ -6,39 +6,46 @@ import argparse
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from mpi4py import MPI
 
 from redist.errors import RequestError
+from redist.measure.contenders.registry import Ways, load_peers
 from redist.measure.options import BenchOptions, add_options, names_text
+from redist.measure.peers import peer_modules
 from redist.measure.results.chart import draw
 from redist.measure.results.table import as_text
 from redist.measure.session import measure
+from redist.text.parser import LineParser
+from redist.text.progress import Progress
 
 OK, FAILED, WRONG_REQUEST = 0, 1, 2
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{message}; see '{self.prog} --help'")
-
-
-def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measure") -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    prog: str = "python -m redist.measure",
+    peers: Mapping[str, Ways] | None = None,
+) -> int:
     """Measure on all ranks; rank 0 prints. The exit status is 1 if a result was wrong.
 
+    ``peers`` take part with ``--peers``; without them, those that the project here names.
     **Collective over all ranks of the job.**
     """
     comm = MPI.COMM_WORLD
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # Ctrl-C ends all ranks; one traceback each is noise
+    # Ctrl-C ends all ranks; one traceback each is noise.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         args = _parser(prog).parse_args(argv)
         _check_ranks(comm.size, args.ranks)
-        return _run(comm, BenchOptions.read(args))
+        options = BenchOptions.read(args)
+        if not options.with_peers:
+            peers = {}
+        elif peers is None:
+            peers = load_peers(peer_modules())
+        return _run(comm, options, peers, args.bar or None)
     except RequestError as error:
         return _say(comm.rank, f"redist: {error}")
     except SystemExit:
@@ -51,8 +58,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measur
         return FAILED
 
 
-def _run(comm: MPI.Intracomm, options: BenchOptions) -> int:
-    results = measure(comm, options)
+def _run(
+    comm: MPI.Intracomm, options: BenchOptions, peers: Mapping[str, Ways], bar: bool | None
+) -> int:
+    if comm.rank == 0:
+        results = measure(comm, options, peers, Progress("redist", bar=bar))
+    else:
+        results = measure(comm, options, peers)
     if comm.rank == 0:
         print(as_text(results), flush=True)
         if options.json is not None:
@@ -78,7 +90,7 @@ def _say(rank: int, text: str) -> int:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = LineParser(
         prog=prog,
         description="Measure redistributions inside an MPI job; results are checked first.",
         epilog=names_text(),
@@ -86,4 +98,5 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--ranks", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--bar", action="store_true", help=argparse.SUPPRESS)
     return add_options(parser)

@@ -1,4 +1,4 @@
-"""What can be asked for, the same for ``redist bench`` and inside an MPI job."""
+"""Read what is asked for, the same for ``redist bench`` and inside an MPI job."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ CONTENDER_NAMES = {
     "redist-mpi": "redist with MPI messages only, as between nodes",
 }
 PICTURES = (".svg", ".png", ".pdf")
-PEERS = "bench.peers"
-"""The module with other libraries' contenders; in the repository, not in the package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +38,15 @@ class BenchOptions:
 
     @staticmethod
     def read(args: argparse.Namespace) -> BenchOptions:
-        """BenchOptions from the command line; the first that is wrong raises, named."""
+        """Read the options; the first that is wrong raises, named."""
         return BenchOptions(
-            tuple(_size(text) for text in _items(args.sizes, "--sizes")),
-            _known(args.cases, list(KINDS), "--cases"),
-            _known(args.contenders, list(CONTENDER_NAMES), "--contenders"),
-            _repeats(args.repeat),
+            tuple(_read_size(text) for text in _split_list(args.sizes, "--sizes")),
+            _read_names(args.cases, list(KINDS), "--cases"),
+            _read_names(args.contenders, list(CONTENDER_NAMES), "--contenders"),
+            _read_repeats(args.repeat),
             args.peers,
             args.json,
-            _picture(args.plot),
+            _check_picture(args.plot),
         )
 
     def arguments(self) -> list[str]:
@@ -91,23 +89,23 @@ def names_text() -> str:
     return "\n".join(lines)
 
 
-def _items(text: str, option: str) -> list[str]:
+def _split_list(text: str, option: str) -> list[str]:
     items = [item.strip() for item in text.split(",") if item.strip()]
     if not items:
         raise RequestError(f"{option}: cannot use {text!r}; need a list such as a,b")
     return list(dict.fromkeys(items))
 
 
-def _known(text: str | None, known: Sequence[str], option: str) -> tuple[str, ...]:
+def _read_names(text: str | None, known: Sequence[str], option: str) -> tuple[str, ...]:
     """Names from a list, in the order of the list; all where none are given."""
-    names = list(known) if text is None else _items(text, option)
+    names = list(known) if text is None else _split_list(text, option)
     for name in names:
         if name not in known:
             raise RequestError(f"{option}: cannot use {name!r}; known: {', '.join(known)}")
     return tuple(name for name in known if name in names)
 
 
-def _size(text: str) -> int:
+def _read_size(text: str) -> int:
     try:
         n_bytes = parse_bytes(text)
     except RequestError as error:
@@ -117,13 +115,13 @@ def _size(text: str) -> int:
     return n_bytes
 
 
-def _repeats(text: str) -> int:
+def _read_repeats(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 10_000:
         raise RequestError(f"--repeat: cannot use {text!r}; need a number from 1 to 10000")
     return int(text)
 
 
-def _picture(name: str | None) -> str | None:
+def _check_picture(name: str | None) -> str | None:
     if name is not None and not name.lower().endswith(PICTURES):
         raise RequestError(f"--plot: cannot draw {name!r}; need a name in {', '.join(PICTURES)}")
     return name

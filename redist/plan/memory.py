@@ -6,10 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.plan.steps import Event
+from redist.plan.steps import MIDDLE, Event
 from redist.text.units import ceil_div
 
 MIB = 2**20
+HOLDERS = {
+    "both": "a device of both meshes",
+    "source": "a device of the source",
+    "target": "a device of the target",
+}
+"""Kinds of ranks in words."""
 
 
 def default_staging_bytes(source: ArrayType, target: ArrayType) -> int:
@@ -60,7 +66,7 @@ def step_events(types: Sequence[ArrayType], number: int, staging_bytes: int) -> 
     """What step ``number`` allocates: its result, which lives through the next step, and staging."""
     last = len(types) - 2
     after = types[number + 1]
-    what = "target" if number == last else "out"
+    what = "target" if number == last else MIDDLE
     at = side(after, types[0], types[-1])
     out = Event(what, after.tile_bytes, number, freed_at(number, last), at)
     return (out, Event("staging", staging_bytes, number, number, "both"))

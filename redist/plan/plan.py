@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from redist.layout.array_type import ArrayType
 from redist.plan.certificate import Certificate
 from redist.plan.memory import holder_classes, live_bytes, source_events
 from redist.plan.steps import Event, Step
+from redist.plan.topology import FLAT, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,48 @@ class Plan:
 
         return format_alternatives(self)
 
+    def svg(self, path: str | os.PathLike[str] | None = None, topology: Topology = FLAT) -> str:
+        """Draw the plan: who holds what, what moves, memory; returns SVG, writes it to ``path`` too.
+
+        >>> import redist
+        >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
+        >>> plan.svg().startswith("<svg")
+        True
+
+        ``topology`` says which of several replicas sends; give the one that the plan was made for.
+        """
+        from redist.draw.picture import draw
+
+        return _write(draw(self, topology), path)
+
+    def html(self, path: str | os.PathLike[str] | None = None, topology: Topology = FLAT) -> str:
+        """Write one HTML page with the picture, the plan as text and what else was considered.
+
+        >>> import redist
+        >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
+        >>> plan.html().startswith("<!DOCTYPE html>")
+        True
+
+        Returns the page and writes it to ``path`` too; ``topology`` as for :meth:`svg`.
+        """
+        from redist.draw.page import make_page
+
+        return _write(make_page(self, topology), path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from redist.draw.page import make_cell
+
+        return make_cell(self)
+
     def __str__(self) -> str:
         from redist.plan.table import format_plan
 
         return format_plan(self)
+
+
+def _write(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Write a text to a file if there is one, and return it."""
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text

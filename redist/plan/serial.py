@@ -15,6 +15,7 @@ from redist.plan.certificate import Certificate
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import OBJECTIVES, STRATEGIES
 from redist.plan.steps import (
+    MIDDLE,
     OP_NAMES,
     Action,
     AllGather,
@@ -116,8 +117,13 @@ def _step_to_dict(step: Step, meshes: list[Mesh]) -> dict[str, Any]:
         "rounds": step.rounds,
         "time_ps": step.time_ps,
         "peak_bytes": step.peak_bytes,
-        "events": [asdict(event) for event in step.events],
+        "events": [_event_to_dict(event) for event in step.events],
     }
+
+
+def _event_to_dict(event: Event) -> dict[str, Any]:
+    """An event; version 1 of the format calls what lies between the steps ``out``."""
+    return {**asdict(event), "what": "out" if event.what == MIDDLE else event.what}
 
 
 def plan_from_json(text: str) -> Plan:
@@ -206,6 +212,12 @@ def _alternative(item: Mapping[str, Any]) -> Alternative:
     )
 
 
+def _event(item: Mapping[str, Any]) -> Event:
+    what = MIDDLE if item["what"] == "out" else str(item["what"])
+    born, freed = _int(item["born"]), _int(item["freed"])
+    return Event(what, _int(item["n_bytes"]), born, freed, str(item["at"]))
+
+
 def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], ArrayType]) -> Step:
     after = read_type(item["after"])
     least, most = item["received_range_bytes"]
@@ -213,12 +225,7 @@ def _step(item: Mapping[str, Any], read_type: Callable[[Mapping[str, Any]], Arra
     return Step(
         action=_action(item, after),
         after=after,
-        events=tuple(
-            Event(
-                str(e["what"]), _int(e["n_bytes"]), _int(e["born"]), _int(e["freed"]), str(e["at"])
-            )
-            for e in item["events"]
-        ),
+        events=tuple(_event(e) for e in item["events"]),
         rounds=_int(item["rounds"]),
         over=tuple(_part(axis, after.mesh) for axis in item["over"]),
         group=_int(item["group"]),

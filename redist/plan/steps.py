@@ -87,6 +87,10 @@ OP_NAMES: dict[type, str] = {
 }
 
 
+MIDDLE = "middle"
+"""What an event allocates that is neither source, target nor staging: a result between two steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One allocation: live at every moment from ``born`` to ``freed``, both included.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from redist.layout.notation import format_axes
 from redist.plan.memory import alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Step
+from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
+
+LEFT = range(3)
+"""Columns of text; the others are figures."""
 
 
 def format_plan(plan: Plan) -> str:
@@ -17,7 +19,7 @@ def format_plan(plan: Plan) -> str:
     if plan.steps:
         head = ("step", "over", "type after", "group", "messages", "received/device", "live")
         rows = [_row(number, step, plan) for number, step in enumerate(plan.steps)]
-        lines += _table([head, *rows])
+        lines += table([head, *rows], LEFT, "  ")
     else:
         lines.append("  nothing to do: source and target are the same type")
     lines += [_received(plan), _memory(plan), _time(plan)]
@@ -49,7 +51,7 @@ def format_alternatives(plan: Plan) -> str:
         for a in ranked
     ]
     title = f"considered for objective {plan.objective!r}, strategy {plan.strategy!r} ({plan.search} search)"
-    return "\n".join([title, *_table([head, *rows])])
+    return "\n".join([title, *table([head, *rows], LEFT, "  ")])
 
 
 def _headline(plan: Plan) -> str:
@@ -117,7 +119,7 @@ def _memory(plan: Plan) -> str:
     peak = max(range(len(plan.steps)), key=lambda k: plan.steps[k].peak_bytes, default=0)
     kind = worst_class(plan.events, peak, holder_classes(plan.source.mesh, plan.target.mesh))
     alive = [e for e in alive_events(plan.events, peak, kind) if e.n_bytes]
-    parts = " + ".join(f"{_name(e.what)} {format_bytes(e.n_bytes)}" for e in alive)
+    parts = " + ".join(f"{e.what} {format_bytes(e.n_bytes)}" for e in alive)
     rounds = max((step.rounds for step in plan.steps), default=1)
     text = f"memory     {format_bytes(plan.peak_bytes)} = {parts or '0'}"
     if rounds > 1:
@@ -127,25 +129,9 @@ def _memory(plan: Plan) -> str:
     return f"{text}        {format_bytes(other)} if the source is {label}"
 
 
-def _name(what: str) -> str:
-    return "middle" if what == "out" else what
-
-
 def _time(plan: Plan) -> str:
     return (
         f"modelled   {format_time(plan.time_ps)}, at most {plan.messages} message"
         f"{'' if plan.messages == 1 else 's'} per device, "
         f"{plan.search} search"
     )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i < 3 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  " + "   ".join(cells)).rstrip())
-    return lines

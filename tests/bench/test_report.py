@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from bench.report import progress
 from bench.report.report import Chart, Curve, Report, Table, save_plot
 from bench.xla.compile_child import main as compile_main
 from bench.xla.hlo import group_size, received_elems
+from redist.text import progress
 
 
 def test_a_table_needs_a_name_for_every_column() -> None:

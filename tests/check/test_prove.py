@@ -105,7 +105,7 @@ def test_bringing_an_allocation_forward_to_the_peak_is_refuted():
         moment = peak_moments(plan)[0] if plan.steps else 0
         for number, step in enumerate(plan.steps):
             for i, event in enumerate(step.events):
-                if event.what == "out" and event.born > moment and event.n_bytes:
+                if event.what == "middle" and event.born > moment and event.n_bytes:
                     sooner = with_event(plan, number, i, born=moment)
                     assert certify(sooner).verdict == "refuted", f"{plan}\n{event}"
                     early += 1

@@ -36,7 +36,6 @@ def test_peers_need_the_repository(
     redist: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("redist.cli.commands.bench.package_folder", lambda: str(tmp_path))
     done = redist("bench", "-n", "2", "--peers")
     assert done.status == 2
     assert "run in redist's repository" in done.one_line()

@@ -13,7 +13,7 @@ from redist.cli.commands.doctor import MODULE
 from redist.doctor.pairs import likely
 from redist.doctor.process import Fact, facts, gpu_facts
 from redist.doctor.report import main
-from redist.launch.launcher import environment
+from redist.launch.outside import environment
 from tests.cli.conftest import Run
 from tests.cli.test_launch import VERSIONS, fake
 from tests.programs.launch import default_mpi

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from redist.cli.request import read_ranks
 from redist.cli.status import UsageError
+from redist.errors import LaunchError
 from redist.launch import launcher as launch
-from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, environment, find_launcher, ranks_of
+from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, find_launcher
+from redist.launch.outside import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = {
@@ -73,16 +76,16 @@ def test_without_any_one_line_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(UsageError, match=r'pip install "redist\[mpi\]"'):
+    with pytest.raises(LaunchError, match=r'pip install "redist\[mpi\]"'):
         find_launcher()
 
 
 def test_what_is_no_mpirun_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--mpi: cannot run .*nowhere"):
+    with pytest.raises(LaunchError, match=r"--mpi: cannot run .*nowhere"):
         find_launcher(str(tmp_path / "nowhere"))
     path = fake(tmp_path, "srun 23.11")
     with pytest.raises(
-        UsageError, match=r"neither MPICH's nor Open MPI's \(it says 'srun 23.11'\)"
+        LaunchError, match=r"neither MPICH's nor Open MPI's \(it says 'srun 23.11'\)"
     ):
         find_launcher(str(path))
 
@@ -141,6 +144,6 @@ def test_signals_end_the_job(tmp_path: Path, number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "", "1.5", "99999"])
 def test_ranks_are_a_number(text: str) -> None:
-    assert ranks_of("8") == 8
+    assert read_ranks("8") == 8
     with pytest.raises(UsageError, match="-n: cannot use"):
-        ranks_of(text)
+        read_ranks(text)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from redist import Mesh, Plan, synthesize
-from redist.draw.arrows import moves_of
+from redist.draw.arrows import arrows_of
 from redist.draw.page import make_page
 from redist.draw.picture import draw
 from redist.draw.view import Seats, View
@@ -105,7 +105,7 @@ def test_every_device_has_a_thumbnail_up_to_64() -> None:
 def test_moves_add_up_to_the_bytes_of_the_step(name: str) -> None:
     plan = plan_of(name)
     for before, step in zip(plan.types, plan.steps, strict=False):
-        moves = moves_of(step, before, FLAT)
+        moves = arrows_of(step, before, FLAT)
         if moves is None or step.op == "all_reduce" or step.after.mesh.n_devices > 64:
             continue
         assert sum(moves.pairs.values()) == step.received_bytes
@@ -113,7 +113,7 @@ def test_moves_add_up_to_the_bytes_of_the_step(name: str) -> None:
 
 def test_large_meshes_draw_the_same_moves_as_the_whole() -> None:
     plan = plan_of("many devices", strategy="direct")
-    moves = moves_of(plan.steps[0], plan.source, FLAT)
+    moves = arrows_of(plan.steps[0], plan.source, FLAT)
     assert moves is not None
     received = [0] * 64
     for (_, receiver), n_bytes in moves.pairs.items():

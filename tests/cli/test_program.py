@@ -72,7 +72,7 @@ def test_nothing_becomes_a_traceback(
     def fail(args: object) -> int:
         raise error
 
-    monkeypatch.setattr("redist.cli.commands.plan.run_plan", fail)
+    monkeypatch.setattr("redist.cli.commands.plan.run", fail)
     done = redist("plan", "f32[8]", "f32[8]", "--mesh", "x=2")
     assert done.status == status
     assert said in done.one_line()

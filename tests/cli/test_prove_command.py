@@ -18,7 +18,8 @@ from proofs.engine.run import theorems
 from redist import Mesh, synthesize
 from redist.check.families import unit_dims
 from redist.check.replay import check_plan
-from redist.judge.proof import THEOREMS, Proof, holds_for, rests_on
+from redist.judge.claims import THEOREMS, holds_for, rests_on
+from redist.judge.proof import Proof
 from redist.judge.sample import Sample, run_sample, smallest
 from redist.plan.certificate import Certificate
 from redist.plan.topology import FLAT

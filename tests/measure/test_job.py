@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from redist.cli.status import UsageError
-from redist.launch.launcher import Launcher, environment, find_launcher
+from redist.errors import LaunchError
+from redist.launch.launcher import Launcher, find_launcher
+from redist.launch.outside import environment
 from redist.measure.cases import KINDS
 from redist.measure.options import CONTENDER_NAMES
 
@@ -22,7 +23,7 @@ LIMIT_S = 240
 LAUNCHER: Launcher | None
 try:
     LAUNCHER = find_launcher()
-except UsageError:
+except LaunchError:
     LAUNCHER = None
 
 pytestmark = pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")

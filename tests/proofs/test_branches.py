@@ -98,7 +98,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "freed_at": (freed_at, "0 0"),
     "alive_events": (
-        lambda born, freed, at: alive_events([Event("out", 4, born, freed, "both")], at, "both"),
+        lambda born, freed, at: alive_events([Event("middle", 4, born, freed, "both")], at, "both"),
         "0 0 0",
     ),
     "ControlPage.slot": (

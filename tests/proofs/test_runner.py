@@ -15,7 +15,6 @@ import pytest
 import z3
 
 from proofs import __main__ as program
-from proofs.engine.progress import Progress
 from proofs.engine.run import Outcome, check_assumptions, settle, theorems
 from proofs.engine.table import BEGIN, END, readme_row, terminal_table, with_table
 from proofs.engine.theorem import (
@@ -28,6 +27,7 @@ from proofs.engine.theorem import (
     Theorem,
     Twin,
 )
+from redist.text.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
@@ -212,8 +212,8 @@ def test_progress_is_a_bar_on_a_terminal_and_silent_elsewhere() -> None:
     assert seen[2][2] == "made_up: wrong: a twin"
     bar, plain = Terminal(), io.StringIO()
     for told in seen:
-        Progress(bar)(*told)
-        Progress(plain)(*told)
+        Progress("proofs", bar)(*told)
+        Progress("proofs", plain)(*told)
     assert "0/3 made_up: n + 1 > n" in bar.getvalue() and bar.getvalue().endswith("\r\x1b[K")
     assert plain.getvalue() == ""
     assert isinstance(outcome, Outcome)

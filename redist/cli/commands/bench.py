@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import argparse
-from importlib.machinery import PathFinder
-from pathlib import Path
+import sys
 
-from redist.cli.files import shown
-from redist.cli.status import UsageError
-from redist.launch.launcher import find_launcher, launch, package_folder, ranks_of
-from redist.measure.options import PEERS, BenchOptions
+from redist.cli.command import Commands, add_command
+from redist.cli.files import check_folder
+from redist.cli.request import add_mpirun, read_ranks
+from redist.launch.launcher import find_launcher, launch
+from redist.measure.options import BenchOptions, add_options, names_text
+from redist.measure.peers import peer_modules
+
+EPILOG = f"""\
+{names_text()}
+
+examples:
+  redist bench -n 8
+  redist bench -n 4 --sizes 1GiB --cases rows-columns,uneven --json figures.json --plot figures.svg
+
+exit status 1 means that a result was wrong. 'mpirun -n 8 python -m redist.measure' does the same
+inside a job that you start yourself.
+"""
 
 
-def run_bench(args: argparse.Namespace) -> int:
-    """What can be wrong is found out before the job is started."""
-    n_ranks = ranks_of(args.ranks, least=2)
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command with its arguments."""
+    text = "move arrays between local ranks and compare with other ways: times, memory"
+    parser = add_command(commands, "bench", text, EPILOG)
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", required=True, help="how many ranks")
+    add_options(parser)
+    add_mpirun(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find out what can be wrong, then start the job."""
+    n_ranks = read_ranks(args.ranks, least=2)
     options = BenchOptions.read(args)
     for option, name in (("--json", options.json), ("--plot", options.plot)):
-        if name is not None and not Path(name).absolute().parent.is_dir():
-            raise UsageError(f"{option}: cannot write {shown(name)}: there is no such folder")
-    package = PEERS.partition(".")[0]
-    if (
-        options.with_peers
-        and PathFinder.find_spec(package, [str(Path.cwd()), package_folder()]) is None
-    ):
-        raise UsageError(
-            f"--peers: there is no package {package!r} here; run in redist's repository"
-        )
+        if name is not None:
+            check_folder(name, option)
+    if options.with_peers:
+        peer_modules()
     launcher = find_launcher(args.mpi)
     program = ["-m", "redist.measure", "--ranks", str(n_ranks), *options.arguments()]
+    program += ["--bar"] if sys.stderr.isatty() else []
     return launch(launcher, n_ranks, program)

@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import json
 
+from redist.cli.command import Commands, add_command
 from redist.cli.files import read_plan, write_text
 from redist.cli.status import FAILED, OK
-from redist.errors import CheckError, RedistError
 from redist.plan.plan import Plan
-from redist.plan.serial import plan_to_dict
 from redist.text.units import format_bytes
 
+EPILOG = """\
+example:
+  redist plan "f32[64{x}, 64]" "f32[64, 64{x}]" --mesh x=8 --json > plan.json
+  redist check plan.json
+"""
 
-def run_check(args: argparse.Namespace) -> int:
+
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command with its arguments."""
+    text = "judge a stored plan: replay every step, prove its memory bound"
+    parser = add_command(commands, "check", text, EPILOG)
+    parser.add_argument("file", metavar="FILE", help="a plan as JSON; - reads standard input")
+    parser.add_argument("--smt2", metavar="FILE", help="write the proof question as SMT-LIB text")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
     """Print two verdicts: does every step do what it says, and does memory stay in its bound."""
-    plan, text = read_plan(args.file)
-    fault = replay_fault(plan) or figure_fault(plan, text)
+    from redist.judge.faults import figure_fault, replay_fault
+
+    plan, stored = read_plan(args.file)
+    fault = replay_fault(plan) or figure_fault(plan, stored)
     if fault is not None:
         print(f"rejected   {fault}")
         return FAILED
     count = len(plan.steps)
     steps = "no step" if count == 0 else "1 step" if count == 1 else f"{count} steps"
     print(f"accepted   {plan.source} -> {plan.target}: {steps} replayed")
-    return _prove(plan, args.smt2)
+    return _certify(plan, args.smt2)
 
 
-def replay_fault(plan: Plan) -> str | None:
-    """What the checker finds wrong when it replays a plan; None if nothing is."""
-    from redist.check.replay import check_plan
-
-    try:
-        check_plan(plan)
-    except CheckError as error:
-        where = "the plan" if error.step is None else f"step {error.step + 1}"
-        return f"{where}: {error.reason}"
-    except RedistError as error:
-        return f"the plan: {error}"
-    return None
-
-
-def figure_fault(plan: Plan, text: str) -> str | None:
-    """The first figure in the file that the steps do not add up to."""
-    stored = json.loads(text)
-    for name, value in plan_to_dict(plan).items():
-        if name in stored and stored[name] != value and isinstance(value, (int, float)):
-            return f"the plan: {name} is written as {stored[name]}, but the steps make it {value}"
-    return None
-
-
-def _prove(plan: Plan, smt2_file: str | None) -> int:
+def _certify(plan: Plan, smt2_file: str | None) -> int:
     from redist.check.prove import certify, smt2
 
     if smt2_file is not None:
@@ -61,5 +53,5 @@ def _prove(plan: Plan, smt2_file: str | None) -> int:
             f"proved     memory is at most {most}, {certificate.summary().removeprefix('proved ')}"
         )
         return OK
-    print(f"{certificate.verdict.ljust(10)} memory is at most {most}: {certificate.summary()}")
+    print(f"{certificate.verdict:<10} memory is at most {most}: {certificate.summary()}")
     return FAILED

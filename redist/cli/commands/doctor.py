@@ -9,27 +9,51 @@ import argparse
 import subprocess
 import sys
 
+from redist.cli.command import Commands, add_command
+from redist.cli.request import add_mpirun, read_ranks
 from redist.cli.status import FAILED, UsageError
-from redist.launch.launcher import Launcher, environment, find_launcher, launch, ranks_of
+from redist.errors import LaunchError
+from redist.launch.launcher import Launcher, find_launcher, launch
+from redist.launch.outside import environment
 
 MODULE = "redist.doctor.report"
+EPILOG = """\
+examples:
+  redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
+  redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
+
+'mpirun -n 64 python -m redist.doctor.report' does the same inside a job that you start yourself,
+over several machines too. Exit status 1 means that MPI does not start.
+"""
 
 
-def run_doctor(args: argparse.Namespace) -> int:
-    """0 where arrays can be moved; 1 where MPI does not even start."""
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command with its arguments."""
+    text = "say what was detected here, which way arrays would move, and why"
+    parser = add_command(commands, "doctor", text, EPILOG)
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", help="start so many local ranks")
+    parser.add_argument(
+        "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
+    )
+    add_mpirun(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Return 0 if arrays can be moved, 1 if MPI does not even start."""
     if args.ranks is None:
         if args.node_size is not None:
             raise UsageError("--node-size: cannot make nodes of one process; give -n too")
-        return _alone(_told(args.mpi))
-    n_ranks = ranks_of(args.ranks)
+        return _run_alone(_describe_launcher(args.mpi))
+    n_ranks = read_ranks(args.ranks)
     launcher = find_launcher(args.mpi)
-    program = ["-m", MODULE, "--launcher", _words(launcher)]
+    program = ["-m", MODULE, "--launcher", _launcher_text(launcher)]
     if args.node_size is not None:
-        program += ["--node-size", str(ranks_of(args.node_size))]
+        program += ["--node-size", str(read_ranks(args.node_size))]
     return launch(launcher, n_ranks, program)
 
 
-def _alone(launcher: str) -> int:
+def _run_alone(launcher: str) -> int:
     command = [sys.executable, "-m", MODULE, "--launcher", launcher]
     sys.stdout.flush()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -40,15 +64,15 @@ def _alone(launcher: str) -> int:
     return FAILED if done.returncode else 0
 
 
-def _told(given: str | None) -> str:
+def _describe_launcher(given: str | None) -> str:
     """The launcher in words, or why there is none."""
     try:
-        return _words(find_launcher(given))
-    except UsageError as error:
+        return _launcher_text(find_launcher(given))
+    except LaunchError as error:
         if given is not None:
             raise
         return f"no: {error}"
 
 
-def _words(launcher: Launcher) -> str:
+def _launcher_text(launcher: Launcher) -> str:
     return f"{launcher.kind}: {launcher.path}"

@@ -4,69 +4,41 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
+from redist.cli.command import Commands, add_command
 from redist.cli.files import write_text
-from redist.cli.given import Given
+from redist.cli.request import NOTATION, GivenPlan, add_plan_or_types
 from redist.cli.status import FAILED, OK, UNKNOWN
-from redist.judge.proof import THEOREMS, Proof, holds_for, not_shown, rests_on
-from redist.judge.words import format_proof, live_rows
+
+EPILOG = f"""\
+{NOTATION}
+examples:
+  redist prove "f32[4096{{x}}, 4096{{y}}]" "f32[4096{{y}}, 4096{{x}}]" --mesh x=2,y=4
+  redist prove "f32[1000{{x}}, 7]" "f32[1000, 7{{x}}]" --mesh x=3 --donate --smt2 queries.smt2
+  redist prove plan.json --json
+
+exit status: 0 proved, 1 refuted or rejected, 4 unknown: the solver gave up; 2 and 3 as ever.
+"""
 
 
-def run_prove(args: argparse.Namespace) -> int:
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command with its arguments."""
+    text = "say in words what is certain about a plan's memory and traffic, and why"
+    parser = add_command(commands, "prove", text, EPILOG)
+    add_plan_or_types(parser)
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    parser.add_argument("--smt2", metavar="FILE", help="write the queries to Z3 as SMT-LIB text")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
     """Print what is bounded, by how much, for which sizes and how it was shown."""
-    given = Given.read(args)
-    proof = Proof.of(given)
+    from redist.check.prove import smt2
+    from redist.judge.proof import prove
+
+    given = GivenPlan.read(args)
+    proof = prove(given.plan, topology=given.topology, stored=given.stored)
     if args.smt2 is not None and proof.certificate is not None:
-        from redist.check.prove import smt2
-
         write_text(args.smt2, smt2(given.plan), "--smt2")
-    print(json.dumps(proof_to_dict(proof), indent=1) if args.json else format_proof(proof))
+    print(json.dumps(proof.to_dict(), indent=1) if args.json else proof)
     return {"proved": OK, "unknown": UNKNOWN}.get(proof.verdict, FAILED)
-
-
-def proof_to_dict(proof: Proof) -> dict[str, Any]:
-    """A proof as plain data; times in seconds, sizes in bytes."""
-    plan, certificate, sample = proof.plan, proof.certificate, proof.sample
-    out: dict[str, Any] = {
-        "verdict": proof.verdict,
-        "reason": proof.reason,
-        "source": str(plan.source),
-        "target": str(plan.target),
-        "meshes": [str(plan.source.mesh), str(plan.target.mesh)],
-        "steps": [step.op for step in plan.steps],
-    }
-    if certificate is None or sample is None:
-        return out
-    ran = sample.plan
-    return {
-        **out,
-        "donate": plan.donate,
-        "limit_bytes": plan.limit_bytes,
-        "bound_bytes": certificate.bound_bytes,
-        "formula": certificate.bound,
-        "formula_bytes": proof.formula_bytes,
-        "one_byte_less_is_refuted": proof.is_tight,
-        "alive_bytes": [alive for _, _, alive in live_rows(plan)],
-        "received_bytes": plan.received_bytes,
-        "lower_bound_bytes": plan.lower_bound_bytes,
-        "holds_for": holds_for(plan),
-        "not_shown": not_shown(plan),
-        "shown_by": {
-            "z3": {
-                "verdict": certificate.verdict,
-                "queries": proof.queries,
-                "seconds": certificate.seconds,
-                "counterexample": dict(certificate.counterexample),
-            },
-            "replay": {"steps": len(plan.steps), "seconds": proof.replay_s},
-            "run": {
-                "source": None if ran is None else str(ran.source),
-                "target": None if ran is None else str(ran.target),
-                "fault": sample.fault,
-                "not_run": sample.reason or None,
-                "seconds": sample.seconds,
-            },
-        },
-        "rests_on": {name: THEOREMS[name] for name in rests_on(plan)},
-    }

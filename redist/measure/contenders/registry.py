@@ -1,4 +1,11 @@
-"""Who takes part, by the name on the command line."""
+"""Who takes part, by the name on the command line: redist's contenders, and peers of others.
+
+Peers come from modules with a mapping ``CONTENDERS``. A project names its modules in its
+``pyproject.toml``, as redist's repository does for other libraries::
+
+    [tool.redist]
+    contenders = ["bench.peers"]
+"""
 
 from __future__ import annotations
 
@@ -24,20 +31,23 @@ CONTENDERS: Mapping[str, Ways] = {
 }
 
 
-def chosen(names: Sequence[str], more: Mapping[str, Ways]) -> dict[str, Ways]:
-    """The contenders called so; those of ``more`` come last, and all of them.
+def choose_contenders(names: Sequence[str], peers: Mapping[str, Ways]) -> dict[str, Ways]:
+    """Choose the contenders called so; the peers come last, and all of them.
 
-    >>> list(chosen(["redist", "naive"], {}))
+    >>> list(choose_contenders(["redist", "naive"], {}))
     ['naive', 'redist']
     """
-    return {key: ways for key, ways in CONTENDERS.items() if key in names} | dict(more)
+    return {key: ways for key, ways in CONTENDERS.items() if key in names} | dict(peers)
 
 
-def contenders_of(module: str) -> Mapping[str, Ways]:
-    """The contenders that a module brings along in ``CONTENDERS``."""
-    try:
-        return importlib.import_module(module).CONTENDERS
-    except ModuleNotFoundError as error:
-        raise RequestError(
-            f"cannot measure the contenders of {module}: {error}; run in a checkout of redist"
-        ) from None
+def load_peers(modules: Sequence[str]) -> dict[str, Ways]:
+    """Import the contenders that modules bring along in ``CONTENDERS``."""
+    found: dict[str, Ways] = {}
+    for module in modules:
+        try:
+            found |= importlib.import_module(module).CONTENDERS
+        except (ImportError, AttributeError) as error:
+            raise RequestError(
+                f"cannot measure the contenders of {module}: {error}; run where it can be imported"
+            ) from None
+    return found

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import redist
+from redist.measure.machine import machine
 from redist.measure.timing import Times
+from redist.version import __version__
 
 OURS = "redist"
 """The contender that the others are compared with."""
@@ -76,7 +72,7 @@ class Results:
     n_ranks: int
     repeats: int
     outcomes: tuple[Outcome, ...]
-    machine: dict[str, Any] = field(default_factory=lambda: machine())
+    machine: dict[str, Any] = field(default_factory=machine)
 
     @property
     def is_right(self) -> bool:
@@ -99,7 +95,7 @@ class Results:
             cases.append(data)
         return {
             "version": 1,
-            "redist": redist.__version__,
+            "redist": __version__,
             "date": datetime.date.today().isoformat(),
             "mpi": self.mpi,
             "ranks": self.n_ranks,
@@ -111,28 +107,3 @@ class Results:
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), indent=1) + "\n"
-
-
-def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
-    return {
-        "processor": _processor(),
-        "cores": _cores(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
-def _cores() -> int:
-    """Cores that this process may use, before MPI bound it to some of them."""
-    return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from redist.measure.results.results import OURS, Entry, Outcome, Results
 from redist.measure.timing import Times
+from redist.text.columns import table_line, widths
 from redist.text.units import format_bytes
 
 COLUMNS = ("contender", "ms", "quartiles", "of floor", "x redist", "peak", "planned")
+INDENT = "    "
 
 
 def as_text(results: Results) -> str:
@@ -37,12 +39,14 @@ def _part(results: Results, size_bytes: int) -> str:
     outcomes = [o for o in results.outcomes if o.size_bytes == size_bytes]
     blocks = [(outcome, list(_rows(outcome))) for outcome in outcomes]
     full = [COLUMNS, *(row for _, rows in blocks for row in rows if len(row) == len(COLUMNS))]
-    widths = [max(len(row[i]) for row in full) for i in range(len(COLUMNS))]
-    widths[0] = max([widths[0], *(len(row[0]) for _, rows in blocks for row in rows)])
-    lines = [f"{format_bytes(size_bytes)} in all", _line(COLUMNS, widths)]
+    sizes = widths(full)
+    sizes[0] = max([sizes[0], *(len(row[0]) for _, rows in blocks for row in rows)])
+    lines = [f"{format_bytes(size_bytes)} in all", table_line(COLUMNS, sizes, indent=INDENT)]
     for outcome, rows in blocks:
         lines.append(f"  {outcome.name}: {outcome.note or outcome.text}")
-        lines += [_line(row, widths) for row in rows]
+        for row in rows:
+            left = (0, 1) if len(row) == 2 else (0,)
+            lines.append(table_line(row, sizes, left, INDENT))
     return "\n".join([*lines, *_summary(outcomes)])
 
 
@@ -72,14 +76,6 @@ def _cells(outcome: Outcome, entry: Entry, times: Times) -> tuple[str, ...]:
 
 def _time_cells(times: Times) -> tuple[str, str]:
     return _ms(times.median_s), f"{_ms(times.low_s)} - {_ms(times.high_s)}"
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    head = f"    {row[0].ljust(widths[0])}"
-    if len(row) == 2:
-        return f"{head}   {row[1]}"
-    cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return "   ".join([head, *cells]).rstrip()
 
 
 def _summary(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.stages import StagePart, TransferStages
+from redist.text.columns import table
 from redist.text.units import format_bytes
 
 LOG = logging.getLogger("redist")
@@ -70,14 +71,7 @@ class Report:
             )
             for step in self.steps
         ]
-        widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if k == 0 else cell.rjust(width)
-                for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in (head, *rows)
-        ]
+        lines = table([head, *rows], gap="  ")
         return "\n".join([f"{self.calls} calls on {self.ranks} ranks", *lines])
 
 

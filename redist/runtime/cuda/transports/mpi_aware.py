@@ -20,7 +20,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.launch.outside import environment_outside
+from redist.launch.outside import environment
 
 PROBE_S = 60.0
 PROGRAM = ("-m", "redist.runtime.cuda.transports.mpi_aware_child")
@@ -59,7 +59,7 @@ def cuda_aware(timeout_s: float = PROBE_S) -> Answer:
 
 def probe(timeout_s: float, program: tuple[str, ...] = PROGRAM) -> tuple[Answer, bool]:
     """**Local.** What a child process finds, and whether another would find the same."""
-    env = environment_outside()
+    env = environment()
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
@@ -122,7 +122,7 @@ def _key() -> str:
         versions: list[Any] = [runtime.driverGetVersion(), runtime.runtimeGetVersion()]
     except Exception:
         versions = []
-    tuned = sorted((k, v) for k, v in environment_outside().items() if k.startswith(TUNES))
+    tuned = sorted((k, v) for k, v in environment().items() if k.startswith(TUNES))
     parts = [MPI.Get_library_version(), MPI.Get_processor_name(), sys.executable, versions, tuned]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

@@ -1,0 +1,148 @@
+"""Simulate a plan: run it in one process, compare with the right answer and with what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redist.errors import RequestError
+from redist.judge.faults import step_fault, value_fault
+from redist.judge.sample import simulated_bytes
+from redist.plan.plan import Plan
+from redist.plan.topology import FLAT, Topology
+from redist.text.columns import table
+from redist.text.units import format_bytes
+
+if TYPE_CHECKING:
+    from redist.runtime.simulator import Simulation, Tiles
+
+MOST_BYTES = 2**31
+SHOWN_RANKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """What a simulated run measured; ``print(report)`` says it in words.
+
+    ``fault`` is what was wrong with the values. ``run`` has tiles and bytes by rank; it is None if
+    the steps make no sense and nothing was run.
+    """
+
+    plan: Plan
+    run: Simulation | None
+    fault: str | None
+    data: str
+
+    @property
+    def received_bytes(self) -> int:
+        """What all ranks received."""
+        return 0 if self.run is None else sum(self.run.received_bytes.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What the worst rank held at most."""
+        return 0 if self.run is None else max(self.run.held_bytes.values(), default=0)
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether every element arrived."""
+        return self.run is not None and self.fault is None
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether it is correct, received what the plan says and held no more than the plan says."""
+        return self.is_correct and self._received_alike and self._held_within
+
+    @property
+    def _received_alike(self) -> bool:
+        return self.received_bytes == self.plan.received_bytes
+
+    @property
+    def _held_within(self) -> bool:
+        return self.held_bytes <= self.plan.peak_bytes
+
+    def __str__(self) -> str:
+        plan, run = self.plan, self.run
+        if run is None:
+            return f"result     WRONG: {self.fault}"
+        received = _compare(self.received_bytes, plan.received_bytes)
+        held = _compare(self.held_bytes, plan.peak_bytes)
+        differs = "" if self._received_alike else ": DIFFERS from the plan"
+        over = "" if self._held_within else ": OVER the plan"
+        return "\n".join(
+            [
+                f"{plan.source} -> {plan.target}",
+                *_rank_lines(run.received_bytes, run.held_bytes),
+                f"result     {f'WRONG: {self.fault}' if self.fault else 'correct'} ({self.data})",
+                f"received   {received}{differs}",
+                f"memory     {held}{over}",
+            ]
+        )
+
+
+def simulate(
+    plan: Plan,
+    tiles: Tiles | None = None,
+    *,
+    seed: int = 0,
+    topology: Topology = FLAT,
+    max_bytes: int = MOST_BYTES,
+) -> SimulationReport:
+    """**Local.** Run a plan on all ranks in this process and measure what it moves and holds.
+
+    >>> import redist
+    >>> plan = redist.synthesize("i32[10{x}, 7]", "i32[10, 7{x}]", mesh=redist.Mesh(x=3))
+    >>> print(redist.simulate(plan))
+    i32[10{x}, 7] -> i32[10, 7{x}]
+      rank   received   peak held
+         0       72 B       292 B
+         1       72 B       292 B
+         2       32 B       156 B
+    result     correct (random data, seed 0)
+    received   measured 176 B, planned 176 B
+    memory     measured 292 B, planned 292 B
+
+    ``tiles`` are the ranks' arrays of the source, by rank; without them the data is random. More
+    than ``max_bytes`` for all ranks together are refused.
+    """
+    from redist.runtime import simulator
+
+    check_size(plan, max_bytes)
+    data = f"random data, seed {seed}" if tiles is None else "the given arrays"
+    fault = step_fault(plan)
+    if fault is not None:
+        return SimulationReport(plan, None, fault, data)
+    before = simulator.random_tiles(plan.source, seed) if tiles is None else tiles
+    run = simulator.simulate(plan, before, topology)
+    return SimulationReport(plan, run, value_fault(plan, before, run.tiles), data)
+
+
+def check_size(plan: Plan, most_bytes: int, option: str = "max_bytes") -> None:
+    """Refuse a plan if running it here takes more memory than ``option`` allows."""
+    need = simulated_bytes(plan)
+    if need > most_bytes:
+        raise RequestError(
+            f"cannot simulate {plan.source}: all devices together need about {format_bytes(need)}, "
+            f"more than {format_bytes(most_bytes)}; use smaller dims or raise {option}"
+        )
+
+
+def _rank_lines(received: dict[int, int], held: dict[int, int]) -> list[str]:
+    ranks = sorted({*received, *held})
+    rows = [("rank", "received", "peak held")]
+    rows += [
+        (str(rank), format_bytes(received.get(rank, 0)), format_bytes(held.get(rank, 0)))
+        for rank in ranks[:SHOWN_RANKS]
+    ]
+    lines = table(rows, left=(), indent="  ")
+    if len(ranks) > SHOWN_RANKS:
+        lines.append(f"  ... and {len(ranks) - SHOWN_RANKS} more ranks")
+    return lines
+
+
+def _compare(measured: int, said: int) -> str:
+    return f"measured {_exact(measured)}, planned {_exact(said)}"
+
+
+def _exact(n_bytes: int) -> str:
+    return f"{format_bytes(n_bytes)} ({n_bytes} bytes)" if n_bytes >= 1024 else f"{n_bytes} B"
