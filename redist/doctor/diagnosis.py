@@ -11,7 +11,7 @@ from redist.text.columns import one_line, table
 
 if TYPE_CHECKING:
     from redist.doctor.pairs import Pairing
-    from redist.runtime.ranks.comm import Comm
+    from redist.runtime.ranks.world import Comm
 
 TIMEOUT_S = 300.0
 WAYS = ("between ranks", "arrays in memory", "arrays of GPUs")

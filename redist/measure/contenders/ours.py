@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-import redist
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
+from redist.runtime.transfer import Transfer
 
 
 class OwnBuffers(Contender):
@@ -17,7 +17,7 @@ class OwnBuffers(Contender):
 
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)
-        self._transfer = redist.Transfer(case.source, case.target, comm)
+        self._transfer = Transfer(case.source, case.target, comm)
         self.planned_bytes = self._transfer.plan.peak_bytes
         self.input = self._transfer.input
         self.output = self._transfer.output
@@ -40,7 +40,7 @@ class AnyArrays(Contender):
 
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)
-        self._transfer = redist.Transfer(case.source, case.target, comm, transport=self.transport)
+        self._transfer = Transfer(case.source, case.target, comm, transport=self.transport)
         self.planned_bytes = self._transfer.plan.peak_bytes
 
     def run(self) -> None:
