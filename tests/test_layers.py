@@ -18,6 +18,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 INNER: dict[str, str] = {
+    "redist.text": "columns units svg parser progress",
+    "redist.draw": "colours view arrows panels matrix memory_bars picture page",
+    "redist.launch": "outside launcher",
+    "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
         "ordering onesided ufuncs operators array device_array creation linalg fft random"
@@ -36,6 +40,14 @@ INNER: dict[str, str] = {
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",
+    "redist.measure": (
+        "machine peers timing pages memory cases values options calibrate contenders results compare "
+        "session job __main__"
+    ),
+    "redist.measure.contenders": "contender naive by_hand ours registry",
+    "redist.measure.results": "results table chart",
+    "redist.doctor": "process pairs diagnosis report",
+    "redist.cli": "status files request command commands main __main__",
 }
 """The children of each package, lowest first."""
 

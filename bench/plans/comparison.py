@@ -11,11 +11,11 @@ from typing import Any
 
 from bench.problems.problems import problems
 from bench.report.figures import geomean
-from bench.report.progress import track
 from bench.report.report import Report, Table, Value
 from redist.plan.plan import Plan
 from redist.plan.request import Request
 from redist.synth.find import find_plan
+from redist.text.progress import track
 
 DEVICES = (8, 12, 16)
 EACH = 120

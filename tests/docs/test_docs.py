@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from redist.launch.launcher import environment, find_launcher
+from redist.launch.launcher import find_launcher
+from redist.launch.outside import environment
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
 
 PAGES = {page.name: page for page in DOCUMENTS}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redist.launch.launcher import environment
+from redist.launch.outside import environment
 from tests.docs.documents import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
