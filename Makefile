@@ -15,7 +15,8 @@ DEMO := "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 # The same swap of two axes and two more, moved for real; seconds, not minutes.
 RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-hand,redist --repeat 7
 
-# Left out when lines are counted: what costs minutes and reaches no line that the others do not.
+# Left out when lines are counted: what is about other things than lines of redist, or takes minutes
+# and compares results of lines that the others reach.
 UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_exhaustive.py tests/mpi/test_memory.py \
   tests/mpi/test_openmpi.py tests/gpu/test_emulated.py tests/test_project.py tests/test_hooks.py
 

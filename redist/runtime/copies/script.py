@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-
-COPY, READ, COMBINE, DESCRIBE, CHECK, MEET = range(6)
-"""Kinds of operations, as in kernels.h."""
+from enum import IntEnum
 
 Rows = tuple[int, int]
 """Address and number of the rows of a list of copies."""
 
 _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
+
+Kind = IntEnum("Kind", "COPY READ COMBINE DESCRIBE CHECK MEET", start=0)
+"""Kinds of operations, as in kernels.h."""
 
 
 class _Copy(ctypes.Structure):
@@ -59,32 +60,32 @@ class Operation(ctypes.Structure):
     @classmethod
     def copy(cls, rows: Rows, tables: int, *, is_ahead: bool, streams: bool) -> Operation:
         """Copy; if ``is_ahead``, between the buffers of the coming meeting."""
-        return cls(COPY, tables, _Details(copy=_Copy(*rows, is_ahead, streams)))
+        return cls(Kind.COPY, tables, _Details(copy=_Copy(*rows, is_ahead, streams)))
 
     @classmethod
     def read(cls, rows: Rows, tables: int, pid: int) -> Operation:
         """Copy out of the memory of process ``pid``."""
-        return cls(READ, tables, _Details(read=_Read(*rows, pid)))
+        return cls(Kind.READ, tables, _Details(read=_Read(*rows, pid)))
 
     @classmethod
     def combine(cls, rows: Rows, tables: int, code: int) -> Operation:
         """Combine sources into destinations; ``code`` names dtype and reduction."""
-        return cls(COMBINE, tables, _Details(combine=_Combine(*rows, code)))
+        return cls(Kind.COMBINE, tables, _Details(combine=_Combine(*rows, code)))
 
     @classmethod
     def describe(cls, description: Description) -> Operation:
         """Write a description where the coming meeting reads it."""
-        return cls(DESCRIBE, None, _Details(description=description))
+        return cls(Kind.DESCRIBE, None, _Details(description=description))
 
     @classmethod
     def check(cls, description: Description) -> Operation:
         """End the script if something else is described now."""
-        return cls(CHECK, None, _Details(description=description))
+        return cls(Kind.CHECK, None, _Details(description=description))
 
     @classmethod
     def meet_with(cls, word: int = 0, words: int | None = None) -> Operation:
         """Meet and say ``word``; all should say the same, or what stands at the address ``words``."""
-        return cls(MEET, None, _Details(meet=_Meet(word, words)))
+        return cls(Kind.MEET, None, _Details(meet=_Meet(word, words)))
 
 
 class Script(ctypes.Structure):
