@@ -26,7 +26,7 @@ INNER: dict[str, str] = {
         "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
         "ordering onesided ufuncs operators array device_array creation linalg fft random"
     ),
-    "redist.pgas.watch": "call_site timeline trace dry_run gather_warning explain",
+    "redist.pgas.watch": "call_site gather_warning traffic timeline trace dry_run explain",
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
     ),
@@ -133,6 +133,25 @@ def test_every_child_has_its_place(package: str) -> None:
 @pytest.mark.parametrize("package", INNER)
 def test_imports_inside_a_package_point_down(package: str) -> None:
     assert not wrong_imports(package)
+
+
+MOVERS = {
+    "redist.runtime.redistribute": {"redistribute", "redistribute_with_transfer"},
+    "redist.runtime.elements.select": {"exchange"},
+    "redist.runtime.elements.by_position": {"fetch", "store"},
+    "redist.runtime.ranks.collectives": {"exchange", "tell_all"},
+}
+"""The functions of the runtime that move elements."""
+
+
+def test_global_arrays_move_elements_through_one_seam_only() -> None:
+    for module, path in MODULES.items():
+        if not module.startswith("redist.pgas.") or module == "redist.pgas.watch.traffic":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in MOVERS:
+                found = {alias.name for alias in node.names} & MOVERS[node.module]
+                assert not found, f"{module}:{node.lineno} imports {found}: use traffic()"
 
 
 def test_no_file_imports_itself_through_others() -> None:

@@ -28,14 +28,13 @@ class TileMemory:
     """Where tiles come from.
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
-    ones only under a limit). ``made`` and ``reused`` count segments.
+    ones only under a limit), ``limit_bytes`` what they may hold. ``made`` and ``reused`` count segments.
     """
 
-    limit_bytes: ClassVar[int | None] = None
-    """One limit for all kinds of memory; each kind counts its own bytes against it."""
     on_device: ClassVar[bool] = False
 
     def __init__(self) -> None:
+        self.limit_bytes: int | None = None
         self.live_bytes = 0
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
@@ -239,8 +238,8 @@ class memory_limit:
             raise RequestError(
                 f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
             )
-        self._before = TileMemory.limit_bytes
-        TileMemory.limit_bytes = limit
+        self._before = BUFFERS.limit_bytes
+        _limit_all(limit)
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
 
@@ -248,4 +247,9 @@ class memory_limit:
         return self
 
     def __exit__(self, *error: object) -> None:
-        TileMemory.limit_bytes = self._before
+        _limit_all(self._before)
+
+
+def _limit_all(limit_bytes: int | None) -> None:
+    """One limit for memory and for GPUs; each counts its own bytes against it."""
+    BUFFERS.limit_bytes = DEVICE.limit_bytes = limit_bytes

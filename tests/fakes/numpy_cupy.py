@@ -138,8 +138,7 @@ def _opened(x: Any) -> Any:
 
 def install() -> None:
     """Stand for CuPy in this process, and let tiles move through memory."""
-    from redist.pgas.tiles import move as moving
-    from redist.pgas.tiles import move_together as batches
+    from redist.pgas.watch import traffic
     from redist.runtime import redistribute as of_host
 
     cupy: Any = ModuleType("cupy")
@@ -161,11 +160,10 @@ def install() -> None:
     def redistribute(local: Any, *args: Any, out: Any = None, **options: Any) -> Any:
         tiles = [one for one in (local, out) if one is not None and not isinstance(one, dict)]
         assert len({isinstance(one, ndarray) for one in tiles}) < 2, "mixed tiles"
-        call: Any = of_host.redistribute
-        done = call(host(local), *args, out=host(out), **options)
+        call: Any = of_host.redistribute_with_transfer
+        done, transfer = call(host(local), *args, out=host(out), **options)
         if out is not None or not isinstance(local, ndarray):
-            return out if out is not None else done
-        return None if done is None else ndarray(done)
+            return (out if out is not None else done), transfer
+        return (None if done is None else ndarray(done)), transfer
 
-    for module in (moving, batches):
-        vars(module)["redistribute"] = redistribute
+    vars(traffic)["redistribute_with_transfer"] = redistribute

@@ -18,7 +18,7 @@ from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import refuse_writing
+from redist.pgas.watch.traffic import require_writable
 
 SCALARS = (bool, int, float, complex)
 Number = bool | int | float | complex | np.generic
@@ -81,7 +81,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
 
 def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
     """**Collective** where the other operand must move. ``a = function(a, other)`` in a's own tile."""
-    refuse_writing("an update")
+    require_writable("an update")
     here = settle(a)
     value = other
     if isinstance(other, Tiled):

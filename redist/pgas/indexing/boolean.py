@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
@@ -24,7 +23,7 @@ from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import PRETENDING
+from redist.pgas.watch.traffic import traffic
 from redist.runtime.elements.by_position import all_counts
 from redist.runtime.elements.index_sets import EdgeRagged, EdgeRange
 from redist.runtime.elements.select import rows
@@ -53,10 +52,7 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
 
 
 def _refuse_to_explain(x: Tiled) -> None:
-    if PRETENDING:
-        raise RequestError(
-            f"cannot explain which elements of {x.type} are taken: how many depends on the data"
-        )
+    traffic().require_data(f"which elements of {x.type} are taken", "how many depends on the data")
 
 
 def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Tile | None:

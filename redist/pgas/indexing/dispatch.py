@@ -10,7 +10,7 @@ from redist.pgas.indexing.keys import Many, Mask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.dry_run import refuse_writing
+from redist.pgas.watch.traffic import require_writable
 
 
 def get(x: Tiled, key: Any) -> Any:
@@ -37,7 +37,7 @@ def check_key(x: Tiled, key: Any) -> None:
 
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
-    refuse_writing("a[...] = value")
+    require_writable("a[...] = value")
     here = settle(a)
     on_device = here._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, here.shape)

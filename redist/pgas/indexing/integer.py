@@ -24,16 +24,15 @@ from redist.pgas.tiles.select import (
     Link,
     idle_parts,
     in_order,
+    made_up,
     new_tile,
     placed,
-    pretend_to_fill,
     selected,
 )
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import PRETENDING
-from redist.pgas.watch.trace import Watching
-from redist.runtime.elements import by_position as flat_rounds
-from redist.runtime.elements.by_position import fetch, rounds_of, store
+from redist.pgas.watch.traffic import Exchange, traffic
+from redist.runtime.elements import by_position
+from redist.runtime.elements.by_position import rounds_of
 from redist.runtime.elements.index_sets import EdgeConstant, EdgeList, EdgeRange, span
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
@@ -51,19 +50,23 @@ def get(x: Tiled, items: Sequence[Item]) -> Any:
             return _along_one(x, items, many[0])
     chosen = Chosen.of(x, items)
     out = x.new(chosen.type, new_tile(x, chosen.type))
-    if PRETENDING:
-        return pretend_to_fill("fetch", x, out)
+    if chosen.type.global_elems == 0:
+        chosen.agree(x, 0, 1)
+        return out
+    exchange = Exchange("fetch", x.type, out.type)
+    traffic().perform(exchange, lambda: _fetch(x, out, chosen), lambda: made_up(out))
+    return out
+
+
+def _fetch(x: Tiled, out: Tiled, chosen: Chosen) -> tuple[Tile | None, int]:
+    """**Collective.** Fill the result; its tile, and the bytes that this rank received."""
     n = 0 if out.local is None else out.local.size
-    local, room = in_order(x, chosen.round_bytes(x, flat_rounds.ROUND_ELEMS))
+    local, room = in_order(x, chosen.round_bytes(x, by_position.ROUND_ELEMS))
     elems = max(1, room // chosen.round_bytes(x, 1))
     rounds = chosen.agree(x, n, elems)
     flat = np.zeros(0, x.dtype) if out.local is None else out.local.reshape(-1)
-    if chosen.type.global_elems:
-        with Watching("fetch", x.type, out.type) as seen:
-            seen.received_bytes = fetch(
-                x.comm, x.type, local, rounds, chosen.positions, flat, elems
-            )
-    return out
+    received = traffic().fetch(x.comm, x.type, local, rounds, chosen.positions, flat, elems)
+    return out.local, received
 
 
 def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
@@ -79,7 +82,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     sends = box is not None and is_first_copy(t, a.comm.rank)
     sizes = tuple(hi - lo for lo, hi in box) if box is not None else ()
     n = math.prod(sizes) if sends else 0
-    room = staging_room(a, chosen.round_bytes(a, flat_rounds.ROUND_ELEMS))
+    room = staging_room(a, chosen.round_bytes(a, by_position.ROUND_ELEMS))
     elems = max(1, room // chosen.round_bytes(a, 1))
     rounds = chosen.agree(a, n, elems)
     if t.global_elems == 0:
@@ -93,10 +96,11 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
             wide[np.unravel_index(np.arange(lo, hi), sizes)] if sizes else wide.reshape(1)
         )
 
-    with Watching("store", t, a.type) as seen:
-        seen.received_bytes = store(
-            a.comm, a.type, a.local, rounds, n, chosen.positions, part, elems
-        )
+    def work() -> tuple[None, int]:
+        seam, positions = traffic(), chosen.positions
+        return None, seam.store(a.comm, a.type, a.local, rounds, n, positions, part, elems)
+
+    traffic().perform(Exchange("store", t, a.type), work)
 
 
 def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:

@@ -18,12 +18,10 @@ from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.select import new_tile, pretend_to_fill
+from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import PRETENDING
-from redist.pgas.watch.trace import Watching
+from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.elements.by_position import places_of
-from redist.runtime.ranks.collectives import exchange, tell_all
 from redist.text.units import ceil_div
 
 SMALL_BYTES = 2**20
@@ -65,11 +63,12 @@ def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | N
         return _counted(move(x1, whole), x2, side)
     t = with_dtype(x2.type, dtype_of(INT))
     need(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
-    if PRETENDING:
-        moved = t.tile_bytes + x2.type.tile_bytes
-        return pretend_to_fill("search", x2, x2.new(t, new_tile(x2, t)), moved)
-    with Watching("search", x2.type, t) as seen:
-        tile, seen.received_bytes = _asked(x1, x2, side)
+    tile = traffic().perform(
+        Exchange("search", x2.type, t),
+        lambda: _asked(x1, x2, side),
+        lambda: made_up(x2.new(t, new_tile(x2, t))),
+        lambda: t.tile_bytes + x2.type.tile_bytes,
+    )
     return x2.new(t, tile)
 
 
@@ -93,9 +92,9 @@ def _in_order(x1: Tiled, sorter: Tiled) -> Tiled:
 
 def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     """**Collective.** Every value goes to the rank whose tile of x1 has its place, and back."""
-    comm = x1.comm
+    comm, seam = x1.comm, traffic()
     first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
-    firsts = tell_all(comm, first)[:, 0]
+    firsts = seam.tell_all(comm, first)[:, 0]
     places = places_of(x1.type)
     filled = ceil_div(x1.shape[0], x1.type.tile_shape[0])
     starts = firsts[places.holders[:filled, 0]]
@@ -105,7 +104,7 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     shard = np.maximum(np.searchsorted(starts, asked, side) - 1, 0)
     owner = places.nearest(comm.rank)[shard]
     order = np.argsort(owner, kind="stable")
-    matrix = tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
+    matrix = seam.tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
     most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
     rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
     offset = places.shard_of.get(comm.rank, 0) * x1.type.tile_shape[0]
@@ -122,10 +121,10 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
         come = np.ascontiguousarray(parts[:, comm.rank])
         heard = np.empty(int(come.sum()), x2.dtype)
         go, back = (sent, np.cumsum(sent) - sent), (come, np.cumsum(come) - come)
-        received += exchange(comm, questions, go, heard, back)
+        received += seam.exchange(comm, questions, go, heard, back)
         found = np.asarray(np.searchsorted(tile, heard, side) + offset, INT)
         answers = np.empty(len(questions), INT)
-        received += exchange(comm, found, back, answers, go)
+        received += seam.exchange(comm, found, back, answers, go)
         out[order[mine]] = answers
     return None if x2.local is None else out.reshape(x2.local.shape), received
 

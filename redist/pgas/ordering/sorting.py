@@ -25,11 +25,9 @@ from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.select import new_tile, pretend_to_fill
+from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import PRETENDING
-from redist.pgas.watch.trace import Watching
-from redist.runtime.ranks.collectives import exchange
+from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.ranks.world import Comm
 
 MOST_GROWTH = 2
@@ -59,11 +57,12 @@ def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> A
     t = with_dtype(x.type, dtype_of(np.dtype(np.int64))) if with_places else x.type
     if x.type.cuts[dim] > 1:
         need(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
-        if PRETENDING:
-            moved = x.type.tile_bytes + with_places * t.tile_bytes
-            return pretend_to_fill(what, x, x.new(t, new_tile(x, t)), moved)
-        with Watching(what, x.type, t) as seen:
-            tile, seen.received_bytes = _sort_cut(x, dim, descending, stable, with_places)
+        tile = traffic().perform(
+            Exchange(what, x.type, t),
+            lambda: _sort_cut(x, dim, descending, stable, with_places),
+            lambda: made_up(x.new(t, new_tile(x, t))),
+            lambda: x.type.tile_bytes + with_places * t.tile_bytes,
+        )
         return x.new(t, tile)
     if x.local is None:
         return x.new(t, None)
@@ -202,7 +201,7 @@ def merged(
         ]
         packed = column if len(column) == 1 else np.concatenate([*parts, column[:0].reshape(-1)])
         got = np.empty(int(received[0].sum()), column.dtype)
-        n_bytes += exchange(comm, np.ascontiguousarray(packed), sent, got, received)
+        n_bytes += traffic().exchange(comm, np.ascontiguousarray(packed), sent, got, received)
         out.append(_unpacked(got, come))
     return _merged_rows(out), n_bytes
 

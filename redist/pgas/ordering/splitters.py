@@ -12,7 +12,7 @@ import numpy as np
 
 from redist.layout.tiles import Ints
 from redist.pgas.tiles.tiled import Tile
-from redist.runtime.ranks.collectives import tell_all
+from redist.pgas.watch.traffic import traffic
 from redist.runtime.ranks.world import Comm
 
 FEW, MANY = 8, 64
@@ -48,7 +48,7 @@ def split(
         for r, k in still.tolist():
             at = _sampled(int(lo[r, k, me]), int(hi[r, k, me]), n)
             shown[r, k, : len(at)] = rows[r, at]
-        told = tell_all(comm, message)
+        told = traffic().tell_all(comm, message)
         received += told.nbytes - message.nbytes
         if not told[:, 0].any():
             return lo, received

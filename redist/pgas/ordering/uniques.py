@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.tiles import Ints, bounds, grid
@@ -22,10 +21,8 @@ from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dt
 from redist.pgas.tiles.move import move, settle, tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.dry_run import PRETENDING
-from redist.pgas.watch.trace import Watching
-from redist.runtime.elements.by_position import ROUND_ELEMS, store
-from redist.runtime.ranks.collectives import exchange, tell_all
+from redist.pgas.watch.traffic import Exchange, traffic
+from redist.runtime.elements.by_position import ROUND_ELEMS
 from redist.text.units import ceil_div
 
 INT = np.dtype(np.int64)
@@ -129,10 +126,8 @@ def held_once(t: ArrayType) -> ArrayType:
 
 
 def _once(x: Tiled) -> Tiled:
-    if PRETENDING:
-        raise RequestError(
-            f"cannot explain what is unique in {x.type}: how many values there are depends on the data"
-        )
+    why = "how many values there are depends on the data"
+    traffic().require_data(f"what is unique in {x.type}", why)
     x = settle(x)
     return move(x, held_once(x.type))
 
@@ -159,11 +154,13 @@ def _positions(x: Tiled) -> Ints:
 def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
     """Sorted columns of all ranks merged, as many elements on each."""
     comm = x.comm
-    sizes = tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
+    sizes = traffic().tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
     lo, hi = bounds(int(sizes.sum()), comm.size, np.arange(comm.size, dtype=np.int64))
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
-    with Watching("unique", x.type, x.type) as seen:
-        out, seen.received_bytes = merged(comm, rows, everyone, sizes, hi - lo)
+    out = traffic().perform(
+        Exchange("unique", x.type, x.type),
+        lambda: merged(comm, rows, everyone, sizes, hi - lo),
+    )
     return [column.reshape(-1) for column in out]
 
 
@@ -180,21 +177,23 @@ class ValueRuns:
     def of(x: Tiled, keys: Tile) -> ValueRuns:
         """**Collective.** The runs of keys that are sorted over all ranks."""
         last = np.zeros(1, x.dtype) if len(keys) == 0 else keys[-1:]
-        lasts = tell_all(x.comm, last)[:, 0]
-        sizes = tell_all(x.comm, np.array(len(keys), dtype=np.int64))
+        lasts = traffic().tell_all(x.comm, last)[:, 0]
+        sizes = traffic().tell_all(x.comm, np.array(len(keys), dtype=np.int64))
         flags = np.ones(len(keys), np.bool_)
         flags[1:] = keys[1:] != keys[:-1]
         before = np.flatnonzero(sizes[: x.comm.rank])
         if len(keys) and len(before):
             flags[0] = lasts[before[-1]] != keys[0]
-        begun = tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
+        begun = traffic().tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
         return ValueRuns(x, flags, begun, int(begun[: x.comm.rank].sum()))
 
     def joined(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
         """**Collective.** Values of each run that begins here put together, its end elsewhere too."""
         starts = np.flatnonzero(self.flags)
         lead = values[: starts[0]] if len(starts) else values
-        led = tell_all(self.x.comm, np.array(function.reduce(lead, initial=nothing), np.int64))
+        led = traffic().tell_all(
+            self.x.comm, np.array(function.reduce(lead, initial=nothing), np.int64)
+        )
         out = function.reduceat(values, starts) if len(starts) else np.empty(0, np.int64)
         for rank in range(self.x.comm.rank + 1, self.x.comm.size) if len(starts) else ():
             out[-1] = function(out[-1], led[rank])
@@ -223,8 +222,10 @@ def _to_array(x: Tiled, runs: ValueRuns, values: Tile) -> Any:
     out = empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
     sent = counts, np.where(counts, at - own, 0)
     places = received, np.cumsum(received) - received
-    with Watching("spread", t, t) as seen:
-        seen.received_bytes = exchange(comm, np.ascontiguousarray(values), sent, out, places)
+    given, seam = np.ascontiguousarray(values), traffic()
+    seam.perform(
+        Exchange("spread", t, t), lambda: (None, seam.exchange(comm, given, sent, out, places))
+    )
     return x.new(t, None if shape is None else out)
 
 
@@ -234,9 +235,13 @@ def _scattered(x: Tiled, places: Ints, ids: Ints) -> Any:
     tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)
     most = ceil_div(math.prod(x.shape), x.comm.size)
     rounds = ceil_div(most, ROUND_ELEMS)
-    with Watching("store", t, t) as seen:
-        seen.received_bytes = store(
+    seam = traffic()
+
+    def work() -> tuple[None, int]:
+        return None, seam.store(
             x.comm, t, tile, rounds, len(places),
-            lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi],
+            lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi], ROUND_ELEMS,
         )  # fmt: skip
+
+    seam.perform(Exchange("store", t, t), work)
     return x.new(t, tile)

@@ -16,7 +16,7 @@ from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.layouts import with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.dry_run import refuse_writing
+from redist.pgas.watch.traffic import require_writable
 
 
 def matmul(x1: Any, x2: Any, /) -> Any:
@@ -48,7 +48,7 @@ def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
 
 def update_by_product(a: Tiled, other: Any) -> Any:
     """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
-    refuse_writing("an update")
+    require_writable("an update")
     out = matmul(a, other)
     if out.shape != a.shape:
         raise ValueError(f"cannot update {a.shape} with a product of {out.shape}: it would change")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
@@ -13,15 +12,13 @@ from redist.pgas.memory import in_grains
 from redist.pgas.tiles.budget import need, staging_room
 from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.call_site import calling_line
-from redist.pgas.watch.dry_run import PRETENDING, made_up
-from redist.pgas.watch.trace import Move, Watching
+from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.watch.dry_run import make_up
+from redist.pgas.watch.traffic import Exchange, Traffic, traffic
 from redist.runtime.elements import select as selection
 from redist.runtime.elements.index_sets import Edge
-from redist.runtime.elements.select import exchange, planned_bytes, side
+from redist.runtime.elements.select import Side, planned_bytes, side
 
-T = TypeVar("T", bound=Tiled)
 Dim = int | tuple[int, ...] | None
 
 
@@ -43,18 +40,30 @@ def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
 
 
-def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
-    """**Collective.** Fill a part of ``out`` from a part of ``x``; bytes that this rank received.
+def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
+    """**Collective.** Fill a part of ``out`` from a part of ``x``.
 
     Tiles on GPUs are copied to memory for it, and the result's back.
     """
+    seam = traffic()
     ends = (
         side(x.type, tuple((link.source_dim, link.source) for link in links)),
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
     )
-    if PRETENDING:
-        pretend_to_fill("select", x, out, planned_bytes(x.comm.rank, *ends, x.dtype.itemsize))
-        return 0
+
+    def expected_bytes() -> int:
+        return planned_bytes(x.comm.rank, *ends, x.dtype.itemsize)
+
+    exchange = Exchange("select", x.type, out.type)
+    seam.perform(
+        exchange, lambda: _carry(seam, x, out, links, ends), lambda: made_up(out), expected_bytes
+    )
+
+
+def _carry(
+    seam: Traffic, x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
+) -> tuple[Tile | None, int]:
+    """**Collective.** Do it; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
     joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
     local, room = in_order(x, selection.STAGING_BYTES) if joins else (x.local, None)
@@ -63,11 +72,10 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> int:
     result = out.local
     if x._memory.on_device:
         local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
-    with Watching("select", x.type, out.type) as seen:
-        seen.received_bytes = exchange(x.comm, *ends, _view(local, of), _view(result, to), room)
+    received = seam.select(x.comm, *ends, _view(local, of), _view(result, to), room)
     if x._memory.on_device and out.local is not None and result is not None:
         out.local[...] = x._memory.asarray(result)
-    return seen.received_bytes
+    return out.local, received
 
 
 def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
@@ -81,13 +89,9 @@ def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     return fresh, left
 
 
-def pretend_to_fill(what: str, x: Tiled, out: T, received_bytes: int = 0) -> T:
-    """**Local.** Note an exchange that would happen, and give its result made-up values."""
-    for who in PRETENDING:
-        who.saw(Move(calling_line(), str(x.type), str(out.type), what, received_bytes))
-    if out.local is not None:
-        out.local[...] = made_up(out.local.shape, out.type, out._memory)
-    return out
+def made_up(out: Tiled) -> Tile | None:
+    """**Local.** The tile of an array, filled with values that compute without trouble."""
+    return None if out.local is None else make_up(out.local, out._memory)
 
 
 def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:

@@ -1,53 +1,71 @@
-"""Moves that only seem to happen: their plans are noted, and the tiles have made-up values."""
+"""Traffic that does not happen: plans are made and noted, and the tiles have made-up values."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import Tile, TileMemory
-from redist.pgas.watch.call_site import Line, calling_line
-from redist.plan.plan import Plan
+from redist.pgas.watch.call_site import calling_line
+from redist.pgas.watch.trace import Move
+from redist.pgas.watch.traffic import Exchange, R, TileMove, Traffic, WrappedTraffic, plan_move
+from redist.runtime.ranks.world import Comm
+from redist.runtime.transfer import Transfer
 
 
-class Noting(Protocol):
-    """Who wants to know which moves there would be."""
+class DryRun(WrappedTraffic):
+    """Notes in ``moves`` what would pass between ranks."""
 
-    def note(self, plan: Plan, line: Line) -> None:
-        """There would be a move."""
+    def __init__(self, inner: Traffic) -> None:
+        super().__init__(inner)
+        self.moves: list[Move] = []
 
-    def saw(self, move: Any) -> None:
-        """There would be an exchange without a plan."""
+    def redistribute(
+        self, move: TileMove, comm: Comm, limit_bytes: int | None
+    ) -> tuple[Tile | None, Transfer | None]:
+        """Plan the move, note it, and make its result up."""
+        plan = plan_move(move.source, move.target, comm, limit_bytes)
+        most = sum(step.received_range_bytes[1] for step in plan.steps)
+        self.moves.append(Move.of(plan, calling_line(), most))
+        tile = move.new_tile()
+        return (None if tile is None else make_up(tile, move.memory)), None
+
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Comm
+    ) -> tuple[dict[str, Tile | None], Transfer | None]:
+        """Plan each of the moves."""
+        return {name: self.redistribute(move, comm, None)[0] for name, move in moves.items()}, None
+
+    def perform(
+        self,
+        exchange: Exchange,
+        work: Callable[[], tuple[R, int]],
+        instead: Callable[[], R] | None = None,
+        expected_bytes: Callable[[], int] = lambda: 0,
+    ) -> R:
+        """Note the exchange, and give the result without it."""
+        assert instead is not None, "work that needs data asks for it first"
+        what, source, target = exchange
+        move = Move(calling_line(), str(source), str(target), what, expected_bytes())
+        self.moves.append(move)
+        return instead()
+
+    def require_data(self, what: str, why: str) -> NoReturn:
+        """There are no data: refuse."""
+        raise RequestError(f"cannot explain {what}: {why}")
+
+    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
+        """Say nothing: nothing is gathered."""
 
 
-PRETENDING: list[Noting] = []
-"""While someone is here, nothing moves."""
-
-
-def pretended(plan: Plan, shape: tuple[int, ...] | None, memory: TileMemory) -> Tile | None:
-    """**Local.** Note a move; the tile that it would give, with values that compute without trouble."""
-    for who in PRETENDING:
-        who.note(plan, calling_line())
-    return None if shape is None else made_up(shape, plan.target, memory)
-
-
-def made_up(shape: tuple[int, ...], t: ArrayType, memory: TileMemory) -> Tile:
-    """A tile of noise between 0.5 and 1.5 (integers and truth values: of zeros)."""
-    dtype = t.dtype.to_numpy()
-    tile = memory.empty(shape, dtype, t.tile_bytes)
-    if dtype.kind in "fc":
-        tile[...] = memory.asarray(0.5 + np.random.default_rng(0).random(shape))
+def make_up(tile: Tile, memory: TileMemory) -> Tile:
+    """**Local.** Fill a tile with noise between 0.5 and 1.5 (integers and truth values: with zeros)."""
+    if tile.dtype.kind in "fc":
+        tile[...] = memory.asarray(0.5 + np.random.default_rng(0).random(tile.shape))
     else:
         tile.fill(0)
     return tile
-
-
-def refuse_writing(what: str) -> None:
-    """**Local.** An error where an expression would change arrays while nothing moves."""
-    if PRETENDING:
-        raise RequestError(
-            f"cannot explain {what}: it changes an array in place; explain an expression without effects"
-        )

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from redist.errors import RequestError
-from redist.pgas.watch.call_site import Line
-from redist.pgas.watch.dry_run import PRETENDING
-from redist.pgas.watch.trace import Move, Trace
-from redist.plan.plan import Plan
+from redist.pgas.watch.dry_run import DryRun
+from redist.pgas.watch.trace import Trace
+from redist.pgas.watch.traffic import through, traffic
 
 
 def explain(expression: Callable[[], Any]) -> Trace:
@@ -30,25 +29,7 @@ def explain(expression: Callable[[], Any]) -> Trace:
             f"cannot explain {type(expression).__name__}: it is computed already; "
             "give a function, as in redist.explain(lambda: a @ b)"
         )
-    noted = _Noted()
-    PRETENDING.append(noted)
-    try:
-        with np.errstate(all="ignore"):
-            expression()
-    finally:
-        PRETENDING.remove(noted)
-    return Trace(noted.moves)
-
-
-class _Noted:
-    def __init__(self) -> None:
-        self.moves: list[Move] = []
-
-    def note(self, plan: Plan, line: Line) -> None:
-        """There would be a move."""
-        most = sum(step.received_range_bytes[1] for step in plan.steps)
-        self.moves.append(Move.of(plan, line, most))
-
-    def saw(self, move: Move) -> None:
-        """There would be an exchange without a plan."""
-        self.moves.append(move)
+    dry_run = DryRun(traffic())
+    with through(dry_run), np.errstate(all="ignore"):
+        expression()
+    return Trace(dry_run.moves)

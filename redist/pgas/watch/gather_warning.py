@@ -15,7 +15,6 @@ SMALL_BYTES = 2**20
 """Smaller arrays may be anywhere."""
 SHARE = 10
 """A tenth of an array is much."""
-_WARNED: set[Line] = set()
 
 
 @lru_cache(maxsize=4096)
@@ -34,8 +33,8 @@ def gathered_bytes(source: ArrayType, target: ArrayType) -> int:
     return received if received * SHARE > n_bytes else 0
 
 
-def warn_of_gather(source: ArrayType, target: ArrayType, rank: int) -> None:
-    """**Local.** Warn, once per line of the user's program, where a move gathers much.
+def warn_of_gather(source: ArrayType, target: ArrayType, rank: int, warned: set[Line]) -> None:
+    """**Local.** Warn if a move gathers much, unless the user's line is among those ``warned`` of.
 
     Rank 0 speaks for all; where warnings are errors all ranks raise.
     """
@@ -43,9 +42,9 @@ def warn_of_gather(source: ArrayType, target: ArrayType, rank: int) -> None:
     if not n_bytes:
         return
     line = calling_line()
-    if line in _WARNED:
+    if line in warned:
         return
-    _WARNED.add(line)
+    warned.add(line)
     if rank != 0 and not _is_error(line):
         return
     share = 100 * target.tile_bytes // (source.global_elems * source.dtype.itemsize)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
 
+from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
+from redist.pgas.watch.timeline import Bar, draw
+from redist.pgas.watch.traffic import (
+    Exchange,
+    R,
+    TileMove,
+    Traffic,
+    WrappedTraffic,
+    through,
+    traffic,
+)
 from redist.plan.plan import Plan
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.runtime.transfer import Transfer
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
 
@@ -59,43 +71,63 @@ class Move:
         return 0 if self.plan is None else self.plan.time_ps
 
 
-class Watcher(Protocol):
-    """Who wants to know of moves."""
+class TracedTraffic(WrappedTraffic):
+    """Traffic that happens as without it, with every move noted in a list."""
 
-    def saw(self, move: Move) -> None:
-        """A move has happened."""
+    def __init__(self, inner: Traffic, moves: list[Move]) -> None:
+        super().__init__(inner)
+        self.moves = moves
 
+    def redistribute(
+        self, move: TileMove, comm: Comm, limit_bytes: int | None
+    ) -> tuple[Tile | None, Transfer | None]:
+        """Move one array, and note its plan, bytes and seconds."""
+        started = time.perf_counter()
+        tile, transfer = self.inner.redistribute(move, comm, limit_bytes)
+        seconds = time.perf_counter() - started
+        if transfer is not None:
+            received = transfer.received_bytes
+            self.moves.append(Move.of(transfer.plan, calling_line(), received, started, seconds))
+        return tile, transfer
 
-WATCHERS: list[Watcher] = []
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Comm
+    ) -> tuple[dict[str, Tile | None], Transfer | None]:
+        """Move several arrays, and note each with its share of the seconds."""
+        started = time.perf_counter()
+        tiles, transfer = self.inner.redistribute_together(moves, comm)
+        if transfer is not None:
+            share = (time.perf_counter() - started) / len(moves)
+            for number, plan in enumerate(transfer.plans.values()):
+                received, begin = transfer.received_bytes_of(number), started + number * share
+                self.moves.append(Move.of(plan, calling_line(), received, begin, share))
+        return tiles, transfer
 
+    def perform(
+        self,
+        exchange: Exchange,
+        work: Callable[[], tuple[R, int]],
+        instead: Callable[[], R] | None = None,
+        expected_bytes: Callable[[], int] = lambda: 0,
+    ) -> R:
+        """Do the work, and note what came of it, if it was done."""
+        done: list[int] = []
 
-class Watching:
-    """Tells the watchers of an exchange that has no plan, where there are watchers.
+        def counted() -> tuple[R, int]:
+            result, received_bytes = work()
+            done.append(received_bytes)
+            return result, received_bytes
 
-    ``with Watching("select", a.type, t) as seen: seen.received_bytes = exchange(...)``
-    """
-
-    __slots__ = ("_start", "_words", "received_bytes")
-
-    def __init__(self, steps: str, source: object, target: object) -> None:
-        self._words = steps, source, target
-        self.received_bytes = 0
-        self._start = 0.0
-
-    def __enter__(self) -> Watching:
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, kind: object, *error: object) -> None:
-        if WATCHERS and kind is None:
-            steps, source, target = self._words
-            seconds = time.perf_counter() - self._start
-            move = Move(
-                calling_line(), str(source), str(target), steps, self.received_bytes, self._start,
-                seconds,
-            )  # fmt: skip
-            for watcher in WATCHERS:
-                watcher.saw(move)
+        started = time.perf_counter()
+        result = self.inner.perform(exchange, counted, instead, expected_bytes)
+        seconds = time.perf_counter() - started
+        for received in done:
+            what, source, target = exchange
+            line = calling_line()
+            self.moves.append(
+                Move(line, str(source), str(target), what, received, started, seconds)
+            )
+        return result
 
 
 class Trace:
@@ -107,18 +139,16 @@ class Trace:
     def __init__(self, moves: Sequence[Move] = ()) -> None:
         self.moves: list[Move] = list(moves)
         self._offset = 0.0
+        self._scope: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Trace:
         self._offset = time.time() - time.perf_counter()
-        WATCHERS.append(self)
+        self._scope = through(TracedTraffic(traffic(), self.moves))
+        self._scope.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        WATCHERS.remove(self)
-
-    def saw(self, move: Move) -> None:
-        """A move has happened."""
-        self.moves.append(move)
+        self._scope.__exit__(None, None, None)
 
     @property
     def received_bytes(self) -> int:
@@ -148,8 +178,6 @@ class Trace:
 
     def svg(self, file: str | os.PathLike[str], comm: Comm | None = None) -> None:
         """**Collective over** ``comm``. Draw what every rank did, and when; rank 0 writes the file."""
-        from redist.pgas.watch.timeline import Bar, draw
-
         comm = comm_or_world(comm)
         bars = [
             Bar(

@@ -5,10 +5,11 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.tracing``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ import redist
 from redist import pgas
 from redist.pgas.tiles.move import move
 from redist.pgas.watch.gather_warning import gathered_bytes
+from redist.pgas.watch.traffic import Exchange, TileMove, Traffic, WrappedTraffic, through, traffic
 from redist.runtime.transfer import Transfer
 from tests.programs.together import all_well, main
 
@@ -203,6 +205,62 @@ def updates_are_not_explained() -> str | None:
     return "no error"
 
 
+def traces_lie_in_each_other() -> str | None:
+    """Why not, if an inner trace, an error or an explanation changes what an outer trace notes."""
+    a = pgas.ones((16, 16), type="{x}, {}")
+    with redist.trace() as outer:
+        with redist.trace() as inner:
+            a.to("{}, {x}")
+        with contextlib.suppress(ZeroDivisionError), redist.trace() as failed:
+            pgas.flip(a, axis=0)
+            raise ZeroDivisionError
+        told = redist.explain(lambda: a.to("{}, {x}"))
+        a.to("{}, {x}")
+    a.to("{}, {x}")
+    n = int(COMM.size > 1)
+    found = len(inner.moves), len(failed.moves), len(told.moves), len(outer.moves)
+    if [m.received_bytes for m in inner.moves] != [m.received_bytes for m in outer.moves[:n]]:
+        return "inner and outer trace disagree"
+    return None if found == (n, n, n, 3 * n) else f"{found} moves"
+
+
+class CountingTraffic(WrappedTraffic):
+    """Counts what passes through it."""
+
+    def __init__(self, inner: Traffic) -> None:
+        super().__init__(inner)
+        self.seen: list[str] = []
+
+    def redistribute(self, move: TileMove, comm: Any, limit_bytes: int | None) -> Any:
+        self.seen.append("redistribute")
+        return self.inner.redistribute(move, comm, limit_bytes)
+
+    def redistribute_together(self, moves: Mapping[str, TileMove], comm: Any) -> Any:
+        self.seen.append("together")
+        return self.inner.redistribute_together(moves, comm)
+
+    def perform(self, exchange: Exchange, work: Any, instead: Any = None, *more: Any) -> Any:
+        self.seen.append(exchange.what)
+        return self.inner.perform(exchange, work, instead, *more)
+
+
+def everything_passes_the_seam() -> str | None:
+    """Why not, if an operation reaches the runtime beside the traffic in force."""
+    a = pgas.reshape(pgas.arange(64), (8, 8)).to("{x}, {}")
+    counting = CountingTraffic(traffic())
+    with through(counting):
+        pgas.move_together({"a": a}, {"a": "{}, {x}"})["a"].to("{x}, {}")
+        pgas.flip(a, axis=0)
+        a[pgas.asarray([1, 2]), pgas.asarray([3, 4])]
+        a[[0, 1], [2, 2]] = 5
+        pgas.sort(pgas.reshape(a, (64,)))
+        pgas.unique_all(a)
+    want = {"fetch", "store", "unique", "spread"}
+    if COMM.size > 1:
+        want |= {"redistribute", "together", "select", "sort"}
+    return None if want <= set(counting.seen) else f"only {sorted(set(counting.seen))}"
+
+
 def program() -> int:
     """0 if nothing is wrong."""
     rng = Random(COMM.size)
@@ -215,7 +273,8 @@ def program() -> int:
             wrong += not all_well(COMM, what, explanation_is_what_happens(a, b, operation))
     for check in (
         trace_names_the_line, timeline_has_every_rank, warns_once_per_line,
-        warning_can_be_an_error, updates_are_not_explained,
+        warning_can_be_an_error, updates_are_not_explained, traces_lie_in_each_other,
+        everything_passes_the_seam,
     ):  # fmt: skip
         checks += 1
         wrong += not all_well(COMM, check.__name__, check())

@@ -1,0 +1,220 @@
+"""The seam to the runtime: all elements that pass between ranks pass through one ``Traffic`` object.
+
+:func:`traffic` says which one is in force. :class:`RuntimeTraffic` moves data; a trace wraps the one in
+force and notes what it did; an explanation puts one in its place that only notes what would be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, Protocol, TypeVar
+
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import Ints
+from redist.pgas.memory import Tile, TileMemory
+from redist.pgas.watch.call_site import Line
+from redist.pgas.watch.gather_warning import warn_of_gather
+from redist.plan.plan import Plan
+from redist.planner import synthesize
+from redist.runtime.elements import by_position, select
+from redist.runtime.elements.select import Side
+from redist.runtime.ranks import collectives
+from redist.runtime.ranks.world import Comm, default_topology, world_of
+from redist.runtime.redistribute import redistribute_with_transfer
+from redist.runtime.transfer import Transfer
+
+R = TypeVar("R")
+Parts = tuple[Ints, Ints]
+"""For each rank, how many elements and where they start."""
+
+
+class TileMove(NamedTuple):
+    """The move of one array as a rank sees it: its tile, both types, and where the new tile comes from."""
+
+    local: Tile | None
+    source: ArrayType
+    target: ArrayType
+    shape: tuple[int, ...] | None
+    memory: TileMemory
+
+    def new_tile(self) -> Tile | None:
+        """**Local.** An empty tile of the target; None on a rank that gets none."""
+        if self.shape is None:
+            return None
+        return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
+
+
+class Exchange(NamedTuple):
+    """An operation in which elements pass between ranks without a plan: its name and both types."""
+
+    what: str
+    source: ArrayType
+    target: ArrayType
+
+
+def _nothing() -> int:
+    return 0
+
+
+class Traffic(Protocol):
+    """What global arrays ask of the runtime. The first six methods are **collective over** ``comm``."""
+
+    def redistribute(
+        self, move: TileMove, comm: Comm, limit_bytes: int | None
+    ) -> tuple[Tile | None, Transfer | None]:
+        """Move one array: its new tile, and the transfer that did it if one did."""
+
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Comm
+    ) -> tuple[dict[str, Tile | None], Transfer | None]:
+        """Move several arrays as one operation."""
+
+    def select(
+        self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int
+    ) -> int:
+        """Fill a part of a tile from a part of another array; the bytes that this rank received."""
+
+    def fetch(
+        self, comm: Comm, t: ArrayType, tile: Tile | None, rounds: int,
+        positions: Callable[[int, int], Ints], out: Tile, round_elems: int,
+    ) -> int:  # fmt: skip
+        """Fill ``out`` with elements at any positions; the bytes that this rank received."""
+
+    def store(
+        self, comm: Comm, t: ArrayType, tile: Tile | None, rounds: int, n: int,
+        positions: Callable[[int, int], Ints], values: Callable[[int, int], Tile],
+        round_elems: int,
+    ) -> int:  # fmt: skip
+        """Write elements to any positions; the bytes that this rank received."""
+
+    def exchange(self, comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) -> int:
+        """Send parts of ``data`` to every rank; the bytes that this rank received."""
+
+    def tell_all(self, comm: Comm, row: Tile) -> Tile:
+        """The rows of all ranks, stacked."""
+
+    def perform(
+        self,
+        exchange: Exchange,
+        work: Callable[[], tuple[R, int]],
+        instead: Callable[[], R] | None = None,
+        expected_bytes: Callable[[], int] = _nothing,
+    ) -> R:
+        """**Collective.** The result of ``work``, which also gives the bytes that this rank received.
+
+        Where nothing shall move, what ``instead`` gives, and a note of the bytes expected. Work that
+        depends on data has no ``instead``: it asks by :meth:`require_data` first.
+        """
+
+    def require_data(self, what: str, why: str) -> None:
+        """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
+
+    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
+        """**Local.** Warn if a move that nobody asked for brings much of an array onto every rank."""
+
+
+class RuntimeTraffic:
+    """The default: data moves. Remembers which lines of the program it has warned of."""
+
+    def __init__(self) -> None:
+        self._warned: set[Line] = set()
+
+    def redistribute(
+        self, move: TileMove, comm: Comm, limit_bytes: int | None
+    ) -> tuple[Tile | None, Transfer | None]:
+        """Move one array by the runtime's plan for it."""
+        memory = move.memory
+        by_plan = memory.on_device and memory.limit_bytes is not None  # made when it has room
+        out = None if by_plan else move.new_tile()
+        return redistribute_with_transfer(
+            move.local, move.source, move.target, comm, limit_bytes, out=out
+        )
+
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Comm
+    ) -> tuple[dict[str, Tile | None], Transfer | None]:
+        """Move several arrays in one staging budget."""
+        memory = next(iter(moves.values())).memory
+        memory.check_room(sum(move.target.tile_bytes for move in moves.values()))
+        tiles = {name: move.new_tile() for name, move in moves.items()}
+        _, transfer = redistribute_with_transfer(
+            {name: move.local for name, move in moves.items()},
+            {name: move.source for name, move in moves.items()},
+            {name: move.target for name, move in moves.items()},
+            comm,
+            out=tiles,
+        )
+        return tiles, transfer
+
+    select = staticmethod(select.exchange)
+    fetch = staticmethod(by_position.fetch)
+    store = staticmethod(by_position.store)
+    exchange = staticmethod(collectives.exchange)
+    tell_all = staticmethod(collectives.tell_all)
+
+    def perform(
+        self,
+        exchange: Exchange,
+        work: Callable[[], tuple[R, int]],
+        instead: Callable[[], R] | None = None,
+        expected_bytes: Callable[[], int] = _nothing,
+    ) -> R:
+        """Do the work."""
+        return work()[0]
+
+    def require_data(self, what: str, why: str) -> None:
+        """Data moves: nothing to refuse."""
+
+    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
+        """Warn once for each line of the program."""
+        warn_of_gather(source, target, rank, self._warned)
+
+
+class WrappedTraffic:
+    """The start of one that looks on: single calls, refusals and warnings are those of another."""
+
+    def __init__(self, inner: Traffic) -> None:
+        self.inner = inner
+        self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
+        self.exchange, self.tell_all = inner.exchange, inner.tell_all
+
+    def require_data(self, what: str, why: str) -> None:
+        """As the other does."""
+        self.inner.require_data(what, why)
+
+    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
+        """As the other does."""
+        self.inner.warn_of_gather(source, target, rank)
+
+
+def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
+    """**Collective over** ``comm`` the first time. The plan of a move, the same on all ranks."""
+    topology = default_topology(world_of(comm))
+    return synthesize(source, target, limit_bytes=limit_bytes, topology=topology)
+
+
+_RUNTIME = RuntimeTraffic()
+_TRAFFIC: ContextVar[Traffic] = ContextVar("traffic", default=_RUNTIME)
+
+
+def traffic() -> Traffic:
+    """**Local.** The traffic in force here."""
+    return _TRAFFIC.get()
+
+
+def require_writable(what: str) -> None:
+    """**Local.** An error if an expression would change arrays while nothing moves."""
+    why = "it changes an array in place; explain an expression without effects"
+    _TRAFFIC.get().require_data(what, why)
+
+
+@contextmanager
+def through(other: Traffic) -> Iterator[None]:
+    """**Local.** Let everything pass through another traffic while a block runs."""
+    token = _TRAFFIC.set(other)
+    try:
+        yield
+    finally:
+        _TRAFFIC.reset(token)
