@@ -42,6 +42,17 @@ def test_addresses_are_of_one_repository():
     assert all(address.startswith(source) for address in PROJECT["urls"].values())
 
 
+def test_pages_point_at_files_of_the_repository():
+    source = PROJECT["urls"]["Source"]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    links = re.findall(r"https://github\.com/redist[^)\s#]*", text)
+    assert links
+    assert [link for link in links if not link.startswith(source)] == []
+    named = [link.removeprefix(source).split("/main/")[1] for link in links if "/main/" in link]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_classifiers_name_every_python_from_the_oldest_on():
     named = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["classifiers"]))
     oldest = int(PROJECT["requires-python"].removeprefix(">=3."))
