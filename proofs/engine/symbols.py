@@ -54,7 +54,7 @@ def start(n: Num, c: Num, i: Num) -> Num:
 
 
 def end(n: Num, c: Num, i: Num) -> Num:
-    """End of tile i, as :func:`redist.layout.tiles.bounds` computes it.
+    """End of tile i, as :meth:`redist.layout.cuts.EvenCut.range_of` computes it.
 
     >>> [(start(10, 3, i), end(10, 3, i)) for i in range(4)]
     [(0, 3), (3, 6), (6, 9), (9, 10)]

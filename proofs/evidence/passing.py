@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
-from redist.runtime.schedule.pieces import Piece, phases_of, tile_shapes
+from redist.runtime.schedule.pieces import Piece, phases_of
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.simulator import random_tiles
 

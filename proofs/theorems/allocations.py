@@ -9,8 +9,9 @@ that exists from the start fits it at every step, or the plan is called tight an
 back; (4) of arrays that move together, all tiles and the staging that they share fit the bound of the
 batch.
 
-Encoding. ``bounds``, ``OwnTiles.keeps``, ``TransferStages.is_tight``, ``TransferStages.staging_bytes`` and
-``TransferStages.peak_bytes`` are the program's own functions, run on symbols (:mod:`proofs.engine.branches`).
+Encoding. ``EvenCut.range_of``, ``OwnTiles.keeps``, ``TransferStages.is_tight``,
+``TransferStages.staging_bytes`` and ``TransferStages.peak_bytes`` are the program's own functions, run
+on symbols (:mod:`proofs.engine.branches`).
 :func:`staging_taken` says how ``Staging.of`` divides staging, which asks all ranks and so cannot be
 run on symbols; a test compares the two.
 
@@ -31,7 +32,7 @@ from proofs.engine.branches import claimed, symbols
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from proofs.evidence.weighing import Wanted
 from proofs.theorems.memory import SIZES, middle, source, target, tile
-from redist.layout.tiles import bounds
+from redist.layout.cuts import EvenCut
 from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.host.staging import BOOK_BYTES, LEAST_BOOK_BYTES, MAX_MESSAGE_BYTES
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
@@ -63,7 +64,7 @@ def obligations() -> Iterator[Obligation]:
     n, k, i = symbols("n k i")
 
     def full() -> list[Any]:
-        lo, hi = bounds(n, k, i)
+        lo, hi = EvenCut(n, k).range_of(i)
         return [hi - lo >= 0, hi - lo <= ceil_div(n, k)]
 
     yield claimed("tile: none is larger than a full one", (n >= 0, k >= 1, i >= 0, i < k), full)

@@ -4,7 +4,7 @@ Statement. Let a device need a box of a type and hold a box of another (or none)
 ``plan.schedule.make_schedule`` lists for it are, for all sizes: disjoint, inside the box needed,
 each inside one tile of the source that somebody holds, and together they are the box needed less
 what the device holds. So it receives |needed| - |needed and held| elements, which is what
-``layout.bounds.lower_bound_bytes`` adds up. No sequence of steps whatever can do with less.
+``layout.lower_bound.lower_bound_bytes`` adds up. No sequence of steps whatever can do with less.
 
 Encoding. Along a dim of n cut into k tiles of c a box [lo, hi) meets the tiles from lo / c on,
 (hi - 1) / c - lo / c + 1 of them; piece q is the part of [lo, hi) in tile q. Receiving is modelled

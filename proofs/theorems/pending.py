@@ -3,7 +3,7 @@
 Statement. An element has g partial values; each device holds at most one of them (several may hold
 the same), and r devices need the combination of all. Whatever the steps, that takes at least
 g + r - 1 receives of one value each, one less if a device that needs it holds a partial value; and
-so many are enough. This is what ``layout.bounds.lower_bound_bytes`` adds up where the target leaves
+so many are enough. This is what ``layout.lower_bound.lower_bound_bytes`` adds up where the target leaves
 nothing pending. A reduce_scatter takes that many where one device needs the element, an all_reduce
 where partial values have no copies or g = 2; both take more elsewhere.
 

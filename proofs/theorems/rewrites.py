@@ -22,7 +22,7 @@ dims; a donated array needs no more where slices come first. Types on the way ma
 those no larger than the larger end (``within_ends``, ``Space.over``): then no step holds more than the
 source and twice the larger end.
 
-Encoding. Boxes are those of ``layout.tiles.bounds``, live bytes those of ``plan.memory.hop_live_bytes``,
+Encoding. Boxes are those of ``layout.cuts.EvenCut``, live bytes those of ``plan.memory.hop_live_bytes``,
 both run on symbols (:mod:`proofs.engine.branches`); a tile number is the mixed-radix number of digits, major
 first. Bytes are tiles without staging: every step has the same budget for that (theorem ``memory``).
 
@@ -56,7 +56,7 @@ from proofs.theorems.memory import (
     x,
     y,
 )
-from redist.layout.tiles import bounds
+from redist.layout.cuts import EvenCut
 from redist.plan.memory import hop_live_bytes, staging_for
 from redist.text.units import ceil_div
 
@@ -110,8 +110,8 @@ def _axes() -> Iterator[Obligation]:
 
 
 def nests(n: Any, coarse: Any, g: Any, i: Any) -> bool:
-    """What ``plan.rules.nested`` asks of tile i: that it begins where the first of its g parts does."""
-    return bool(bounds(n, coarse, i)[0] == bounds(n, coarse * g, i * g)[0])
+    """What ``layout.cuts.nests_in`` asks of tile i: that it begins where the first of its g parts does."""
+    return bool(EvenCut(n, coarse).range_of(i)[0] == EvenCut(n, coarse * g).range_of(i * g)[0])
 
 
 def _prefix() -> Iterator[Obligation]:
@@ -122,7 +122,7 @@ def _prefix() -> Iterator[Obligation]:
         def claimed_of_nested() -> Any:
             if not nests(n, k, s, i) or (i + 1 < k and not nests(n, k, s, i + 1)):
                 return True
-            return claim(*bounds(n, k, i), *bounds(n, k * s, i * s + part))
+            return claim(*EvenCut(n, k).range_of(i), *EvenCut(n, k * s).range_of(i * s + part))
 
         return claimed_of_nested
 
@@ -145,7 +145,7 @@ def _prefix() -> Iterator[Obligation]:
     yield claimed(
         "common axes: other common tiles have no index of it",
         (n >= 0, k >= 1, i >= 0, i < k, other >= 0, other < k, other < i),
-        lambda: bounds(n, k, other)[1] <= bounds(n, k, i)[0],
+        lambda: EvenCut(n, k).range_of(other)[1] <= EvenCut(n, k).range_of(i)[0],
     )
 
 
@@ -154,8 +154,8 @@ def _spellings() -> Iterator[Obligation]:
     tile_0: Any = 0
 
     def same_tile() -> Any:
-        lo, hi = bounds(n, here, tile_0)
-        low, high = bounds(n, there, i)
+        lo, hi = EvenCut(n, here).range_of(tile_0)
+        low, high = EvenCut(n, there).range_of(i)
         return ceil_div(n, here) <= ceil_div(n, there) if lo == low and hi == high else True
 
     yield claimed(
@@ -166,7 +166,9 @@ def _spellings() -> Iterator[Obligation]:
     box, kept, received, budget, itemsize = symbols("box kept received budget itemsize")
 
     def named() -> list[Any]:
-        lo, hi = bounds(s, s, d)  # the axes outside a collective's group, cut into single numbers
+        lo, hi = EvenCut(s, s).range_of(
+            d
+        )  # the axes outside a collective's group, cut into single numbers
         mine = max(0, min(hi, hi) - max(lo, lo))
         lacking = box * (hi - lo) - kept * mine
         staging = [staging_for(x, budget, itemsize) for x in (lacking, received)]
@@ -314,8 +316,8 @@ def _prefix_always() -> Obligation:
     small = (n >= 1, n <= 12, k >= 2, k <= 3, s >= 2, s <= 3, i >= 0, i < k, part >= 0, part < s)
 
     def inside() -> Any:
-        lo, hi = bounds(n, k, i)
-        start, end = bounds(n, k * s, i * s + part)
+        lo, hi = EvenCut(n, k).range_of(i)
+        start, end = EvenCut(n, k * s).range_of(i * s + part)
         return True if start >= end else [lo <= start, end <= hi]
 
     return claimed("always", small, inside, shown=(n, k, s, i, part))

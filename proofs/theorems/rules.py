@@ -9,7 +9,7 @@ runs: each device puts together its new tile from its own and from tiles of devi
 
 Encoding. ``V(i, offset)`` is what the devices of tile i have; values are of an unknown sort. A dim
 of n is cut into k tiles of c (coarse) and k g tiles of f (fine); tile i g + d of the fine cut is
-that of digit d on an axis of size g at the minor end. ``nested`` is the rule's test: the starts of
+that of digit d on an axis of size g at the minor end. ``nests_in`` is the rule's test: the starts of
 coarse tiles are starts of fine ones. A reduction is an unknown operation; the laws it needs
 (associative, commutative, identity) are assumed for the very values at hand.
 
@@ -51,7 +51,7 @@ V = z3.Function("V", z3.IntSort(), z3.IntSort(), VALUE)
 
 
 def nested_at(n: Num, c: Num, f: Num, g: Num, i: Num) -> Fact:
-    """Coarse tile i starts where fine tile i g starts: the test of ``plan.rules.nested``.
+    """Coarse tile i starts where fine tile i g starts: the test of ``layout.cuts.nests_in``.
 
     >>> [nested_at(10, 5, 3, 2, i) for i in range(2)], [nested_at(12, 6, 3, 2, i) for i in range(2)]
     ([True, False], [True, True])
@@ -85,7 +85,7 @@ def obligations() -> Iterator[Obligation]:
 
 
 def _nesting() -> Iterator[Obligation]:
-    """Where ``nested`` answers at once, the starts agree."""
+    """Where ``nests_in`` answers at once, the starts agree."""
     yield Obligation(
         "nested: one coarse tile", (*COARSE, *FINE, k == 1, z3.Not(nested_at(n, c, f, g, i)))
     )

@@ -15,8 +15,9 @@ from redist.check.holdings import (
     size,
 )
 from redist.layout.axes import SubAxis
+from redist.layout.cuts import cut_dim
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Ints, bounds, coordinates
+from redist.layout.tiles import Ints, coordinates
 from redist.plan.steps import (
     Action,
     AllGather,
@@ -153,7 +154,7 @@ def _ends_with(index: Ints, cuts: int, mesh: Mesh, part: SubAxis) -> bool:
 def _boxes(like: Holding, index: Ints, cuts: list[int]) -> tuple[Ints, Ints]:
     lo, hi = np.zeros_like(index), np.zeros_like(index)
     for i, n in enumerate(like.type.shape):
-        lo[:, i], hi[:, i] = bounds(n, cuts[i], index[:, i])
+        lo[:, i], hi[:, i] = cut_dim(n, cuts[i]).ranges_of(index[:, i])
     return lo, hi
 
 

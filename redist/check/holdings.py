@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
-from redist.layout.tiles import Ints, bounds, coordinates
+from redist.layout.tiles import Ints, coordinates
 
 Bools = NDArray[np.bool_]
 
@@ -36,9 +36,9 @@ def holding(t: ArrayType) -> Holding:
     n = t.mesh.n_devices
     index = np.zeros((n, t.ndim), dtype=np.int64)
     lo, hi = np.zeros_like(index), np.zeros_like(index)
-    for i, (size, axes) in enumerate(zip(t.shape, t.dims, strict=True)):
+    for i, axes in enumerate(t.dims):
         index[:, i] = coordinates(t.mesh, axes)
-        lo[:, i], hi[:, i] = bounds(size, t.cuts[i], index[:, i])
+        lo[:, i], hi[:, i] = t.cut(i).ranges_of(index[:, i])
     return Holding(t, t.cuts, index, lo, hi, np.prod(hi - lo, axis=1, dtype=np.int64))
 
 

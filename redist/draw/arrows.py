@@ -68,7 +68,7 @@ def arrows_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | Non
 def _first_rows(g: Grid) -> Grid:
     """Keep the devices that are shown; what they are sent does not depend on the later ones."""
     n = SHOWN_DEVICES
-    return Grid(g.sizes, g.cuts, g.ranks[:n], g.index[:n], g.holds[:n])
+    return Grid(g.dims, g.ranks[:n], g.index[:n], g.holds[:n])
 
 
 def _all_reduce(before: ArrayType, group: Ints, step: Step) -> Arrows:

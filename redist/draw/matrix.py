@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from redist.draw.arrows import REST, Arrows
 from redist.draw.colours import text_on
 from redist.layout.array_type import ArrayType
-from redist.layout.notation import format_axes
+from redist.layout.axes import format_axes
 from redist.plan.steps import Slice, Step
 from redist.text.svg import Figure, boxes, column, lines, rect, text
 from redist.text.units import format_bytes, format_time

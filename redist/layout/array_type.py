@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redist.errors import LayoutError
-from redist.layout.axes import SubAxis, check_chain, merged
+from redist.layout.axes import SubAxis, check_chain, format_axes, merged
+from redist.layout.cuts import Cut, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.text.units import ceil_div
 
 OPS = ("sum", "prod", "max", "min")
 MAX_BYTES = 2**63 - 1
@@ -41,6 +41,7 @@ class ArrayType:
     pending_axes: tuple[SubAxis, ...] = ()
     _hash: int | None = field(default=None, init=False, repr=False, compare=False)
     _tile_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
+    _cuts: tuple[Cut, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
@@ -126,6 +127,7 @@ class ArrayType:
     @staticmethod
     def parse(text: str, mesh: Mesh) -> ArrayType:
         """A type from text: ``f32[1024{x}, 512{y}] sum{z}``; docs/reference/notation.md has it all."""
+        # The reader makes types, so it imports this module; this is the only import back.
         from redist.layout.notation import parse_type
 
         return parse_type(text, mesh)
@@ -141,15 +143,38 @@ class ArrayType:
         warnings.warn("ArrayType.rank is called ndim now", DeprecationWarning, stacklevel=2)
         return self.ndim
 
+    def cut(self, dim: int) -> Cut:
+        """How a dim is cut: which tile holds which of its indices.
+
+        >>> ArrayType.parse("f32[10{x}]", Mesh(x=4)).cut(0).range_of(3)
+        (9, 10)
+        """
+        return self._every_cut[dim]
+
     @property
     def cuts(self) -> tuple[int, ...]:
-        """Into how many tiles each dim is cut."""
-        return tuple(math.prod(part.size for part in dim) for dim in self.dims)
+        """Into how many tiles each dim is cut; :meth:`cut` says where."""
+        return tuple(cut.n_tiles for cut in self._every_cut)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Shape of a full tile; no device holds more."""
-        return tuple(ceil_div(n, k) for n, k in zip(self.shape, self.cuts, strict=True))
+        return tuple(cut.tile_size for cut in self._every_cut)
+
+    def same_tiles(self, other: ArrayType) -> bool:
+        """Whether both types cut every dim into the same tiles, whoever holds them."""
+        return all(a.same_tiles(b) for a, b in zip(self._every_cut, other._every_cut, strict=True))
+
+    @property
+    def _every_cut(self) -> tuple[Cut, ...]:
+        if self._cuts is None:
+            found = tuple(
+                cut_dim(n, math.prod(part.size for part in dim))
+                for n, dim in zip(self.shape, self.dims, strict=True)
+            )
+            object.__setattr__(self, "_cuts", found)
+        assert self._cuts is not None
+        return self._cuts
 
     @property
     def tile_bytes(self) -> int:
@@ -168,7 +193,7 @@ class ArrayType:
     @property
     def is_even(self) -> bool:
         """Whether every tile is full."""
-        return all(n % k == 0 for n, k in zip(self.shape, self.cuts, strict=True))
+        return all(cut.is_even for cut in self._every_cut)
 
     @property
     def used(self) -> tuple[SubAxis, ...]:
@@ -191,10 +216,22 @@ class ArrayType:
         parts = tuple(axes)
         return ArrayType(self.mesh, self.dtype, self.shape, self.dims, op if parts else None, parts)
 
-    def __str__(self) -> str:
-        from redist.layout.notation import format_type
+    def with_dtype(self, dtype: str | DType) -> ArrayType:
+        """The same layout of an array of other elements.
 
-        return format_type(self)
+        >>> print(ArrayType.parse("f64[8{x}]", Mesh(x=2)).with_dtype("f32"))
+        f32[8{x}]
+        """
+        kind = dtype if isinstance(dtype, DType) else DType.named(dtype)
+        return ArrayType(self.mesh, kind, self.shape, self.dims, self.pending_op, self.pending_axes)
+
+    def __str__(self) -> str:
+        dims = ", ".join(
+            f"{n}{{{format_axes(self.mesh, axes)}}}" if axes else f"{n}"
+            for n, axes in zip(self.shape, self.dims, strict=True)
+        )
+        pending = format_axes(self.mesh, self.pending_axes)
+        return f"{self.dtype}[{dims}]" + (f" {self.pending_op}{{{pending}}}" if pending else "")
 
     def __repr__(self) -> str:
         return f"ArrayType.parse({str(self)!r}, {self.mesh!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from redist.errors import LayoutError
@@ -42,6 +42,11 @@ class SubAxis:
         if self.pre == 1 and self.size == mesh.size(self.name):
             return self.name
         return f"{self.name}:({self.pre}){self.size}"
+
+
+def format_axes(mesh: Mesh, parts: Iterable[SubAxis]) -> str:
+    """The text of some parts: ``x,y:(2)3``."""
+    return ",".join(part.text(mesh) for part in parts)
 
 
 def whole(mesh: Mesh, name: str) -> SubAxis:
@@ -112,19 +117,32 @@ def refined_parts(mesh: Mesh, used: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
 
 
 def prime_parts(mesh: Mesh, used: Iterable[SubAxis] = ()) -> tuple[SubAxis, ...]:
-    """The same, and each piece split into primes, the smallest first.
+    """Every axis split as :func:`refined_parts` does, and each piece into primes, the smallest first.
 
     >>> [part.text(Mesh(x=6)) for part in prime_parts(Mesh(x=6))]
     ['x:(1)2', 'x:(2)3']
     """
     parts = []
     for piece in refined_parts(mesh, used):
-        pre, rest, prime = piece.pre, piece.size, 2
-        while rest > 1:
-            prime = prime if prime * prime <= rest or rest % prime == 0 else rest
-            if rest % prime:
-                prime += 1
-                continue
+        pre = piece.pre
+        for prime in _prime_factors(piece.size):
             parts.append(SubAxis(piece.name, pre, prime))
-            pre, rest = pre * prime, rest // prime
+            pre *= prime
     return tuple(parts)
+
+
+def _prime_factors(n: int) -> Iterator[int]:
+    """The smallest first.
+
+    >>> list(_prime_factors(60))
+    [2, 2, 3, 5]
+    """
+    prime = 2
+    while prime * prime <= n:
+        if n % prime:
+            prime += 1
+        else:
+            yield prime
+            n //= prime
+    if n > 1:
+        yield n

@@ -10,7 +10,6 @@ A conversion that would lose something is refused with the reason.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -19,9 +18,9 @@ import numpy as np
 
 from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
+from redist.layout.cuts import Ints
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Ints, bounds
 
 SpecEntry: TypeAlias = str | tuple[str, ...] | None
 
@@ -244,8 +243,8 @@ def _check_whole(t: ArrayType, what: str) -> None:
 def _other_tiles(t: ArrayType, dim: int) -> str | None:
     """Why the tiles of a dim differ when it is cut axis after axis, None where they do not."""
     sizes = [part.size for part in t.dims[dim]]
-    cuts = math.prod(sizes)
-    lo, hi = bounds(t.shape[dim], cuts, np.arange(cuts, dtype=np.int64))
+    cuts = t.cut(dim).n_tiles
+    lo, hi = t.cut(dim).ranges_of(np.arange(cuts, dtype=np.int64))
     nested_lo, nested_hi = nested_bounds(t.shape[dim], sizes)
     empty = (lo == hi) & (nested_lo == nested_hi)
     differs = np.flatnonzero(~empty & ((lo != nested_lo) | (hi != nested_hi)))

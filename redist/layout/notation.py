@@ -1,16 +1,17 @@
-"""Text of array types, both ways: ``f32[1024{x}, 512{y}] sum{z}``."""
+"""Read array types from text: ``f32[1024{x}, 512{y}] sum{z}``; ``str`` of a type writes it."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 from redist.errors import LayoutError, ParseError
 from redist.layout.array_type import OPS, ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, check_chain
+from redist.layout.cuts import cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import AXIS_NAME, Mesh
-from redist.text.units import ceil_div
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
 _NUMBER = re.compile(r"[0-9]+")
@@ -119,20 +120,16 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[int, tuple[S
         if not axes and reader.text[reader.at - 1] != "}":
             raise reader.fail("expected ',' or ']'")
         tile, size = size, reader.number("expected the size of the dim")
-        cuts = 1
-        for part in axes:
-            cuts *= part.size
-        if tile != ceil_div(size, cuts):
+        cut = cut_dim(size, math.prod(part.size for part in axes))
+        if tile != cut.tile_size:
             raise reader.fail(
-                f"the tile of {size} cut by {cuts} is {ceil_div(size, cuts)}, not {tile}", start
+                f"the tile of {size} cut by {cut.n_tiles} is {cut.tile_size}, not {tile}", start
             )
     return size, axes
 
 
 def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ...]:
     """``{x, y:(2)3}``; ``seen`` collects the parts of the whole type to catch an axis used twice."""
-    from redist.layout.axes import check_chain
-
     reader.expect("{", "expected '{' and axes")
     parts: list[SubAxis] = []
     while not reader.accept("}"):
@@ -157,18 +154,3 @@ def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ..
         parts.append(part)
         seen.append(part)
     return tuple(parts)
-
-
-def format_axes(mesh: Mesh, parts: tuple[SubAxis, ...]) -> str:
-    """``x,y:(2)3``."""
-    return ",".join(part.text(mesh) for part in parts)
-
-
-def format_type(t: ArrayType) -> str:
-    """The text of a type; ``parse_type`` reads it back."""
-    dims = ", ".join(
-        f"{n}{{{format_axes(t.mesh, axes)}}}" if axes else f"{n}"
-        for n, axes in zip(t.shape, t.dims, strict=True)
-    )
-    tail = f" {t.pending_op}{{{format_axes(t.mesh, t.pending_axes)}}}" if t.pending_op else ""
-    return f"{t.dtype}[{dims}]{tail}"

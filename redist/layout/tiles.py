@@ -1,4 +1,4 @@
-"""Which indices does a device hold: the one place that turns types into boxes of global indices."""
+"""Which box of global indices does a device hold: types turned into numbers and boxes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,13 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.layout.cuts import Cut, cut_dim
 from redist.layout.mesh import Mesh
-from redist.text.units import ceil_div
 
 Ints = NDArray[np.int64]
 
 REMEMBERED_DEVICES = 4096
 """Many coordinates are remembered for meshes up to this size, a few for larger ones."""
-
-
-def bounds(n: int, cuts: int, index: Ints) -> tuple[Ints, Ints]:
-    """Start and end of the tiles ``index`` of a dim of size n cut into ``cuts``.
-
-    >>> bounds(10, 4, np.arange(4))
-    (array([0, 3, 6, 9]), array([ 3,  6,  9, 10]))
-    """
-    tile = ceil_div(n, cuts)
-    lo = np.minimum(index * tile, n)
-    return lo, np.minimum(lo + tile, n)
 
 
 def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
@@ -38,23 +27,8 @@ def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
     >>> coordinates(Mesh(x=2, y=3), [SubAxis("y", 1, 3)])
     array([0, 1, 2, 0, 1, 2])
     """
-    return _coordinates(mesh, tuple(parts))
-
-
-@lru_cache(maxsize=2048)
-def _small_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
-    return _make_coordinates(mesh, parts)
-
-
-@lru_cache(maxsize=16)
-def _large_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
-    return _make_coordinates(mesh, parts)
-
-
-def _coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
-    if mesh.n_devices <= REMEMBERED_DEVICES:
-        return _small_coordinates(mesh, parts)
-    return _large_coordinates(mesh, parts)
+    remember = _many if mesh.n_devices <= REMEMBERED_DEVICES else _few
+    return remember(mesh, tuple(parts))
 
 
 def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
@@ -72,47 +46,46 @@ def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
     return out
 
 
+_many = lru_cache(maxsize=2048)(_make_coordinates)
+_few = lru_cache(maxsize=16)(_make_coordinates)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """A type as numbers: dims of ``sizes`` cut into ``cuts``, and which tile each rank holds.
+    """A type as numbers: how each dim is cut, and which tile each rank holds.
 
     ``index`` has one row per device and one column per dim; ``ranks`` says who plays the device;
-    where ``holds`` is False the device holds nothing.
+    where ``holds`` is False the device holds nothing. A tile is taken for a box: one range of every
+    dim.
     """
 
-    sizes: tuple[int, ...]
-    cuts: tuple[int, ...]
+    dims: tuple[Cut, ...]
     ranks: Ints
     index: Ints
     holds: NDArray[np.bool_]
-
-    @property
-    def tiles(self) -> tuple[int, ...]:
-        """Size of a full tile along every dim."""
-        return tuple(ceil_div(n, k) for n, k in zip(self.sizes, self.cuts, strict=True))
 
     def boxes(self) -> tuple[Ints, Ints]:
         """Start and end of every device's box, one column per dim; empty where it holds nothing."""
         lo = np.empty_like(self.index)
         hi = np.empty_like(self.index)
-        for i, (n, k) in enumerate(zip(self.sizes, self.cuts, strict=True)):
-            lo[:, i], hi[:, i] = bounds(n, k, self.index[:, i])
+        for i, cut in enumerate(self.dims):
+            lo[:, i], hi[:, i] = cut.ranges_of(self.index[:, i])
         hi[~self.holds] = lo[~self.holds]
         return lo, hi
 
     def volumes(self) -> Ints:
         """Elements that each device holds."""
         out = self.holds.astype(np.int64)
-        for i, (n, k) in enumerate(zip(self.sizes, self.cuts, strict=True)):
-            lo, hi = bounds(n, k, self.index[:, i])
+        for i, cut in enumerate(self.dims):
+            lo, hi = cut.ranges_of(self.index[:, i])
             out *= hi - lo
         return out
 
     def shards(self) -> Ints:
         """One number per device that tells its tile from the others."""
         out = np.zeros(len(self.ranks), dtype=np.int64)
-        for i, k in enumerate(self.cuts):
-            out = out * k + self.index[:, i]
+        for i, cut in enumerate(self.dims):
+            out = out * cut.n_tiles + self.index[:, i]
         return out
 
 
@@ -126,17 +99,69 @@ def grid(
     Extra dims say in terms of boxes what the array's own dims do not: partial values that must not
     mix, or groups that must not be left. Devices off coordinate 0 of ``at_zero`` hold nothing.
     """
-    dims = [*zip(t.shape, t.dims, strict=True), *((n, tuple(parts)) for n, parts in extra)]
-    columns = [coordinates(t.mesh, parts) for _, parts in dims]
+    chains = [*t.dims, *(tuple(parts) for _, parts in extra)]
+    behind = (cut_dim(n, math.prod(part.size for part in parts)) for n, parts in extra)
+    columns = [coordinates(t.mesh, parts) for parts in chains]
     n_devices = t.mesh.n_devices
     index = np.stack(columns, axis=1) if columns else np.zeros((n_devices, 0), dtype=np.int64)
     return Grid(
-        tuple(n for n, _ in dims),
-        tuple(math.prod(part.size for part in parts) for _, parts in dims),
+        (*map(t.cut, range(t.ndim)), *behind),
         t.mesh.rank_array(),
         index,
         coordinates(t.mesh, at_zero) == 0,
     )
+
+
+Box = tuple[tuple[int, int], ...]
+"""Start and end of indices along every dim."""
+
+
+def boxes_of(t: ArrayType) -> dict[int, Box]:
+    """What every rank of a type's mesh holds.
+
+    >>> boxes_of(ArrayType.parse("f64[5{x}]", Mesh(x=2)))
+    {0: ((0, 3),), 1: ((3, 5),)}
+    """
+    lo, hi = grid(t).boxes()
+    return {
+        rank: tuple(zip(starts, ends, strict=True))
+        for rank, starts, ends in zip(t.mesh.ranks, lo.tolist(), hi.tolist(), strict=True)
+    }
+
+
+@lru_cache(maxsize=4096)
+def box_of(t: ArrayType, rank: int) -> Box | None:
+    """What one rank holds; None outside the mesh.
+
+    >>> box_of(ArrayType.parse("f32[8, 9{x}]", Mesh(x=2)), 1)
+    ((0, 8), (5, 9))
+    """
+    if rank not in t.mesh.ranks:
+        return None
+    index = enumerate(tile_index(t, rank))
+    return tuple(t.cut(dim).range_of(tile) for dim, tile in index)
+
+
+@lru_cache(maxsize=4096)
+def tile_index(t: ArrayType, rank: int) -> tuple[int, ...]:
+    """Which tile a rank of the mesh holds along every dim."""
+    row = t.mesh.ranks.index(rank)
+    return tuple(int(coordinates(t.mesh, parts)[row]) for parts in t.dims)
+
+
+@lru_cache(maxsize=4096)
+def tile_shapes(t: ArrayType) -> dict[int, tuple[int, ...]]:
+    """Shape of the tile of every rank of a type's mesh."""
+    return {rank: tuple(hi - lo for lo, hi in box) for rank, box in boxes_of(t).items()}
+
+
+@lru_cache(maxsize=4096)
+def is_first_copy(t: ArrayType, rank: int) -> bool:
+    """Whether a rank is the first of those that hold its tile."""
+    if rank not in t.mesh.ranks:
+        return False
+    shards, row = grid(t).shards(), t.mesh.ranks.index(rank)
+    return int(np.argmax(shards == shards[row])) == row
 
 
 def common(a: Grid, b: Grid) -> tuple[Ints, Ints]:
@@ -151,9 +176,9 @@ def common(a: Grid, b: Grid) -> tuple[Ints, Ints]:
 def overlaps(a: Grid, ia: Ints, b: Grid, ib: Ints) -> Ints:
     """Elements in both boxes, for rows ``ia`` of a and ``ib`` of b."""
     out = (a.holds[ia] & b.holds[ib]).astype(np.int64)
-    for i, n in enumerate(a.sizes):
-        alo, ahi = bounds(n, a.cuts[i], a.index[ia, i])
-        blo, bhi = bounds(n, b.cuts[i], b.index[ib, i])
+    for i, (cut, other) in enumerate(zip(a.dims, b.dims, strict=True)):
+        alo, ahi = cut.ranges_of(a.index[ia, i])
+        blo, bhi = other.ranges_of(b.index[ib, i])
         out *= np.maximum(np.minimum(ahi, bhi) - np.maximum(alo, blo), 0)
     return out
 

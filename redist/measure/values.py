@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import coordinates, grid
+from redist.layout.tiles import boxes_of, coordinates
 
 Array: TypeAlias = NDArray[Any]
 
@@ -54,10 +54,9 @@ def boxes(t: ArrayType) -> dict[int, ValueBox]:
     >>> boxes(ArrayType.parse("f64[5{x}]", Mesh(x=2)))
     {0: ValueBox(lo=(0,), hi=(3,)), 1: ValueBox(lo=(3,), hi=(5,))}
     """
-    lo, hi = grid(t).boxes()
     return {
-        int(rank): ValueBox(tuple(map(int, lo[row])), tuple(map(int, hi[row])))
-        for row, rank in enumerate(t.mesh.rank_array())
+        rank: ValueBox(tuple(lo for lo, _ in box), tuple(hi for _, hi in box))
+        for rank, box in boxes_of(t).items()
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
 from redist.pgas.info import API_VERSIONS
@@ -21,7 +22,6 @@ from redist.pgas.suggestions import explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.layouts import line_mesh, retyped
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.ownership import Box, box_of
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
 from redist.runtime.ranks.waiting import TIMEOUT_S

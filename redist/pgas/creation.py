@@ -12,6 +12,7 @@ import numpy as np
 from redist.errors import LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import Box
 from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
@@ -20,7 +21,7 @@ from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.tiles.ownership import Box, own_box
+from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import as_device, fill_with, to_device, to_host

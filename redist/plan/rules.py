@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from redist.errors import LayoutError, StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, refined_parts
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import bounds
 from redist.plan.steps import (
     OP_NAMES,
     Action,
@@ -65,22 +62,6 @@ def type_after(action: Action, before: ArrayType) -> ArrayType:
                 return _all_reduce(action, before, axes)
     except LayoutError as error:
         raise StepError(f"cannot {OP_NAMES[type(action)]} {before}: {error}") from None
-
-
-def nested(n: int, coarse_cuts: int, fine_cuts: int) -> bool:
-    """Whether every tile of the fine cut lies inside one tile of the coarse cut, in order.
-
-    >>> nested(10, 2, 4), nested(12, 2, 4), nested(7, 1, 4)
-    (False, True, True)
-    """
-    if fine_cuts % coarse_cuts != 0:
-        return False
-    if coarse_cuts == 1 or n % fine_cuts == 0:
-        return True
-    edges = np.arange(coarse_cuts, dtype=np.int64)
-    coarse, _ = bounds(n, coarse_cuts, edges)
-    fine, _ = bounds(n, fine_cuts, edges * (fine_cuts // coarse_cuts))
-    return bool(np.all(coarse == fine))
 
 
 def without(parts: Sequence[SubAxis], removed: SubAxis) -> tuple[SubAxis, ...] | None:
@@ -179,7 +160,7 @@ def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> No
 
 def _check_nested(action: Action, before: ArrayType, coarse: ArrayType, fine: ArrayType) -> None:
     for i, n in enumerate(before.shape):
-        if not nested(n, coarse.cuts[i], fine.cuts[i]):
+        if not fine.cut(i).nests_in(coarse.cut(i)):
             _refuse(
                 action,
                 before,
@@ -272,7 +253,7 @@ def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
 
 def _all_permute(action: AllPermute, before: ArrayType, after: ArrayType) -> ArrayType:
     _check_same_array(action, before, after)
-    if before.tile_shape != after.tile_shape:
+    if not before.same_tiles(after):
         _refuse(action, before, f"{after} has tiles {after.tile_shape}, not {before.tile_shape}")
     if before.pending_op is not None and before.mesh != after.mesh:
         _refuse(action, before, "a pending reduction cannot change meshes; resolve it")

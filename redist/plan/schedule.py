@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redist.layout.tiles import Grid, Ints, bounds, common
+from redist.layout.tiles import Grid, Ints, common
 from redist.plan.topology import Topology
 
 
@@ -29,9 +29,9 @@ class Schedule:
 def source_ranges(a: Grid, b: Grid) -> tuple[Ints, Ints]:
     """First tile of a that meets each box of b, and how many do, one column per dim."""
     lo, hi = b.boxes()
-    tiles = np.maximum(np.array(a.tiles, dtype=np.int64).reshape(1, -1), 1)
-    first = lo // tiles
-    count = np.where(hi > lo, (hi - 1) // tiles - first + 1, 0)
+    first, count = np.empty_like(lo), np.empty_like(lo)
+    for i, cut in enumerate(a.dims):
+        first[:, i], count[:, i] = cut.tiles_meeting(lo[:, i], hi[:, i])
     return first, count
 
 
@@ -53,8 +53,8 @@ def make_schedule(a: Grid, b: Grid, topology: Topology) -> Schedule:
     per_row = np.prod(count, axis=1, dtype=np.int64) * b.holds
     row = np.repeat(np.arange(len(per_row), dtype=np.int64), per_row)
     place = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(per_row) - per_row, per_row)
-    tile = np.empty((len(row), len(a.sizes)), dtype=np.int64)
-    for i in reversed(range(len(a.sizes))):
+    tile = np.empty((len(row), len(a.dims)), dtype=np.int64)
+    for i in reversed(range(len(a.dims))):
         tile[:, i] = first[row, i] + place % count[row, i]
         place = place // count[row, i]
     own = own_rows(a, b)[row]
@@ -63,8 +63,8 @@ def make_schedule(a: Grid, b: Grid, topology: Topology) -> Schedule:
     sender, level = _choose_senders(a, tile, b.ranks[row], topology)
     lo, hi = b.boxes()
     lo, hi = lo[row], hi[row]
-    for i, n in enumerate(a.sizes):
-        start, end = bounds(n, a.cuts[i], tile[:, i])
+    for i, cut in enumerate(a.dims):
+        start, end = cut.ranges_of(tile[:, i])
         lo[:, i] = np.maximum(lo[:, i], start)
         hi[:, i] = np.minimum(hi[:, i], end)
     return Schedule(sender, row, level, lo, hi)
@@ -73,8 +73,8 @@ def make_schedule(a: Grid, b: Grid, topology: Topology) -> Schedule:
 def _choose_senders(a: Grid, tile: Ints, rank: Ints, topology: Topology) -> tuple[Ints, Ints]:
     """Row of a and level for every request of a tile by a rank."""
     wanted = np.zeros(len(tile), dtype=np.int64)
-    for i, k in enumerate(a.cuts):
-        wanted = wanted * k + tile[:, i]
+    for i, cut in enumerate(a.dims):
+        wanted = wanted * cut.n_tiles + tile[:, i]
     rows = np.flatnonzero(a.holds)
     held = a.shards()[rows]
     sender = np.full(len(tile), -1, dtype=np.int64)

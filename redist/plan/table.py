@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redist.layout.notation import format_axes
+from redist.layout.axes import format_axes
 from redist.plan.memory import alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Step

@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts, whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
-from redist.plan.rules import added_axes, difference, kept_axes, nested, resolved_axes, union
+from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes, union
 from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
 from redist.plan.steps import (
     Action,
@@ -76,7 +76,7 @@ def is_plain_reduce_scatter(before: ArrayType, after: ArrayType) -> bool:
     """Whether the resolved axes are exactly what the dims gain at their minor ends, tiles nesting."""
     if before.mesh != after.mesh or added_axes(before, after):
         return False
-    if not all(map(nested, before.shape, before.cuts, after.cuts)):
+    if not all(after.cut(i).nests_in(before.cut(i)) for i in range(before.ndim)):
         return False
     gained: list[SubAxis] = []
     for old, new in zip(before.dims, after.dims, strict=True):

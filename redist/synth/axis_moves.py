@@ -17,7 +17,7 @@ def move_classes(space: TypeSpace) -> Ints:
 
     On the way they may pass types that are not in the space: only the net effect happens.
     """
-    label = np.arange(len(space.every_row), dtype=np.int64)
+    label = np.arange(len(space.every.chains), dtype=np.int64)
     pairs = _single_moves(space)
     while True:
         new = label.copy()
@@ -37,9 +37,9 @@ def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
             run = tuple(range(start, stop))
             if len(merged(parts[start:stop])) > 1:
                 continue
-            shorter = np.full(len(space.chains), -1, dtype=np.int64)
-            longer = np.full(len(space.chains), -1, dtype=np.int64)
-            for c, (m, chain) in enumerate(space.chains):
+            shorter = np.full(len(space.table), -1, dtype=np.int64)
+            longer = np.full(len(space.table), -1, dtype=np.int64)
+            for c, (m, chain) in enumerate(space.table.chains):
                 if m == mesh and chain[len(chain) - len(run) :] == run:
                     shorter[c] = space.chain_number(m, chain[: len(chain) - len(run)])
                     longer[shorter[c]] = c
@@ -48,15 +48,15 @@ def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
 
 def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
     """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
-    n_chains, n_dims = len(space.chains), len(space.shape)
+    n_chains, n_dims = len(space.table), space.n_dims
     sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)
-    keys = space.every_row @ sizes
+    keys = space.every.chains @ sizes
     order = np.argsort(keys, kind="stable")
-    prefixes = [space.nested_prefix(i) for i in range(n_dims)]
+    prefixes = [space.table.nested_prefix(i) for i in range(n_dims)]
     pairs = []
     for shorter, longer in _runs(space):
         for i, j in permutations(range(n_dims), 2):
-            old, other = space.every_row[:, i], space.every_row[:, j]
+            old, other = space.every.chains[:, i], space.every.chains[:, j]
             new, grown = shorter[old], longer[other]
             here = np.flatnonzero(
                 (new >= 0) & (grown >= 0) & prefixes[i][new, old] & prefixes[j][other, grown]

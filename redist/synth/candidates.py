@@ -9,7 +9,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts, refined_parts
 from redist.layout.mesh import Mesh
 from redist.plan.request import Request
-from redist.plan.rules import kept_axes, nested, resolved_axes
+from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
@@ -97,7 +97,7 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
             scattered = target.with_dims(dims)
             if scattered == source:
                 continue
-            if nested(n, target.cuts[dim], scattered.cuts[dim]) and n >= scattered.cuts[dim]:
+            if scattered.cut(dim).nests_in(target.cut(dim)) and n >= scattered.cuts[dim]:
                 yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
                 break
 
@@ -118,7 +118,7 @@ def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]
         first = source.with_pending(source.pending_op, (*kept, *far)).with_dims(dims)
         dims[dim] += far
         second = first.with_pending(source.pending_op, kept).with_dims(dims)
-        if nested(n, source.cuts[dim], second.cuts[dim]) and n >= second.cuts[dim]:
+        if second.cut(dim).nests_in(source.cut(dim)) and n >= second.cuts[dim]:
             yield "reduce near first", (first, second, target)
             for name, stops in _scattered_first(request):
                 yield f"reduce near first, {name}", (first, second, *stops)

@@ -13,10 +13,10 @@ from redist.layout.tiles import Ints
 from redist.plan.steps import AllPermute, AllReduce, ReduceScatter, Slice
 from redist.synth.astar import shortest_path
 from redist.synth.axis_moves import move_classes
+from redist.synth.chains import Bools
 from redist.synth.edge_costs import Prices
 from redist.synth.named_steps import name_step
 from redist.synth.pricing import Path
-from redist.synth.type_space import Bools
 
 
 @dataclass(slots=True, eq=False)
@@ -75,14 +75,13 @@ class CollectiveSearch:
         slices = same_mesh.copy()
         gathers = same_mesh.copy()
         same_shape = np.ones(len(ids), dtype=np.bool_)
-        for i, n in enumerate(space.shape):
+        for i in range(space.n_dims):
             c = int(space.rows[u, i])
             others = space.rows[ids, i]
-            prefix = space.nested_prefix(i)
+            prefix = space.table.nested_prefix(i)
             slices &= prefix[c][others]
             gathers &= prefix[:, c][others]
-            tile = -(-n // space.cuts)
-            same_shape &= tile[others] == tile[c]
+            same_shape &= space.table.same_tiles(i, c)[others]
         moves = self._moved()[ids] == self._moved()[u]
         permutes = same_shape if self.permute else same_shape & ~self._one_mesh(u, ids)
         return slices | gathers | moves | permutes | self._same_type(u, ids)
@@ -114,13 +113,12 @@ class CollectiveSearch:
         """slice by idle axes, then reduce_scatter of all resolved axes; or all_reduce."""
         space, plain = self.prices.space, self.prices.plain
         legal = space.mesh_of[ids] == space.mesh_of[plain]
-        for i in range(len(space.shape)):
-            legal &= space.nested_prefix(i)[int(space.rows[plain, i])][space.rows[ids, i]]
+        for i in range(space.n_dims):
+            legal &= space.table.nested_prefix(i)[int(space.rows[plain, i])][space.rows[ids, i]]
         for at in np.flatnonzero(legal):
             parts = space.factors[int(space.mesh_of[ids[at]])]
             late = [
-                [self._is_resolved(parts[f]) for f in space.chains[c][1]]
-                for c in space.rows[ids[at]]
+                [self._is_resolved(parts[f]) for f in space.chain(c)] for c in space.rows[ids[at]]
             ]
             wanted = sum(self._is_resolved(part) for part in parts)
             found = sum(sum(flags) for flags in late)
@@ -149,11 +147,11 @@ class CollectiveSearch:
             return ((AllReduce(prices.resolved), after),)
         last = (ReduceScatter(after), after)
         parts = space.factors[0]
-        begun = [len(space.chains[c][1]) for c in space.rows[prices.plain]]
+        begun = [len(space.chain(c)) for c in space.rows[prices.plain]]
         early = tuple(
             (parts[f], dim)
             for dim, c in enumerate(space.rows[space.find(after)])
-            for f in space.chains[c][1][begun[dim] :]
+            for f in space.chain(c)[begun[dim] :]
             if not self._is_resolved(parts[f])
         )
         if not early:

@@ -13,7 +13,7 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import common, grid, overlaps, total
 from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
-from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes
+from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective_search import CollectiveSearch
@@ -204,12 +204,12 @@ def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Path]]:
     same = start.mesh == target.mesh and start.pending_op is not None
     plain = target.with_pending(target.pending_op, start.pending_axes if same else ())
     goals = [plain]
-    for dim, n in enumerate(target.shape):
+    for dim in range(target.ndim):
         for order in islice(permutations(added), MOST_ORDERS):
             dims = [list(axes) for axes in target.dims]
             dims[dim] += order
             fine = plain.with_dims(dims)
-            if fine not in goals and nested(n, target.cuts[dim], fine.cuts[dim]):
+            if fine not in goals and fine.cut(dim).nests_in(target.cut(dim)):
                 goals.append(fine)
     last = ((Slice((), target.pending_op, added), target),)
     return [(goal, last) for goal in goals]

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts, refined_parts
-from redist.plan.rules import kept_axes, nested, resolved_axes, type_after
+from redist.layout.cuts import Cut, cut_dim
+from redist.plan.rules import kept_axes, resolved_axes, type_after
 from redist.plan.steps import (
     Action,
     AllGather,
@@ -78,7 +79,7 @@ def _proposals(
     if resolved_axes(before, after) or kept_axes(before, after) != after.pending_axes:
         return
     pieces = common_pieces(before, after)
-    same_shape = permute and before.tile_shape == after.tile_shape
+    same_shape = permute and before.same_tiles(after)
     if pieces is not None:
         old, new = split_dims(before, pieces), split_dims(after, pieces)
         shared = [shared_prefix(o, n) for o, n in zip(old, new, strict=True)]
@@ -140,10 +141,10 @@ def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[AxisMove, Stat
     for i, dim in enumerate(state):
         for rest, part in _minor_axes(dim):
             run = dim[len(rest) :]
-            if not nested(t.shape[i], _cuts(rest), _cuts(dim)):
+            if not _cut(t, i, dim).nests_in(_cut(t, i, rest)):
                 continue
             for j, other in enumerate(state):
-                if j != i and nested(t.shape[j], _cuts(other), _cuts(other) * part.size):
+                if j != i and _cut(t, j, (*other, part)).nests_in(_cut(t, j, other)):
                     dims = list(state)
                     dims[i], dims[j] = rest, (*other, *run)
                     yield (part, i, j), tuple(dims)
@@ -158,8 +159,8 @@ def _minor_axes(dim: tuple[SubAxis, ...]) -> Iterator[tuple[tuple[SubAxis, ...],
         yield dim[:start], joined[0]
 
 
-def _cuts(dim: Iterable[SubAxis]) -> int:
-    return math.prod(part.size for part in dim)
+def _cut(t: ArrayType, dim: int, parts: Iterable[SubAxis]) -> Cut:
+    return cut_dim(t.shape[dim], math.prod(part.size for part in parts))
 
 
 def general_step(before: ArrayType, after: ArrayType) -> Action:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
-from redist.plan.rules import added_axes, difference, nested, resolved_axes, type_after
+from redist.layout.cuts import cut_dim
+from redist.plan.rules import added_axes, difference, resolved_axes, type_after
 from redist.plan.steps import Action, AllGather, AllPermute, AllReduce, AllToAll, Slice
 from redist.synth.named_steps import (
     Dims,
@@ -170,7 +171,7 @@ def _reshaped(t: ArrayType, dims: Dims, like: ArrayType) -> ArrayType | None:
         following = []
         for state in edge:
             here = t.with_dims(state)
-            if here.tile_shape == like.tile_shape:
+            if here.same_tiles(like):
                 return here
             for _, other in minor_end_moves(t, state):
                 closer = _distance(other, like) < _distance(state, like)
@@ -215,7 +216,7 @@ def _extended(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> Arr
         for i in [*home, *(j for j in range(t.ndim) if j not in home)]:
             trial = t.with_dims([*out[:i], [*out[i], piece], *out[i + 1 :]])
             here = t.with_dims(out)
-            if nested(t.shape[i], here.cuts[i], trial.cuts[i]) and t.shape[i] % trial.cuts[i] == 0:
+            if trial.cut(i).nests_in(here.cut(i)) and trial.cut(i).is_even:
                 out[i].append(piece)
                 break
         else:
@@ -239,8 +240,8 @@ def _gather_slice(source: ArrayType, target: ArrayType) -> Path:
         dims: Dims = []
         for i, n in enumerate(source.shape):
             prefix = old[i][: shared_prefix(old[i], new[i])]
-            cuts = source.with_dims([prefix if j == i else [] for j in range(source.ndim)]).cuts[i]
-            fits = nested(n, cuts, source.cuts[i]) and nested(n, cuts, target.cuts[i])
+            cut = cut_dim(n, math.prod(part.size for part in prefix))
+            fits = source.cut(i).nests_in(cut) and target.cut(i).nests_in(cut)
             dims.append(prefix if fits else [])
         stops = [source.with_dims(dims), target]
     hops: list[Hop] = []

@@ -13,7 +13,7 @@ from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import prime_parts
 from redist.layout.tiles import Ints
-from redist.plan.rules import nested, type_after
+from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllReduce, Exchange, ReduceScatter
 from redist.synth.edge_costs import Prices
 from redist.synth.named_steps import name_step
@@ -195,15 +195,15 @@ def _ungathered(space: TypeSpace, goal: int) -> Iterator[int]:
     """Types from which gathering the minor end of one dim leads to the goal."""
     number = int(space.mesh_of[goal])
     row = space.rows[goal]
-    used = {f for c in row for f in space.chains[c][1]}
+    used = {f for c in row for f in space.chain(c)}
     idle = [f for f in range(len(space.factors[number])) if f not in used]
     known = {tuple(r): v for v, r in enumerate(space.rows.tolist()) if space.mesh_of[v] == number}
     for k in range(1, len(idle) + 1):
         for extra in combinations(idle, k):
-            for dim, n in enumerate(space.shape):
-                chain = (*space.chains[row[dim]][1], *extra)
+            for dim in range(space.n_dims):
+                chain = (*space.chain(row[dim]), *extra)
                 c = space.chain_number(number, chain)
-                if not nested(n, int(space.cuts[row[dim]]), int(space.cuts[c])):
+                if not space.table.cut(dim, c).nests_in(space.table.cut(dim, int(row[dim]))):
                     continue
                 v = known.get((*row[:dim].tolist(), c, *row[dim + 1 :].tolist()))
                 if v is not None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import Staging
 from redist.runtime.schedule.compiler import POOL, Bases, Compiler, Round, TypedPieces
-from redist.runtime.schedule.pieces import StepPieces, phases_of, tile_shapes
+from redist.runtime.schedule.pieces import StepPieces, phases_of
 
 
 class Meeting:

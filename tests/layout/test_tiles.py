@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import bounds, common, coordinates, grid, overlaps, same_layout, total
+from redist.layout.tiles import (
+    box_of,
+    boxes_of,
+    common,
+    coordinates,
+    grid,
+    overlaps,
+    same_layout,
+    tile_index,
+    tile_shapes,
+    total,
+)
 from tests.problems import oracle
 from tests.problems.strategies import (
     pairs,
@@ -31,17 +42,6 @@ def any_type(rng: Random) -> ArrayType:
     return random_type(rng, random_mesh(rng), random_shape(rng), random_op(rng))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.integers(0, 40), st.integers(1, 50))
-def test_bounds(n: int, cuts: int) -> None:
-    lo, hi = bounds(n, cuts, np.arange(cuts))
-    covered: list[int] = []
-    for index, (start, end) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True)):
-        assert list(range(start, end)) == list(oracle.tile(n, cuts, index))
-        covered += range(start, end)
-    assert covered == list(range(n))
-
-
 @settings(max_examples=250, deadline=None, derandomize=True)
 @given(st.one_of(types(), seeded(any_type), seeded(any_type)))
 def test_boxes_are_those_of_the_oracle(t: ArrayType) -> None:
@@ -53,8 +53,16 @@ def test_boxes_are_those_of_the_oracle(t: ArrayType) -> None:
             assert list(range(lo[device, i], hi[device, i])) == list(indices)
             assert g.index[device, i] == oracle.shard_index(t.mesh, t.dims[i], at)[0]
         assert g.volumes()[device] == math.prod(map(len, expected))
-    assert g.tiles == t.tile_shape
-    assert g.cuts == t.cuts
+    assert tuple(cut.tile_size for cut in g.dims) == t.tile_shape
+    assert tuple(cut.n_tiles for cut in g.dims) == t.cuts
+    assert boxes_of(t) == {
+        rank: tuple((int(lo[row, i]), int(hi[row, i])) for i in range(t.ndim))
+        for row, rank in enumerate(t.mesh.ranks)
+    }
+    for row, rank in enumerate(t.mesh.ranks):
+        assert box_of(t, rank) == boxes_of(t)[rank]
+        assert tile_index(t, rank) == tuple(g.index[row].tolist())
+        assert tile_shapes(t)[rank] == tuple((hi - lo)[row].tolist())
     assert g.ranks.tolist() == list(t.mesh.ranks)
     assert bool(g.holds.all())
 

@@ -17,7 +17,6 @@ from redist.plan.rules import (
     added_axes,
     difference,
     kept_axes,
-    nested,
     resolved_axes,
     type_after,
     without,
@@ -307,19 +306,6 @@ def test_slice_into_pending(case: Case, op: str) -> None:
         assert after.dims == coarse.dims
         assert after.pending_op == op
         assert added_axes(t, after) == (part,)
-
-
-@settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.integers(0, 40), st.integers(1, 6), st.integers(1, 8))
-def test_nested(n: int, coarse: int, fine: int) -> None:
-    if fine % coarse:
-        assert not nested(n, coarse, fine)
-        return
-    ratio = fine // coarse
-    expected = all(
-        set(oracle.tile(n, fine, i)) <= set(oracle.tile(n, coarse, i // ratio)) for i in range(fine)
-    )
-    assert nested(n, coarse, fine) == expected
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -282,7 +282,7 @@ def test_source_ranges_and_own_rows(pair: Pair) -> None:
 
 def test_devices_that_hold_nothing_send_nothing() -> None:
     g = grid(ArrayType.parse("f32[4]", Mesh(x=3)))
-    some = Grid(g.sizes, g.cuts, g.ranks, g.index, np.array([False, True, False]))
+    some = Grid(g.dims, g.ranks, g.index, np.array([False, True, False]))
     schedule = make_schedule(some, g, FLAT)
     assert schedule.sender.tolist() == [1, 1]
     assert schedule.receiver.tolist() == [0, 2]

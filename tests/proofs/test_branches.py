@@ -13,7 +13,7 @@ import z3
 
 from proofs.engine.branches import claimed, symbols, term, ways
 from proofs.theorems.memory import ONE
-from redist.layout.tiles import bounds
+from redist.layout.cuts import EvenCut
 from redist.plan.memory import (
     alive_events,
     default_staging_bytes,
@@ -70,7 +70,9 @@ def whole_piece(n: Any, a: Any, b: Any) -> Piece:
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "ceil_div": (ceil_div, "0 1"),
-    "bounds": (lambda n, k, i: tuple(bounds(n, k, i)), "0 1 0"),
+    "range_of": (lambda n, k, i: EvenCut(n, k).range_of(i), "0 1 0"),
+    "ranges_of": (lambda n, k, i: tuple(EvenCut(n, k).ranges_of(i)), "0 1 0"),
+    "tile_of": (lambda n, k, i: EvenCut(n, k).tile_of(i), "0 1 0"),
     "box_at": (lambda n, m, k, i: box_at((n, m), (k, 2), (i, 1)), "0 0 1 0"),
     "part_counts": (lambda n, m, p: part_counts((n, m), p), "0 0 1"),
     "part_elems": (lambda n, m, p: part_elems((n, m), p), "0 0 1"),

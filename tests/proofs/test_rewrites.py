@@ -10,9 +10,10 @@ from proofs.theorems.rewrites import nests
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merged, prime_parts
+from redist.layout.cuts import EvenCut
 from redist.layout.tiles import common, coordinates, grid, overlaps, same_layout
 from redist.plan.memory import fixed_live_bytes
-from redist.plan.rules import nested, type_after
+from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllToAll, Exchange
 from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
@@ -28,7 +29,7 @@ def test_tiles_nest_where_every_tile_does() -> None:
     for _ in range(6000):
         n, coarse, g = rng.randrange(rng.choice([3, 20, 300])), rng.randint(1, 8), rng.randint(1, 6)
         every = all(nests(n, coarse, g, i) for i in range(coarse))
-        assert every == nested(n, coarse, coarse * g)
+        assert every == EvenCut(n, coarse * g).nests_in(EvenCut(n, coarse))
         answers[every] += 1
     assert min(answers) > 500
 

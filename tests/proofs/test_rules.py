@@ -12,10 +12,11 @@ from proofs.theorems.rules import nested_at
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.layout.cuts import EvenCut
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
-from redist.plan.rules import added_axes, kept_axes, nested, resolved_axes, type_after
+from redist.plan.rules import added_axes, kept_axes, resolved_axes, type_after
 from redist.plan.steps import (
     OP_NAMES,
     Action,
@@ -48,7 +49,7 @@ def test_nested_is_that_of_the_rules() -> None:
         n, k, g = rng.randrange(rng.choice([30, 3000])), rng.randint(1, 12), rng.randint(1, 12)
         c, f = ceil_div(n, k), ceil_div(n, k * g)
         said = all(nested_at(n, c, f, g, i) for i in range(k))
-        assert nested(n, k, k * g) == said
+        assert EvenCut(n, k * g).nests_in(EvenCut(n, k)) == said
         seen[said] += 1
     assert min(seen.values()) > 500
 
@@ -58,7 +59,7 @@ def test_gathered_indices_come_from_the_digit_that_the_theorem_names() -> None:
     points = 0
     while points < 3000:
         k, g, n = rng.randint(1, 4), rng.randint(2, 4), rng.randint(1, 40)
-        if not nested(n, k, k * g):
+        if not EvenCut(n, k * g).nests_in(EvenCut(n, k)):
             continue
         mesh = Mesh(x=k, y=g)
         before = ArrayType.of(mesh, "i32", (n,), [["x", "y"]])

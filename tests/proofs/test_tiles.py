@@ -6,10 +6,11 @@ from random import Random
 
 import numpy as np
 
-from proofs.engine.symbols import end, holds, is_tile, start
+from proofs.engine.symbols import end, holds, is_tile, quotient, start
 from proofs.theorems.tiles import digit, number
 from redist.layout.axes import SubAxis
-from redist.layout.tiles import bounds, coordinates
+from redist.layout.cuts import EvenCut
+from redist.layout.tiles import coordinates
 from redist.text.units import ceil_div
 from tests.problems.oracle import devices, digits, holdings
 from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type
@@ -26,10 +27,15 @@ def test_tiles_are_those_of_the_layout() -> None:
         assert all(is_tile(n, k, c))
         assert not all(is_tile(n, k, c + 1)) and not all(is_tile(n, k, c - 1))
         i = rng.randrange(k)
-        (lo,), (hi,) = bounds(n, k, np.array([i]))
-        assert (start(n, c, i), end(n, c, i)) == (lo, hi)
+        cut = EvenCut(n, k)
+        (lo,), (hi,) = cut.ranges_of(np.array([i]))
+        assert (start(n, c, i), end(n, c, i)) == (lo, hi) == cut.range_of(i)
         j = rng.randrange(max(1, n))
         assert holds(n, c, i, j) == (lo <= j < hi)
+        if n:
+            q, r = cut.place_of(j)
+            assert all(quotient(j, c, q, r)) and holds(n, c, q, j)
+            assert cut.tile_of(j) == q == cut.tile_of(np.array([j]))[0]
 
 
 def test_digits_are_those_of_the_layout() -> None:

@@ -12,6 +12,7 @@ import pytest
 from bench.problems.problems import problems
 from redist import Mesh, Topology, synthesize
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import tile_shapes
 from redist.plan.request import Request
 from redist.plan.steps import Step
 from redist.plan.topology import FLAT, Level
@@ -22,7 +23,6 @@ from redist.runtime.schedule.pieces import (
     copy_phase,
     phases_of,
     split,
-    tile_shapes,
 )
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.find import find_plan

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
-from redist.plan.rules import nested, type_after
+from redist.plan.rules import type_after
 from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
 from redist.plan.topology import FLAT, Topology
 from redist.plan.traffic import traffic_of
@@ -94,11 +94,11 @@ def _tails(
     idle = [p for p in factors if p not in used]
     for n in range(1, len(idle) + 1):
         for extra in itertools.combinations(idle, n):
-            for dim, size in enumerate(target.shape):
+            for dim in range(target.ndim):
                 dims = [list(axes) for axes in target.dims]
                 dims[dim] += extra
                 end = target.with_dims(dims)
-                if end not in types or not nested(size, target.cuts[dim], end.cuts[dim]):
+                if end not in types or not end.cut(dim).nests_in(target.cut(dim)):
                     continue
                 at_once = AllGather(tuple((part, dim) for part in extra))
                 ways = [hop_time(at_once, end, target, topology)]
@@ -177,12 +177,8 @@ def _move_classes(t: ArrayType, fine: list[Dims], every: list[Dims]) -> list[int
                     continue
                 moved = list(dims)
                 moved[a], moved[b] = dims[a][:k], (*dims[b], *run)
-                if nested(t.shape[a], _cuts(moved[a]), _cuts(dims[a])) and nested(
-                    t.shape[b], _cuts(dims[b]), _cuts(moved[b])
-                ):
+                before, after = t.with_dims(dims), t.with_dims(moved)
+                leaves, arrives = before.cut(a), after.cut(b)
+                if leaves.nests_in(after.cut(a)) and arrives.nests_in(before.cut(b)):
                     label[root(number[tuple(moved)])] = root(i)
     return [root(number[dims]) for dims in fine]
-
-
-def _cuts(dim: tuple[SubAxis, ...]) -> int:
-    return math.prod(part.size for part in dim)

@@ -60,15 +60,16 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
     def matrix(a: int, b: int, first: Any, second: Any) -> ArrayType:
         return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
 
+    tall_type = matrix(rows, columns, cut, ())
     need(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
         if inverse:
             np.conj(line, out=line)
-        tile = line.reshape(rows // p, columns, *line.shape[1:])
+        tile = line.reshape(tall_type.tile_shape[0], columns, *line.shape[1:])
         del line
-    first = x.new(matrix(rows, columns, cut, ()), tile)
+    first = x.new(tall_type, tile)
     del tile
     wide = move(first, matrix(rows, columns, (), cut))
     del first
@@ -78,7 +79,7 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
         for k1 in range(rows):
             roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
             wide.local[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
-    tall = move(wide, matrix(rows, columns, cut, ()))
+    tall = move(wide, tall_type)
     del wide
     if tall.local is not None:
         _in_place(tall.local, 1)
@@ -89,7 +90,7 @@ def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
         return x.new(result, None)
     n, others_here = wide.local.shape[1], wide.local.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
-    out = empty(tuple((size // p, *others_here)[i] for i in back), dtype, result.tile_bytes)
+    out = empty(tuple((n * rows, *others_here)[i] for i in back), dtype, result.tile_bytes)
     down = out.transpose(order).reshape(n, rows, *others_here)
     assert np.may_share_memory(down, out) or not out.size
     np.multiply(np.swapaxes(wide.local, 0, 1), dtype.type(scale), out=down)

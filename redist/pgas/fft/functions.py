@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from redist.layout.tiles import Box
 from redist.pgas.creation import make
 from redist.pgas.fft.transforms import along, check, lengths, several
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, dims_of
-from redist.pgas.tiles.ownership import Box
 from redist.pgas.tiles.tiled import Tile, Tiled
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import box_of
 from redist.pgas.indexing.keys import At, Cut, Item, New, result_shape
 from redist.pgas.memory import in_grains
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, make_type
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
@@ -81,15 +81,15 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
     for item in items:
         if isinstance(item, At):
             one = range(item.index, item.index + 1)
-            source = EdgeRange(t.shape[item.dim], t.cuts[item.dim], one)
+            source = EdgeRange(t.cut(item.dim), one)
             links.append(Link(item.dim, source, None, EdgeConstant(1)))
         elif isinstance(item, Cut):
             n = len(item.indices)
-            source = EdgeRange(t.shape[item.dim], t.cuts[item.dim], item.indices)
-            links.append(Link(item.dim, source, to, EdgeRange(n, result.cuts[to], range(n))))
+            source = EdgeRange(t.cut(item.dim), item.indices)
+            links.append(Link(item.dim, source, to, EdgeRange(result.cut(to), range(n))))
             to += 1
         else:
-            links.append(Link(None, EdgeConstant(1), to, EdgeRange(1, result.cuts[to], range(1))))
+            links.append(Link(None, EdgeConstant(1), to, EdgeRange(result.cut(to), range(1))))
             to += 1
     return tuple(links)
 
@@ -156,18 +156,18 @@ def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     for item in items:
         if isinstance(item, At):
             one = range(item.index, item.index + 1)
-            target = EdgeRange(a.shape[item.dim], a.type.cuts[item.dim], one)
+            target = EdgeRange(a.type.cut(item.dim), one)
             links.append(Link(None, EdgeConstant(1), item.dim, target))
             continue
         n, own = shape[at], at - missing
         if own >= 0 and values.shape[own] == n:
-            source: Any = EdgeRange(n, values.type.cuts[own], range(n))
+            source: Any = EdgeRange(values.type.cut(own), range(n))
         else:
             source = EdgeConstant(n)
         dim = own if own >= 0 else None
         at += 1
         if isinstance(item, Cut):
-            target = EdgeRange(a.shape[item.dim], a.type.cuts[item.dim], item.indices)
+            target = EdgeRange(a.type.cut(item.dim), item.indices)
             links.append(Link(dim, source, item.dim, target))
         else:
             links.append(Link(dim, source, None, EdgeConstant(1)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import box_of
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
@@ -19,7 +20,6 @@ from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, folded, make_type
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -144,17 +144,15 @@ def rebalance(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> A
     total = starts[-1]
     shape = (*x.shape[:dim], total, *x.shape[dim + 1 :])
     t = make_type(x.mesh, x.type.dtype, shape, x.type.dims)
-    even = EdgeRange(total, t.cuts[dim], range(total))
+    even = EdgeRange(t.cut(dim), range(total))
     if all(even.held(k) == EdgeRagged(tuple(starts)).held(k) for k in range(t.cuts[dim])):
         return x.new(t, tile)
     links = [
         Link(
             i,
-            EdgeRagged(tuple(starts))
-            if i == dim
-            else EdgeRange(shape[i], t.cuts[i], range(shape[i])),
+            EdgeRagged(tuple(starts)) if i == dim else EdgeRange(t.cut(i), range(shape[i])),
             i,
-            EdgeRange(shape[i], t.cuts[i], range(shape[i])),
+            EdgeRange(t.cut(i), range(shape[i])),
         )
         for i in range(len(shape))
     ]

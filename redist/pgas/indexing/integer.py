@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import Ints
+from redist.layout.tiles import Ints, box_of, is_first_copy
 from redist.pgas.indexing.basic import fit_values
 from redist.pgas.indexing.keys import At, Cut, Item, Many, New, out_of_bounds
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.budget import need, staging_room
 from redist.pgas.tiles.layouts import Shape, dtype_of, folded, make_type
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.ownership import box_of, is_first_copy
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import (
     Link,
@@ -121,13 +120,13 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
             dims.append(())
             links.append((None, EdgeConstant(1), range(1)))
         elif isinstance(one, (Cut, Many)):
-            n, k = x.shape[one.dim], x.type.cuts[one.dim]
+            cut = x.type.cut(one.dim)
             if isinstance(one, Many):
                 at = number
-                edge: Any = EdgeList(n, k, flat)
+                edge: Any = EdgeList(cut, flat)
                 shape.append(len(flat))
             else:
-                edge = EdgeRange(n, k, one.indices)
+                edge = EdgeRange(cut, one.indices)
                 shape.append(len(one.indices))
             dims.append(x.type.dims[one.dim])
             links.append((one.dim, edge, range(shape[-1])))
@@ -154,7 +153,7 @@ def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
             x,
             t,
             [
-                Link(dim, edge, to, EdgeRange(len(r), t.cuts[to], r))
+                Link(dim, edge, to, EdgeRange(t.cut(to), r))
                 for to, (dim, edge, r) in enumerate(links)
             ],
         )

@@ -9,12 +9,11 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import bounds
+from redist.layout.tiles import tile_index
 from redist.pgas.linalg.matrices import LARGEST_BYTES
 from redist.pgas.memory import empty
 from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.ownership import tile_index
 from redist.pgas.tiles.tiled import Tile, Tiled
 
 
@@ -48,15 +47,14 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     x = move(x, by_rows(x.type))
     t = x.type
     m, n = t.shape[-2:]
-    k, p, tile = min(m, n), t.cuts[-2], t.tile_shape[-2]
-    some = min(tile, n)
+    k = min(m, n)
+    some = min(t.tile_shape[-2], n)
     q = r = None
     need(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
     if x.local is not None:
         q, r = np.linalg.qr(x.local)
     factors = _all_factors(x, r, some)
-    lo, hi = bounds(m, p, np.arange(p))
-    held = np.minimum(hi - lo, n)  # rows of R that every tile has
+    held = np.minimum(np.diff(t.cut(-2).edges()), n)  # rows of R that every tile has
     q_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-1], k), (*t.dims[:-1], ()))
     r_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-2], k, n), (*t.dims[:-2], (), ()))
     if x.local is None or q is None or factors is None:

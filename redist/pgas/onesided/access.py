@@ -40,15 +40,15 @@ class ArrayAccess:
     """
 
     __slots__ = (
-        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "tiles",
-        "type", "views", "window",
+        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "type",
+        "views", "window",
     )  # fmt: skip
 
     def __init__(self, window: Window) -> None:
         self.window = window
         self.type: ArrayType = window.type
         self.tile: Tile | None = window.tile
-        self.shape, self.tiles, self.cuts = window.shape, window.tiles, window.cuts
+        self.shape, self.cuts = window.shape, window.cuts
         self.views, self.peeked, self.dtype = window.views, window.peeked, window.dtype
         self.is_open = False
         self.log: dict[int, list[Bytes]] = {}
@@ -60,7 +60,7 @@ class ArrayAccess:
         part = selection.part
         check_room(part.n_elems * self.dtype.itemsize)
         out = np.empty(part.shape, self.dtype)
-        self.window.read(selection.pieces(self.shape, self.tiles, self.cuts), out)
+        self.window.read(selection.pieces(self.cuts), out)
         return out.reshape(selection.shape)[()]
 
     def write(self, selection: TileSelection, values: Any, op: str) -> None:
@@ -69,7 +69,7 @@ class ArrayAccess:
         code, node = NAMES.index(op), self.window.world.node
         is_shared = not selection.part.has_list and find(data) is not None
         made: list[tuple[int, Bytes]] = []
-        for shard, piece, where in selection.pieces(self.shape, self.tiles, self.cuts):
+        for shard, piece, where in selection.pieces(self.cuts):
             holders = self.window.holders[shard]
             given: Tile = data[where] if piece.has_list else data[(*where, ...)]
             if is_shared and once(given).nbytes >= REFER_FROM:

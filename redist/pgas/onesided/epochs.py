@@ -64,12 +64,12 @@ def get(a: Tiled, index: Any) -> Any:
     if type(at) is tuple and len(at) == len(space.shape):
         shard = 0
         inside = []
-        for i, n, tile, k in zip(at, space.shape, space.tiles, space.cuts):  # noqa: B905
+        for i, n, cut in zip(at, space.shape, space.cuts):  # noqa: B905
             if type(i) is not int or not -n <= i < n:
                 break
-            q, r = divmod(i + n if i < 0 else i, tile)
-            shard = shard * k + q
-            inside.append(r)
+            tile, place = cut.place_of(i + n if i < 0 else i)
+            shard = shard * cut.n_tiles + tile
+            inside.append(place)
         else:
             view = space.views[shard]
             if view is not None:

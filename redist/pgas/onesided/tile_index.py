@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.layout.tiles import Ints
+from redist.layout.cuts import Cut as DimCut
+from redist.layout.cuts import Ints
 from redist.pgas.indexing.keys import (
     At,
     Cut,
@@ -44,63 +45,67 @@ class TileSelection:
     part: Part
     shape: Shape
 
-    def pieces(self, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[TilePart]:
-        """The selection tile by tile, of an array cut into so many tiles of that size."""
+    def pieces(self, cuts: Sequence[DimCut]) -> Iterator[TilePart]:
+        """The selection tile by tile, of an array whose dims are cut so."""
         if self.part.flat:
-            yield from _scattered(self.part.dims[0], shape, tiles, cuts)
+            yield from _scattered(self.part.dims[0], cuts)
             return
-        along = [list(_along(dim, n)) for dim, n in zip(self.part.dims, tiles, strict=True)]
+        along = [list(_along(dim, cut)) for dim, cut in zip(self.part.dims, cuts, strict=True)]
         for chosen in itertools.product(*along):
             shard = 0
-            for (tile, _, _), k in zip(chosen, cuts, strict=True):
-                shard = shard * k + tile
+            for (tile, _, _), cut in zip(chosen, cuts, strict=True):
+                shard = shard * cut.n_tiles + tile
             part = Part(tuple(inside for _, inside, _ in chosen))
             yield shard, part, tuple(where for _, _, where in chosen)
 
 
-def _along(dim: Selector, n: int) -> Iterator[tuple[int, Selector, Any]]:
-    """Tiles of size n that a selector touches: number, indices in the tile, places in the result.
+def _along(dim: Selector, cut: DimCut) -> Iterator[tuple[int, Selector, Any]]:
+    """Tiles that a selector touches: number, indices in the tile, places in the result.
 
-    >>> list(_along(range(7, 0, -3), 4))
+    >>> from redist.layout.cuts import cut_dim
+    >>> list(_along(range(7, 0, -3), cut_dim(8, 2)))
     [(0, range(1, -2, -3), slice(2, 3, None)), (1, range(3, -3, -3), slice(0, 2, None))]
     """
     if not len(dim):
         return
     if isinstance(dim, range):
         step = dim.step
-        for tile in range(min(dim[0], dim[-1]) // n, max(dim[0], dim[-1]) // n + 1):
-            ends = (tile * n, tile * n + n - 1) if step > 0 else (tile * n + n - 1, tile * n)
+        low, high = sorted((dim[0], dim[-1]))
+        for tile in range(cut.tile_of(low), cut.tile_of(high) + 1):
+            lo, hi = cut.range_of(tile)
+            ends = (lo, hi - 1) if step > 0 else (hi - 1, lo)
             first = max(0, -((dim.start - ends[0]) // step))
             last = min(len(dim) - 1, (ends[1] - dim.start) // step)
             if first <= last:
                 inside = dim[first : last + 1]
-                start = inside.start - tile * n
+                start = inside.start - lo
                 here = range(start, start + len(inside) * step, step)
                 yield tile, here, slice(first, last + 1)
         return
-    tile_of = dim // n
+    tile_of = cut.tile_of(dim)
     for tile in np.unique(tile_of).tolist():
         where = np.flatnonzero(tile_of == tile)
-        yield tile, dim[where] - tile * n, where
+        yield tile, dim[where] - cut.range_of(tile)[0], where
 
 
-def _scattered(positions: Any, shape: Shape, tiles: Shape, cuts: Shape) -> Iterator[TilePart]:
+def _scattered(positions: Any, cuts: Sequence[DimCut]) -> Iterator[TilePart]:
     """Flat positions, tile by tile."""
     if not len(positions):
         return
-    where_all = np.unravel_index(positions, shape)
+    where_all = np.unravel_index(positions, tuple(cut.size for cut in cuts))
     shards = np.zeros(len(positions), np.int64)
-    for c, n, k in zip(where_all, tiles, cuts, strict=True):
-        shards = shards * k + c // n
+    for c, cut in zip(where_all, cuts, strict=True):
+        shards = shards * cut.n_tiles + cut.tile_of(c)
     order = np.argsort(shards, kind="stable")
     found, starts = np.unique(shards[order], return_index=True)
     for shard, start, end in zip(found.tolist(), starts, [*starts[1:], len(order)], strict=True):
         where = order[start:end]
         index, sizes, rest = [], [], shard
-        for c, n, k, total in reversed(list(zip(where_all, tiles, cuts, shape, strict=True))):
-            rest, tile = divmod(rest, k)
-            index.append(c[where] - tile * n)
-            sizes.append(min(n, total - tile * n))
+        for c, cut in reversed(list(zip(where_all, cuts, strict=True))):
+            rest, tile = divmod(rest, cut.n_tiles)
+            lo, hi = cut.range_of(tile)
+            index.append(c[where] - lo)
+            sizes.append(hi - lo)
         flat = np.ravel_multi_index(tuple(reversed(index)), tuple(reversed(sizes)))
         yield shard, Part((flat.astype(np.int64),), flat=True), (where,)
 

@@ -96,8 +96,8 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
     firsts = seam.tell_all(comm, first)[:, 0]
     places = places_of(x1.type)
-    filled = ceil_div(x1.shape[0], x1.type.tile_shape[0])
-    starts = firsts[places.holders[:filled, 0]]
+    cut = x1.type.cut(0)
+    starts = firsts[places.holders[: cut.n_filled, 0]]
     asked = (
         np.empty(0, x2.dtype) if x2.local is None else np.ascontiguousarray(x2.local).reshape(-1)
     )
@@ -107,7 +107,7 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     matrix = seam.tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
     most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
     rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
-    offset = places.shard_of.get(comm.rank, 0) * x1.type.tile_shape[0]
+    offset, _ = cut.range_of(places.shard_of.get(comm.rank, 0))
     tile = np.empty(0, x1.dtype) if x1.local is None else x1.local
     sizes = matrix[comm.rank]
     at = np.cumsum(sizes) - sizes

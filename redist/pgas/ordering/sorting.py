@@ -17,7 +17,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import Ints, bounds, coordinates, grid
+from redist.layout.tiles import Ints, coordinates, grid
 from redist.pgas.memory import check_room, empty
 from redist.pgas.ordering.splitters import split
 from redist.pgas.tiles.arguments import dim_of, takes_array
@@ -131,8 +131,8 @@ def group_of(t: ArrayType, dim: int, rank: int) -> SortGroup:
     row = int(np.argmax(ranks == rank))
     (together,) = np.nonzero((keys == keys[row]).all(axis=1))
     together = together[np.argsort(cells.index[together, dim])]
-    lo, hi = bounds(t.shape[dim], t.cuts[dim], np.arange(t.cuts[dim], dtype=np.int64))
-    return SortGroup(ranks[together].tolist(), lo, hi - lo)
+    edges = t.cut(dim).edges()
+    return SortGroup(ranks[together].tolist(), edges[:-1], np.diff(edges))
 
 
 def _sort_cut(

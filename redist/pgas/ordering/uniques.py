@@ -11,7 +11,8 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
-from redist.layout.tiles import Ints, bounds, grid
+from redist.layout.cuts import EvenCut
+from redist.layout.tiles import Ints, grid
 from redist.pgas.memory import empty
 from redist.pgas.ordering.sorting import merged
 from redist.pgas.tiles.arguments import takes_array
@@ -155,11 +156,11 @@ def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
     """Sorted columns of all ranks merged, as many elements on each."""
     comm = x.comm
     sizes = traffic().tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
-    lo, hi = bounds(int(sizes.sum()), comm.size, np.arange(comm.size, dtype=np.int64))
+    wanted = np.diff(EvenCut(int(sizes.sum()), comm.size).edges())
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
     out = traffic().perform(
         Exchange("unique", x.type, x.type),
-        lambda: merged(comm, rows, everyone, sizes, hi - lo),
+        lambda: merged(comm, rows, everyone, sizes, wanted),
     )
     return [column.reshape(-1) for column in out]
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.cuts import cut_dim
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.pgas.products.streaming import BLOCK_BYTES
 from redist.pgas.tiles.layouts import resolved
-from redist.text.units import ceil_div
 
 Labels = tuple[Hashable, ...]
 Cuts = Mapping[Hashable, tuple[SubAxis, ...]]
@@ -160,7 +160,7 @@ def _joined(first: Cuts, second: Cuts) -> Cuts:
 def _work(product: Product, cuts: Cuts) -> int:
     """Multiplications of the busiest device; without a BLAS they cost more."""
     n = math.prod(
-        ceil_div(size, math.prod(part.size for part in cuts.get(label, ())))
+        cut_dim(size, math.prod(part.size for part in cuts.get(label, ()))).tile_size
         for label, size in product.sizes.items()
     )
     return n if product.dtype.name[0] in "fc" else 10 * n

@@ -58,10 +58,10 @@ def pieces(
     in a tile that is whole along ``dim``, or cut as ``x`` is. The target cuts ``dim`` as ``x`` or not.
     """
     t = x.type
-    size, n_tiles, tile = t.shape[dim], t.cuts[dim], t.tile_shape[dim]
+    cut = t.cut(dim)
     whole = target.dims[dim] != t.dims[dim]
-    for start in range(0, max(1, tile), n):
-        shape = tuple(n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
+    for start in range(0, max(1, cut.tile_size), n):
+        shape = tuple(cut.n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
         own = x.new(
             source,
@@ -74,9 +74,10 @@ def pieces(
             held = 0 if x.local is None else max(0, min(n, x.local.shape[dim] - start))
             yield block, slice(0, held), slice(start, start + held)
             continue
-        for i in range(n_tiles):
-            first = i * tile + start
-            held = max(0, min(n, tile - start, size - first))
+        for i in range(cut.n_tiles):
+            first, end = cut.range_of(i)
+            first += start
+            held = max(0, min(n, end - first))
             yield block, slice(i * n, i * n + held), slice(first, first + held)
 
 

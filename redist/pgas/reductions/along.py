@@ -10,11 +10,12 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.layout.tiles import tile_index
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.ownership import tile_index
+from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
 
 
@@ -33,8 +34,7 @@ def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile
     )
     own = x.new(said, None if tile is None else x._memory.contiguous(tile[np.newaxis]))
     whole = move(own, said.with_dims(((), *(t.dims[i] for i in rest))))
-    filled = -(-t.shape[dim] // max(1, t.tile_shape[dim]))
-    return None if whole.local is None else whole.local[: max(1, filled)]
+    return None if whole.local is None else whole.local[: max(1, t.cut(dim).n_filled)]
 
 
 def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> Any:
@@ -74,7 +74,7 @@ def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) 
         best = None
         if x.local is not None and place is not None:
             best = _taken(x.local, place, dim)
-            place = place + tile_index(x.type, x.comm.rank)[dim] * x.type.tile_shape[dim]
+            place = place + own_box(x)[dim][0]
         values = stacked(x, dim, best, x.dtype)
         places = stacked(x, dim, place, np.dtype(np.int64))
         if values is not None and places is not None:
@@ -109,11 +109,8 @@ def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> A
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
     if x.local is not None and x.local.size:
         at = np.unravel_index(int(function(x.local)), x.local.shape)
-        start = [
-            i * c for i, c in zip(tile_index(x.type, x.comm.rank), x.type.tile_shape, strict=True)
-        ]
         value[0] = x._memory.host(x.local[at])
-        index = tuple(int(i) + s for i, s in zip(at, start, strict=True))
+        index = tuple(int(i) + start for i, (start, _) in zip(at, own_box(x), strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
     ndim = x.ndim if keepdims else 0

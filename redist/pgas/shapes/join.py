@@ -62,9 +62,9 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
     return [
         Link(
             i,
-            EdgeRange(n, t.cuts[i], range(n)),
+            EdgeRange(t.cut(i), range(n)),
             i,
-            EdgeRange(result.shape[i], result.cuts[i], range(at, at + n) if i == dim else range(n)),
+            EdgeRange(result.cut(i), range(at, at + n) if i == dim else range(n)),
         )
         for i, n in enumerate(t.shape)
     ]

@@ -85,9 +85,9 @@ def _rolled(x: Tiled, dim: int, by: int) -> Tiled:
         links = [
             Link(
                 i,
-                EdgeRange(size, x.type.cuts[i], source if i == dim else range(size)),
+                EdgeRange(x.type.cut(i), source if i == dim else range(size)),
                 i,
-                EdgeRange(size, x.type.cuts[i], target if i == dim else range(size)),
+                EdgeRange(x.type.cut(i), target if i == dim else range(size)),
             )
             for i, size in enumerate(x.shape)
         ]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from redist.layout.tiles import box_of
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.ownership import box_of
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import Tiled
 

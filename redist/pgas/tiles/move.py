@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
 from redist.pgas.tiles.devices import to_device
 from redist.pgas.tiles.layouts import resolved
@@ -13,7 +14,6 @@ from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.traffic import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.ranks.room import all_fit, least_available
-from redist.runtime.schedule.pieces import tile_shapes
 from redist.text.units import format_bytes
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.layout.cuts import cut_dim
 from redist.pgas.memory import in_grains
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import staging_room
@@ -128,7 +129,7 @@ def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
         parts = tuple(part for i in olds for part in t.dims[i])
         if not parts:
             continue
-        old = EdgeFlat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds))
+        old = EdgeFlat(tuple(map(t.cut, olds)))
         at, same = _best(old, tuple(shape[j] for j in news), math.prod(p.size for p in parts))
         if at is None:
             plain = t.with_dims(() if i in olds else dim for i, dim in enumerate(t.dims))
@@ -141,30 +142,33 @@ def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
 
 def _best(old: EdgeFlat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
     """Which of the new dims to cut: one where nothing moves, else the one with the smallest tiles."""
-    cut = [i for i, k in enumerate(old.cuts) if k > 1]
+    cut = [i for i, one in enumerate(old.cuts) if one.n_tiles > 1]
     for at in range(len(sizes)):
         if len(cut) == 1 and _same(old, cut[0], sizes, at, cuts):
             return at, True
     if not sizes:
         return None, False
-    return min(range(len(sizes)), key=lambda at: -(-sizes[at] // cuts) / sizes[at]), False
+    return min(
+        range(len(sizes)), key=lambda at: cut_dim(sizes[at], cuts).tile_size / sizes[at]
+    ), False
 
 
 def _same(old: EdgeFlat, dim: int, sizes: Shape, at: int, cuts: int) -> bool:
     """Whether tiles along two dims of a group hold the same elements."""
-    n, m = old.sizes[dim], sizes[at]
-    before, after = math.prod(old.sizes[:dim]), math.prod(sizes[:at])
-    behind, beyond = math.prod(old.sizes[dim + 1 :]), math.prod(sizes[at + 1 :])
-    return before == after and -(-n // cuts) * behind == -(-m // cuts) * beyond
+    whole = [cut.size for cut in old.cuts]
+    before, after = math.prod(whole[:dim]), math.prod(sizes[:at])
+    behind, beyond = math.prod(whole[dim + 1 :]), math.prod(sizes[at + 1 :])
+    here, there = old.cuts[dim].edges() * behind, cut_dim(sizes[at], cuts).edges() * beyond
+    return before == after and bool(np.array_equal(here, there))
 
 
 def _links(t: ArrayType, result: ArrayType) -> list[Link]:
     return [
         Link(
             olds,
-            EdgeFlat(tuple(t.shape[i] for i in olds), tuple(t.cuts[i] for i in olds)),
+            EdgeFlat(tuple(map(t.cut, olds))),
             news,
-            EdgeFlat(tuple(result.shape[j] for j in news), tuple(result.cuts[j] for j in news)),
+            EdgeFlat(tuple(map(result.cut, news))),
         )
         for olds, news in groups(t.shape, result.shape)
     ]

@@ -34,11 +34,12 @@ class Places:
     """Where the elements of an array lie: who holds the tile, and at which place in it."""
 
     def __init__(self, t: ArrayType) -> None:
-        self.shape, self.full, self.cuts = t.shape, t.tile_shape, t.cuts
-        first = next((i for i, k in enumerate(t.cuts) if k > 1), len(t.cuts))
+        self.shape, self.cuts = t.shape, tuple(map(t.cut, range(t.ndim)))
+        self.edges = [cut.edges() for cut in self.cuts]
+        first = next((i for i, k in enumerate(t.cuts) if k > 1), 0)
         in_order = math.prod(t.shape[:first]) == 1 == math.prod(t.cuts[first + 1 :])
-        self.tile_elems = math.prod(t.tile_shape) if in_order else 0
-        """Of tiles that have consecutive elements each, all but the last so many; else 0."""
+        self.cut_dim = first if in_order and t.shape else None
+        """The one dim that is cut, if every tile has consecutive elements."""
         shards = grid(t).shards()
         ranks = t.mesh.rank_array()
         n_shards = math.prod(t.cuts)
@@ -49,16 +50,18 @@ class Places:
 
     def find(self, positions: Ints) -> tuple[Ints, Ints]:
         """The shard of each element, and its place in the shard's tile, row by row."""
-        if self.tile_elems:
-            shard = positions // self.tile_elems
-            return shard, positions - shard * self.tile_elems
+        if self.cut_dim is not None:
+            behind = math.prod(self.shape[self.cut_dim + 1 :])
+            along = positions if behind == 1 else positions // max(1, behind)
+            shard = self.cuts[self.cut_dim].tile_of(along)
+            return shard, positions - self.edges[self.cut_dim][shard] * behind
         shard = np.zeros(len(positions), dtype=np.int64)
         place = np.zeros(len(positions), dtype=np.int64)
         index = np.unravel_index(positions, self.shape) if self.shape else ()
-        for i, n, full, k in zip(index, self.shape, self.full, self.cuts, strict=True):
-            tile = i // full
-            shard = shard * k + tile
-            place = place * np.minimum(full, n - tile * full) + (i - tile * full)
+        for i, cut, edges in zip(index, self.cuts, self.edges, strict=True):
+            tile = cut.tile_of(i)
+            shard = shard * cut.n_tiles + tile
+            place = place * (edges[1:] - edges[:-1])[tile] + (i - edges[tile])
         return shard, place
 
     def nearest(self, rank: int) -> Ints:

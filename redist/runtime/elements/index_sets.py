@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.layout.tiles import Ints
+from redist.layout.cuts import Cut, Ints
 from redist.text.units import ceil_div
 
 
@@ -103,19 +103,19 @@ class CommonPart:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRange:
-    """Coordinate t is the index ``indices[t]`` of a dim of size n cut into tiles.
+    """Coordinate t is the index ``indices[t]`` of a dim cut into tiles.
 
-    >>> EdgeRange(10, 2, range(9, -1, -2)).held(0)
+    >>> from redist.layout.cuts import cut_dim
+    >>> EdgeRange(cut_dim(10, 2), range(9, -1, -2)).held(0)
     HeldRun(first=3, n=2, at=3, step=-2)
     """
 
-    size: int
-    cuts: int
+    cut: Cut
     indices: range
 
     def held(self, tile: Any) -> HeldRun:
         """What a tile holds."""
-        return within(self.indices, *_bounds(self.size, self.cuts, tile))
+        return within(self.indices, *self.cut.range_of(tile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +144,12 @@ class EdgeRagged:
 class EdgeList:
     """Coordinate t is any index ``indices[t]``, alike on all ranks."""
 
-    size: int
-    cuts: int
+    cut: Cut
     indices: Ints
 
     def held(self, tile: Any) -> HeldList:
         """What a tile holds."""
-        lo, hi = _bounds(self.size, self.cuts, tile)
+        lo, hi = self.cut.range_of(tile)
         (found,) = np.nonzero((self.indices >= lo) & (self.indices < hi))
         return HeldList(found, self.indices[found] - lo)
 
@@ -159,31 +158,32 @@ class EdgeList:
 class EdgeFlat:
     """Coordinate t is an index of several dims together, counted row by row; a tile is a box.
 
-    >>> EdgeFlat((4, 6), (1, 2)).held((0, 1)).firsts.tolist()
+    >>> from redist.layout.cuts import cut_dim
+    >>> EdgeFlat((cut_dim(4, 1), cut_dim(6, 2))).held((0, 1)).firsts.tolist()
     [3, 9, 15, 21]
     """
 
-    sizes: tuple[int, ...]
-    cuts: tuple[int, ...]
+    cuts: tuple[Cut, ...]
 
     def held(self, tile: Any) -> HeldRuns:
         """What a tile holds."""
-        box = [_bounds(n, k, i) for n, k, i in zip(self.sizes, self.cuts, tile, strict=True)]
+        sizes = [cut.size for cut in self.cuts]
+        box = [cut.range_of(i) for cut, i in zip(self.cuts, tile, strict=True)]
         if any(lo == hi for lo, hi in box):
             return HeldRuns(np.zeros(0, dtype=np.int64), 0)
         inner, at = 1, len(box)
-        while at > 0 and box[at - 1] == (0, self.sizes[at - 1]):
+        while at > 0 and box[at - 1] == (0, sizes[at - 1]):
             at -= 1
-            inner *= self.sizes[at]
+            inner *= sizes[at]
         firsts, n = np.zeros(1, dtype=np.int64), inner
         if at > 0:
             lo, hi = box[at - 1]
             firsts, n = firsts + lo * inner, (hi - lo) * inner
-        stride = inner * (self.sizes[at - 1] if at > 0 else 1)
+        stride = inner * (sizes[at - 1] if at > 0 else 1)
         for i in range(at - 2, -1, -1):
             steps = np.arange(*box[i], dtype=np.int64) * stride
             firsts = (steps[:, np.newaxis] + firsts).reshape(-1)
-            stride *= self.sizes[i]
+            stride *= sizes[i]
         return HeldRuns(firsts, n)
 
 
@@ -306,12 +306,6 @@ def _listed(source: Ints, target: Ints) -> Iterator[CommonPart]:
     else:
         order = np.argsort(which, kind="stable")
         yield CommonPart(once, target[order], len(once), which[order])
-
-
-def _bounds(size: int, cuts: int, tile: int) -> tuple[int, int]:
-    full = ceil_div(size, cuts)
-    lo = min(tile * full, size)
-    return lo, min(lo + full, size)
 
 
 def span(at: int, step: int, n: int) -> slice:

@@ -72,8 +72,7 @@ class Window:
         self.dtype = t.dtype.to_numpy()
         numbers = grid(t)
         self.shape = t.shape
-        self.cuts = t.cuts
-        self.tiles = tuple(max(1, n) for n in t.tile_shape)
+        self.cuts = tuple(map(t.cut, range(t.ndim)))
         shards, holders = numbers.shards().tolist(), t.mesh.ranks
         self.holders: dict[int, list[int]] = {}
         for shard, rank in zip(shards, holders, strict=True):

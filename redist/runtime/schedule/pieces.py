@@ -6,13 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
-from redist.layout.tiles import Ints, coordinates, grid
+from redist.layout.cuts import EvenCut
+from redist.layout.tiles import Ints, coordinates, grid, tile_shapes
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.schedule import make_schedule, own_rows
 from redist.plan.steps import (
@@ -27,6 +27,7 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
+from redist.text.units import ceil_div
 
 Shape = tuple[int, ...]
 
@@ -65,14 +66,6 @@ class StepPieces:
     again: bool
     is_local: bool
     src_tile: Shape
-
-
-@lru_cache(maxsize=4096)
-def tile_shapes(t: ArrayType) -> dict[int, Shape]:
-    """Shape of the tile of every rank of a type's mesh."""
-    lo, hi = grid(t).boxes()
-    shapes = (hi - lo).tolist()
-    return {int(r): tuple(shape) for r, shape in zip(t.mesh.rank_array(), shapes, strict=True)}
 
 
 def phases_of(
@@ -120,7 +113,7 @@ def split_counts(shape: Sequence[int], parts: int) -> Shape:
     for n in shape:
         k = max(1, min(n, parts))
         counts.append(k)
-        parts = -(-parts // k)
+        parts = ceil_div(parts, k)
     return tuple(counts)
 
 
@@ -140,10 +133,9 @@ def box_at(
     """
     lo, size = [], []
     for n, k, i in zip(shape, counts, place, strict=True):
-        part = -(-n // k)
-        start = min(i * part, n)
+        start, end = EvenCut(n, k).range_of(i)
         lo.append(start)
-        size.append(min(start + part, n) - start)
+        size.append(end - start)
     return tuple(lo), tuple(size)
 
 

@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from redist.layout.cuts import EvenCut
 from redist.runtime.schedule.pieces import Piece, Shape, box_at
+from redist.text.units import ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,16 @@ def part_of(piece: Piece, turn: RoundPart) -> Piece | None:
 def part_elems(shape: Sequence[int], parts: int) -> int:
     """Elements of the largest part."""
     counts = part_counts(shape, parts)
-    return math.prod(-(-n // k) for n, k in zip(shape, counts, strict=True))
+    return math.prod(EvenCut(n, k).tile_size for n, k in zip(shape, counts, strict=True))
 
 
 def parts_needed(need: Callable[[int], int], limit: int, most: int) -> int:
     """A number of parts for which ``need`` falls to the limit, the least or little more, or ``most``.
 
-    >>> parts_needed(lambda k: -(-100 // k), 30, 100)
+    >>> parts_needed(lambda k: ceil_div(100, k), 30, 100)
     4
     """
-    parts = max(1, min(most, -(-need(1) // max(1, limit))))
+    parts = max(1, min(most, ceil_div(need(1), max(1, limit))))
     while parts < most and need(parts) > limit:
         parts = min(most, max(parts + 1, parts * 9 // 8))
     return parts

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import Shape, StepPieces, copy_phase, phases_of, tile_shapes
+from redist.runtime.schedule.pieces import Shape, StepPieces, copy_phase, phases_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from mpi4py import MPI
 
 import redist
-from redist.runtime.schedule.pieces import tile_shapes
+from redist.layout.tiles import tile_shapes
 from tests.fakes import counted_gpu as lent
 from tests.programs.together import all_well, main, meet
 

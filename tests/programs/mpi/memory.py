@@ -19,8 +19,8 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
+from redist.layout.tiles import tile_shapes
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.pieces import tile_shapes
 from tests.programs.mpi.counting import Count, Held, give_back, held_bytes, proportional_bytes, tidy
 from tests.programs.together import all_well, main, meet
 

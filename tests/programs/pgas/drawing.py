@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 from redist import ArrayType, Mesh, pgas
 from redist.layout.axes import whole
+from redist.layout.tiles import tile_index
 from redist.pgas.array import Array
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.ownership import tile_index
 from tests.programs.pgas.layouts import layouts, meshes
 
 xp: Any = pgas

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
-from redist.pgas.tiles.ownership import box_of
+from redist.layout.tiles import box_of
 from tests.programs.pgas.operands import Operands, difference, settings
 from tests.programs.together import all_well, main
 

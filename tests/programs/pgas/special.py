@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from redist import Mesh
+from redist.layout.tiles import box_of
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.ownership import box_of
 from tests.programs.pgas.drawing import Draw, Values, xp
 from tests.programs.pgas.layouts import layouts
 from tests.programs.pgas.rounds import run_checks
