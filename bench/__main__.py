@@ -2,7 +2,8 @@
 
 ``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
 ``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
-``python -m bench tables``, ``keep`` and ``figures`` are about stored figures.
+``python -m bench tables``, ``keep`` and ``figures`` are about stored figures,
+``python -m bench compare-checkouts FOLDER`` about another version of redist.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
             from bench.tables.keep import main as chosen
         case "figures":
             from bench.tables.renew import main as chosen
+        case "compare-checkouts":
+            from bench.checkouts import main as chosen
         case _:
             return None
     return chosen

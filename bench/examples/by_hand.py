@@ -12,7 +12,7 @@ Floats = NDArray[Any]
 SHARE = 0.2
 
 
-class Heat:
+class HeatByHand:
     """Rows with a ghost row above and below, exchanged with the neighbours before every step."""
 
     def __init__(self, comm: MPI.Intracomm, tile: Floats) -> None:
@@ -72,7 +72,7 @@ def power_step(comm: MPI.Intracomm, a: Floats, v: Floats) -> tuple[float, Floats
     return value, w / value
 
 
-class HandOver:
+class HandOverByHand:
     """Weights cut along ``model`` with copies along ``data``, to ranks that cut them finer."""
 
     def __init__(

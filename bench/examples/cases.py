@@ -20,7 +20,7 @@ STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ExamplePair:
     """An example: what it moves, the rival's name, both ways, and how far results may differ."""
 
     name: str
@@ -31,7 +31,7 @@ class Pair:
     tolerance: float = 1e-8
 
 
-def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """Against mpi4py-fft, where it is installed."""
     shape = _cube(n_bytes // 16)
     mesh = fft3d.square_mesh(comm.size)
@@ -39,7 +39,7 @@ def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
     a = pgas.astype(a, np.complex128)
     what = " x ".join(map(str, shape)) + " c128"
     if why_absent("mpi4py_fft") is not None:
-        return Pair(
+        return ExamplePair(
             "fft3d", what, "mpi4py-fft: not installed", lambda: pgas.fft.fftn(a).local, None
         )
     from mpi4py_fft import PFFT, newDistArray
@@ -57,14 +57,14 @@ def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
         return pgas.fft.fftn(a)
 
     del whole
-    return Pair("fft3d", what, f"mpi4py-fft {version('mpi4py-fft')}", ours, theirs)
+    return ExamplePair("fft3d", what, f"mpi4py-fft {version('mpi4py-fft')}", ours, theirs)
 
 
-def heat_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def heat_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """Halos by one-sided reads against Sendrecv."""
     n = int((n_bytes // 8) ** 0.5) // comm.size * comm.size
     plates = list(heat.plate(n))
-    hand = by_hand.Heat(comm, plates[0].local)
+    hand = by_hand.HeatByHand(comm, plates[0].local)
 
     def ours() -> Any:
         for _ in range(STEPS):
@@ -72,16 +72,18 @@ def heat_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
             plates.reverse()
         return plates[0].local
 
-    return Pair("heat", f"{n} x {n}, {STEPS} steps", "Sendrecv", ours, lambda: hand.run(STEPS))
+    return ExamplePair(
+        "heat", f"{n} x {n}, {STEPS} steps", "Sendrecv", ours, lambda: hand.run(STEPS)
+    )
 
 
-def least_squares_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def least_squares_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """Tall QR."""
     columns = 32
     rows = n_bytes // 8 // columns // comm.size * comm.size
     a, _, b = least_squares.make(rows, columns)
     b = b.to("{x}")
-    return Pair(
+    return ExamplePair(
         "least_squares",
         f"{rows} x {columns}",
         "QR, Allgather, Allreduce",
@@ -90,14 +92,14 @@ def least_squares_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
     )
 
 
-def kmeans_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def kmeans_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """One round."""
     dims = k = 8
     n = n_bytes // 8 // dims // comm.size * comm.size
     points = kmeans.make(n, dims, k)
     centres = points[:k, :].to("{}, {}")
     start = centres.gather()
-    return Pair(
+    return ExamplePair(
         "kmeans",
         f"{n} points of {dims}, {k} centres, one round",
         "Allreduce",
@@ -106,7 +108,7 @@ def kmeans_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
     )
 
 
-def power_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def power_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """Under a limit of half the matrix."""
     n = int((n_bytes // 8) ** 0.5) // comm.size * comm.size
     a = power_iteration.make(n)
@@ -125,10 +127,10 @@ def power_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
             _, v = by_hand.power_step(comm, a.local, v)
         return v
 
-    return Pair("power_iteration", f"{n} x {n}, {STEPS} steps", "Allgather", ours, theirs)
+    return ExamplePair("power_iteration", f"{n} x {n}, {STEPS} steps", "Allgather", ours, theirs)
 
 
-def hand_over_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
+def hand_over_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """A dict of weights."""
     width = 512 if n_bytes >= 2**25 else 64
     layers = max(1, n_bytes // (32 * width * width))
@@ -137,13 +139,13 @@ def hand_over_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
     types = hand_over.types(width, layers, serve)
     data, model = (n for _, n in train.axes)
     tiles = {name: w.local for name, w in weights.items()}
-    hand = by_hand.HandOver(comm, tiles, hand_over.shapes(width, layers), data, model)
+    hand = by_hand.HandOverByHand(comm, tiles, hand_over.shapes(width, layers), data, model)
 
     def ours() -> Any:
         out = pgas.move_together(weights, types)
         return [w.local for w in out.values() if w.local is not None]
 
-    return Pair(
+    return ExamplePair(
         "hand_over",
         f"{len(weights)} arrays, width {width}",
         "Isend, Irecv",
@@ -153,7 +155,7 @@ def hand_over_pair(comm: MPI.Intracomm, n_bytes: int) -> Pair:
     )
 
 
-PAIRS: dict[str, Callable[[MPI.Intracomm, int], Pair]] = {
+PAIRS: dict[str, Callable[[MPI.Intracomm, int], ExamplePair]] = {
     "fft3d": fft_pair,
     "heat": heat_pair,
     "least_squares": least_squares_pair,

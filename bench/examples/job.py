@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from bench.examples.cases import PAIRS, Pair, Work
+from bench.examples.cases import PAIRS, ExamplePair, Work
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
 
@@ -32,7 +32,7 @@ def main() -> int:
     rows, status = [], 0
     for name in args.only.split(","):
         pair = PAIRS[name](comm, args.bytes)
-        row = measured(comm, pair, args.repeat)
+        row = measure_pair(comm, pair, args.repeat)
         status |= row["wrong"] is not None
         rows.append(row)
         if comm.rank == 0:
@@ -44,16 +44,16 @@ def main() -> int:
     return status
 
 
-def measured(comm: MPI.Intracomm, pair: Pair, repeat: int) -> dict[str, Any]:
-    """**Collective.** Both ways in turn, after their results have been compared."""
+def measure_pair(comm: MPI.Intracomm, pair: ExamplePair, repeat: int) -> dict[str, Any]:
+    """Time both ways in turn, after their results have been compared. **Collective over `comm`.**"""
     ways = {"redist": pair.ours, **({"hand": pair.theirs} if pair.theirs else {})}
     results = {key: way() for key, way in ways.items()}
     wrong = None
     if pair.theirs is not None:
-        close = _same(comm, pair, results["redist"], results["hand"])
+        close = _agree(comm, pair, results["redist"], results["hand"])
         wrong = None if all(comm.allgather(close)) else "the results differ"
     del results
-    works = [_repeated(way) for way in ways.values()]
+    works = [_repeat(way) for way in ways.values()]
     times = dict(zip(ways, Stopwatch.on(comm).in_turn(works, repeat), strict=True))
     return {
         "name": pair.name,
@@ -66,7 +66,7 @@ def measured(comm: MPI.Intracomm, pair: Pair, repeat: int) -> dict[str, Any]:
     }
 
 
-def _repeated(way: Work) -> Callable[[int], None]:
+def _repeat(way: Work) -> Callable[[int], None]:
     def work(times: int) -> None:
         for _ in range(times):
             way()
@@ -74,7 +74,7 @@ def _repeated(way: Work) -> Callable[[int], None]:
     return work
 
 
-def _same(comm: MPI.Intracomm, pair: Pair, ours: Any, theirs: Any) -> bool:
+def _agree(comm: MPI.Intracomm, pair: ExamplePair, ours: Any, theirs: Any) -> bool:
     if hasattr(ours, "gather"):  # cut in another way than theirs
         return bool(np.allclose(ours.gather()[theirs.local_slice()], theirs, atol=1e-6))
     if isinstance(ours, list):

@@ -7,14 +7,14 @@ installed say so. ``pip install 'redist[peers]'`` brings all of them.
 from __future__ import annotations
 
 from bench.peers.dtensor import DTensorGloo
-from bench.peers.heat import Heat
+from bench.peers.heat import HeatResplit
 from bench.peers.jax import JaxJit, JaxPut
 from bench.peers.mpi4py_fft import Mpi4pyFft
 from redist.measure.contenders.registry import Ways
 
 CONTENDERS: dict[str, Ways] = {
     "mpi4py-fft": (Mpi4pyFft,),
-    "heat": (Heat,),
+    "heat": (HeatResplit,),
     "dtensor": (DTensorGloo,),
     "jax-jit": (JaxJit,),
     "jax-put": (JaxPut,),

@@ -13,7 +13,7 @@ from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.values import ValueBox, source_values
 
 
-class Heat(Contender):
+class HeatResplit(Contender):
     """``heat.resplit(a, dim)``; the result is a new array every time."""
 
     label = "Heat resplit"

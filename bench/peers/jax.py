@@ -38,7 +38,7 @@ class JaxJit(Contender):
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)
         self.label = f"JAX {version('jax')} {self.way}"
-        self._worker = _worker(comm.size) if comm.rank == 0 else None
+        self._jax = _one_child(comm.size) if comm.rank == 0 else None
         self._number = self._ask("make", **question(case, self.way))
 
     @classmethod
@@ -66,7 +66,7 @@ class JaxJit(Contender):
 
     def is_right(self) -> bool:
         """The child compares every device's tile. **Local.**"""
-        return bool(self._ask("check")) if self._worker else True
+        return bool(self._ask("check")) if self._jax else True
 
     def peak_bytes(self, base_bytes: int) -> int:
         """One device's, as the child sees it. **Local.**"""
@@ -78,11 +78,11 @@ class JaxJit(Contender):
         self._ask("close")
 
     def _ask(self, what: str, **more: Any) -> Any:
-        if self._worker is None:
+        if self._jax is None:
             return None
         if what != "make":
             more["number"] = self._number
-        return self._worker.ask({"do": what, **more})
+        return self._jax.ask({"do": what, **more})
 
 
 class JaxPut(JaxJit):
@@ -92,7 +92,7 @@ class JaxPut(JaxJit):
     way = "device_put"
 
 
-class Worker:
+class JaxChild:
     """The child process: one JSON line for a question, one for its answer."""
 
     def __init__(self, n_devices: int) -> None:
@@ -128,11 +128,11 @@ class Worker:
 
 
 @lru_cache(maxsize=1)
-def _worker(n_devices: int) -> Worker:
+def _one_child(n_devices: int) -> JaxChild:
     """One child for the whole run."""
-    worker = Worker(n_devices)
-    atexit.register(worker.close)
-    return worker
+    child = JaxChild(n_devices)
+    atexit.register(child.close)
+    return child
 
 
 def question(case: Case, way: str) -> dict[str, Any]:

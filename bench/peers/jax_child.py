@@ -18,7 +18,7 @@ from redist.measure import pages
 from redist.measure.values import Array, ValueBox, source_values
 
 
-class Mover:
+class JaxMover:
     """One redistribution, ready to run."""
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -91,11 +91,11 @@ class Mover:
         return source_values(self._type, box, 0)
 
 
-def answer(question: dict[str, Any], movers: dict[int, Mover]) -> Any:
+def answer(question: dict[str, Any], movers: dict[int, JaxMover]) -> Any:
     """Do what a question asks for."""
     if question["do"] == "make":
         number = max(movers, default=0) + 1
-        movers[number] = Mover(question)
+        movers[number] = JaxMover(question)
         return number
     mover = movers[question["number"]]
     match question["do"]:
@@ -117,7 +117,7 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["JAX_ENABLE_X64"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    movers: dict[int, Mover] = {}
+    movers: dict[int, JaxMover] = {}
     for line in sys.stdin:
         try:
             said: dict[str, Any] = {"value": answer(json.loads(line), movers)}

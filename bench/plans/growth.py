@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import redist
-from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warmed_up
-from bench.problems.judge import judged
+from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warm_up
+from bench.problems.judge import judge
 from bench.report.figures import met
 from bench.report.report import Chart, Curve, Report, Table, Value
 from redist.layout.array_type import ArrayType
@@ -96,12 +96,12 @@ def run(n: int = 2000, seed: int = 0) -> Report:
 
 
 def answer(question: Question) -> Answer:
-    """The plans of a question, found and judged in a fresh process."""
+    """Find and judge the plans of a question in a fresh process."""
     return next(in_fresh_process(_answer, [question]))
 
 
 def _answer(question: Question) -> Answer:
-    warmed_up()
+    warm_up()
     seconds = []
     plans = []
     for source, target in question.pairs:
@@ -109,7 +109,7 @@ def _answer(question: Question) -> Answer:
         plans.append(redist.synthesize(source, target, mesh=question.mesh))
         seconds.append(time.perf_counter() - started)
     peak = peak_memory_bytes()
-    detours = sum(len(set(judged(plan).types)) < len(plan.types) for plan in plans)
+    detours = sum(len(set(judge(plan).types)) < len(plan.types) for plan in plans)
     return Answer(tuple(seconds), peak, detours)
 
 

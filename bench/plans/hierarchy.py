@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redist
 from bench.plans.entries import most_entries
-from bench.problems.judge import judged
+from bench.problems.judge import judge
 from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.layout.array_type import ArrayType
@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class NodeFigures:
     """The figures of our plan and of the direct one for the same request."""
 
     text: str
@@ -67,7 +67,7 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     curves = []
     for name, elems in (("large tiles", LARGE_ELEMS), ("1 KiB tiles", SMALL_ELEMS)):
         pairs = [(t, *pair) for t in TARGETS for pair in _pairs(t, each, elems, seed)]
-        cases = [measured(*pair) for pair in track(pairs, len(pairs), f"hierarchy, {name}")]
+        cases = [measure_plans(*pair) for pair in track(pairs, len(pairs), f"hierarchy, {name}")]
         tables.append(_table(name, cases))
         for target in TARGETS:
             speedups = (case.speedup for case in cases if case.kind.startswith(target))
@@ -81,14 +81,14 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     return Report("hierarchy", tuple(tables), (chart,))
 
 
-def measured(target: str, a: ArrayType, b: ArrayType) -> Case:
-    """Our plan for the least time beside the direct one, both judged."""
+def measure_plans(target: str, a: ArrayType, b: ArrayType) -> NodeFigures:
+    """Find our plan for the least time and the direct one, and judge both."""
     ours, direct = (
-        judged(redist.synthesize(a, b, strategy=strategy, topology=NODES), NODES)
+        judge(redist.synthesize(a, b, strategy=strategy, topology=NODES), NODES)
         for strategy in ("auto", "direct")
     )
     in_order = isinstance(a.mesh.ranks, range)
-    return Case(
+    return NodeFigures(
         f"{a} -> {b} on {a.mesh}",
         target if in_order else f"{target}{PERMUTED}",
         (ours.time_ps, direct.time_ps),
@@ -139,7 +139,7 @@ def _random_type(rng: random.Random, mesh: Mesh, shape: tuple[int, ...], share: 
     return ArrayType.of(mesh, "f32", shape, dims)
 
 
-def _table(name: str, cases: Sequence[Case]) -> Table:
+def _table(name: str, cases: Sequence[NodeFigures]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for kind in (f"{target}{order}" for order in ("", PERMUTED) for target in TARGETS):
         some = [case for case in cases if case.kind == kind]
@@ -174,6 +174,6 @@ def _table(name: str, cases: Sequence[Case]) -> Table:
     )
 
 
-def _twice(cases: Iterable[Case]) -> list[str]:
+def _twice(cases: Iterable[NodeFigures]) -> list[str]:
     often = sorted((case for case in cases if case.entries[0] > 1), key=lambda c: -c.entries[0])
     return [f"enters a node {case.entries[0]} times: {case.text}" for case in often[:SHOWN]]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import redist
 from bench.plans import growth
-from bench.problems.fresh import in_fresh_process, warmed_up
-from bench.problems.judge import judged
+from bench.problems.fresh import in_fresh_process, warm_up
+from bench.problems.judge import judge
 from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import met, most, quantile
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
@@ -31,7 +31,7 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     asked = list(dict.fromkeys(problems(n, seed)))
     times = {}
     for objective in OBJECTIVES:
-        fresh = in_fresh_process(_planned_ms, [(problem, objective) for problem in asked])
+        fresh = in_fresh_process(_planning_ms, [(problem, objective) for problem in asked])
         times[objective] = list(track(fresh, len(asked), f"planning, objective {objective}"))
     repeated = list(in_fresh_process(_repeated_us, asked[:REPEATED]))
     grown = growth.run(n, seed)
@@ -45,23 +45,23 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     return Report("planning", tables, (chart, *grown.charts))
 
 
-def _planned_ms(asked: tuple[Problem, str]) -> float:
-    """Milliseconds to plan, check and certify a problem under an objective; judged afterwards."""
-    warmed_up()
+def _planning_ms(asked: tuple[Problem, str]) -> float:
+    """Milliseconds to plan, check and certify a problem under an objective; the plan is judged later."""
+    warm_up()
     problem, objective = asked
     started = time.perf_counter()
     plan = redist.synthesize(problem.source, problem.target, objective=objective)
     taken = time.perf_counter() - started
-    judged(plan)
+    judge(plan)
     return taken * 1e3
 
 
 def _repeated_us(problem: Problem) -> tuple[float, float]:
     """Median microseconds to ask again, with types and with text."""
-    warmed_up()
+    warm_up()
     a, b = problem.source, problem.target
     texts = str(a), str(b)
-    first = judged(redist.synthesize(a, b))
+    first = judge(redist.synthesize(a, b))
     redist.synthesize(*texts, mesh=a.mesh, target_mesh=b.mesh)
     types, text = [], []
     for _ in range(REPEATS):

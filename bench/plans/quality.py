@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import redist
-from bench.problems.judge import judged
+from bench.problems.judge import judge
 from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
@@ -26,7 +26,7 @@ RIVALS = ("normal form", "naive")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlanFigures:
     """The figures of one problem, by way of planning it."""
 
     problem: Problem
@@ -47,7 +47,7 @@ class Case:
 
 def run(n: int = 2000, seed: int = 0) -> Report:
     """Plan ``n`` random problems in every way and compare."""
-    cases = [measured(problem) for problem in track(problems(n, seed), n, "quality")]
+    cases = [measure_plans(problem) for problem in track(problems(n, seed), n, "quality")]
     moving = [case for case in cases if case.lower_bound_bytes > 0]
     chart = Chart(
         "received bytes over the lower bound",
@@ -61,18 +61,18 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     return Report("quality", tables, (chart,))
 
 
-def measured(problem: Problem) -> Case:
-    """One problem planned in every way, each plan judged."""
+def measure_plans(problem: Problem) -> PlanFigures:
+    """Plan a problem in every way and judge each plan."""
     source, target = problem.source, problem.target
     plans = {
-        way: judged(redist.synthesize(source, target, objective=objective, strategy=strategy))
+        way: judge(redist.synthesize(source, target, objective=objective, strategy=strategy))
         for way, (objective, strategy) in OURS.items()
     }
     first = plans["bytes"]
-    plans["normal form"] = judged(_normal_form(first))
+    plans["normal form"] = judge(_normal_form(first))
     received = {way: plan.received_bytes for way, plan in plans.items()}
     peak = {way: plan.peak_bytes for way, plan in plans.items()}
-    return Case(
+    return PlanFigures(
         problem,
         first.lower_bound_bytes,
         source.tile_bytes + target.tile_bytes,
@@ -89,12 +89,12 @@ def _normal_form(plan: Plan) -> Plan:
     return replace(plan, steps=steps, considered=(), certificate=None)
 
 
-def _kinds(cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+def _kinds(cases: Sequence[PlanFigures]) -> list[tuple[str, list[PlanFigures]]]:
     rows = [(kind, [case for case in cases if case.problem.kind == kind]) for kind in KINDS]
     return [*rows, ("all", list(cases))]
 
 
-def _received_table(cases: Sequence[Case], moving: Sequence[Case]) -> Table:
+def _received_table(cases: Sequence[PlanFigures], moving: Sequence[PlanFigures]) -> Table:
     ways = (*OURS, *RIVALS)
     rows: list[tuple[Value, ...]] = []
     for kind, some in _kinds(moving):
@@ -116,7 +116,7 @@ def _received_table(cases: Sequence[Case], moving: Sequence[Case]) -> Table:
     )
 
 
-def _memory_table(cases: Sequence[Case]) -> Table:
+def _memory_table(cases: Sequence[PlanFigures]) -> Table:
     ways = (*OURS, *RIVALS)
     rows: list[tuple[Value, ...]] = []
     for kind, some in _kinds([case for case in cases if case.ends_bytes > 0]):
@@ -134,7 +134,7 @@ def _memory_table(cases: Sequence[Case]) -> Table:
     )
 
 
-def _free_table(cases: Sequence[Case]) -> Table:
+def _free_table(cases: Sequence[PlanFigures]) -> Table:
     """Problems that need no traffic at all: whoever receives something there wastes it."""
     free = [case for case in cases if case.lower_bound_bytes == 0]
     ways = (*OURS, *RIVALS)

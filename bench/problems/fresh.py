@@ -17,7 +17,7 @@ STATUS = Path("/proc/self/status")
 
 
 def in_fresh_process(work: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
-    """``work`` on every item, one after another in one new process."""
+    """Do ``work`` on every item, one after another in one new process."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
         yield from pool.map(work, items)
@@ -38,7 +38,7 @@ def peak_memory_bytes() -> int:
     return usage if sys.platform == "darwin" else usage * 1024
 
 
-def warmed_up() -> None:
+def warm_up() -> None:
     """Import everything that planning needs, the solver included."""
     import redist
 

@@ -17,11 +17,11 @@ class WrongPlanError(redist.RedistError):
     """A benchmark met a plan that is not what it says; no figure is printed then."""
 
 
-def judged(plan: Plan, topology: Topology = FLAT) -> Plan:
-    """The plan, if every check finds it right.
+def judge(plan: Plan, topology: Topology = FLAT) -> Plan:
+    """Check a plan and return it; raise if a check finds it wrong.
 
     >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
-    >>> judged(plan) is plan
+    >>> judge(plan) is plan
     True
     """
     fault = _fault(plan, topology)

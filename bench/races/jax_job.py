@@ -59,14 +59,14 @@ def cases(n: int, seed: int, total_bytes: int, n_ranks: int) -> Iterator[Case]:
     """
     found = 0
     for problem in problems(4 * n + 20, seed, kinds=("even",), devices=(n_ranks,)):
-        case = scaled(problem, total_bytes, f"random {found + 1}")
+        case = scale(problem, total_bytes, f"random {found + 1}")
         if found < n and PEERS["jax-jit"][0].cannot(case) is None:
             found += 1
             yield case
 
 
-def scaled(problem: Problem, total_bytes: int, name: str) -> Case:
-    """The same cuts of a larger array; dims that were even stay even."""
+def scale(problem: Problem, total_bytes: int, name: str) -> Case:
+    """Make the array of a problem larger and keep its cuts; dims that were even stay even."""
     shape = list(problem.source.shape)
     item = problem.source.dtype.itemsize
 

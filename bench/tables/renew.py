@@ -26,7 +26,7 @@ PEERS = ("mpi4py_fft", "heat", "torch", "jax")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Measurement:
     """A command that writes figures to a JSON file, and how many minutes it takes on two cores."""
 
     name: str
@@ -41,20 +41,27 @@ class Step:
         return subprocess.run(line, env={**os.environ, **self.variables}, cwd=root).returncode
 
 
-def steps() -> list[Step]:
+def steps() -> list[Measurement]:
     """Everything that can be measured here."""
+    asked: list[tuple[str, tuple[str, ...], float]] = [
+        ("comparison", (), 1),
+        ("quality", ("--n", "500"), 5),
+        ("planning", ("--n", "1000"), 8),
+        ("hierarchy", (), 2),
+        ("examples", (), 3),
+        ("overhead", (), 0.5),
+    ]
+    if why_absent("jax") is None:
+        asked += [("xla", (), 5), ("jax", (), 8)]
     found = [
-        Step(name, ("-m", "bench", name, "--plot", os.devnull), minutes)
-        for name, minutes in (
-            ("comparison", 1), ("quality", 4), ("planning", 6), ("hierarchy", 1),
-            ("xla", 5), ("jax", 8), ("examples", 3), ("overhead", 0.5),
-        )
-    ]  # fmt: skip
+        Measurement(name, ("-m", "bench", name, *options, "--plot", os.devnull), minutes)
+        for name, options, minutes in asked
+    ]
     peers = ("--peers",) if any(why_absent(module) is None for module in PEERS) else ()
     for name, options, variables in mpi_libraries():
         for ranks in RANKS:
             words = ("-m", "redist.cli", "bench", "-n", str(ranks), *options, *peers)
-            found.append(Step(f"moves-{name}-{ranks}", words, 6 if peers else 3, variables))
+            found.append(Measurement(f"moves-{name}-{ranks}", words, 6 if peers else 3, variables))
     return found
 
 
@@ -88,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed or status else 0
 
 
-def _measure(step: Step) -> bool:
+def _measure(step: Measurement) -> bool:
     """Run a benchmark and keep its figures; False if it failed."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.plans.quality import Case, measured
+from bench.plans.quality import PlanFigures, measure_plans
 from bench.problems.judge import WrongPlanError
 from bench.problems.problems import Problem, problems
 from bench.report.figures import geomean, most
@@ -35,10 +35,10 @@ OURS = ("bytes", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class XlaPair:
     """Our figures for a problem, and XLA's."""
 
-    ours: Case
+    ours: PlanFigures
     received_bytes: int
     temporary_bytes: int
 
@@ -61,10 +61,10 @@ def run(n: int = MOST, seed: int = 0) -> Report:
         line = "xla: skipped, jax is not installed; pip install 'redist[peers]' or jax alone"
         return Report("xla", (Table(line, (), ()),))
     asked = list(problems(min(n, MOST), seed, kinds=("even",), devices=DEVICES))
-    pairs: list[Pair] = []
+    pairs: list[XlaPair] = []
     for n_devices in track(DEVICES, len(DEVICES), "xla, device counts"):
         some = [p for p in asked if p.source.mesh.n_devices == n_devices]
-        pairs += compared(some, n_devices)
+        pairs += compare_with_xla(some, n_devices)
     moving = [pair for pair in pairs if pair.ours.lower_bound_bytes > 0]
     curves = [sorted_curve("XLA", (pair.received for pair in moving))]
     curves += [sorted_curve(w, (pair.ours.received(w) for pair in moving)) for w in OURS]
@@ -74,8 +74,8 @@ def run(n: int = MOST, seed: int = 0) -> Report:
     return Report("xla", (_table(pairs),), (chart,))
 
 
-def compared(some: Sequence[Problem], n_devices: int) -> list[Pair]:
-    """Problems of one device count, planned here and compiled in a process of their own."""
+def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:
+    """Plan problems of one device count here, and compile them in a process of their own."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.xla.compile_child", str(n_devices)],
         input=json.dumps([_question(p) for p in some]),
@@ -87,7 +87,7 @@ def compared(some: Sequence[Problem], n_devices: int) -> list[Pair]:
         raise RuntimeError(f"cannot compile with XLA: {done.stderr.strip()[-500:]}")
     out = []
     for problem, (elems, temporary) in zip(some, json.loads(done.stdout), strict=True):
-        pair = Pair(measured(problem), elems * problem.source.dtype.itemsize, temporary)
+        pair = XlaPair(measure_plans(problem), elems * problem.source.dtype.itemsize, temporary)
         if pair.received_bytes < pair.ours.lower_bound_bytes:
             raise WrongPlanError(
                 f"cannot compare {problem}: XLA seems to receive {pair.received_bytes} bytes, "
@@ -108,7 +108,7 @@ def _question(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _table(pairs: Sequence[Pair]) -> Table:
+def _table(pairs: Sequence[XlaPair]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for n_devices in (*DEVICES, "all"):
         some = [p for p in pairs if n_devices in ("all", p.ours.problem.source.mesh.n_devices)]

@@ -14,7 +14,7 @@ import redist
 from bench.__main__ import main
 from bench.plans import growth, hierarchy, overhead, planning, quality
 from bench.plans.entries import most_entries
-from bench.problems.judge import WrongPlanError, judged
+from bench.problems.judge import WrongPlanError, judge
 from bench.problems.problems import KINDS
 from bench.report.report import Table
 from bench.xla import compare as xla
@@ -42,10 +42,10 @@ def test_quality_meets_the_lower_bound_and_beats_naive() -> None:
 
 def test_quality_takes_no_plan_on_trust() -> None:
     plan = redist.synthesize("i32[8{x}, 8]", "i32[8, 8{x}]", mesh=redist.Mesh(x=4))
-    assert judged(plan) is plan
+    assert judge(plan) is plan
     less = replace(plan.steps[0], received_bytes=plan.steps[0].received_bytes - 4)
     with pytest.raises(WrongPlanError, match="bytes are received"):
-        judged(replace(plan, steps=(less, *plan.steps[1:])))
+        judge(replace(plan, steps=(less, *plan.steps[1:])))
 
 
 def test_planning_times_every_problem_in_a_fresh_process() -> None:
@@ -131,7 +131,7 @@ def test_command_fails_on_a_wrong_plan(
     def wrong(plan: redist.Plan) -> redist.Plan:
         raise WrongPlanError("cannot measure this")
 
-    monkeypatch.setattr(quality, "judged", wrong)
+    monkeypatch.setattr(quality, "judge", wrong)
     stored = tmp_path / "q.json"
     assert main(["quality", "--n", "5", "--json", str(stored)]) == 1
     assert "cannot measure this" in capsys.readouterr().err and not stored.exists()

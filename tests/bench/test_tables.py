@@ -179,7 +179,7 @@ def test_figures_name_known_benchmarks_and_say_how_long() -> None:
 
 
 def test_a_benchmark_that_fails_leaves_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = renew.Step("broken", ("-c", "raise SystemExit(3)"), 1)
+    step = renew.Measurement("broken", ("-c", "raise SystemExit(3)"), 1)
     monkeypatch.setattr(renew, "steps", lambda: [step])
     monkeypatch.setattr(command, "main", lambda arguments: 0)
     before = {path: path.read_bytes() for path in command.ROOT.glob("bench/results/*.json")}
