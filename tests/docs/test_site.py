@@ -13,6 +13,7 @@ import pytest
 
 from redist.launch.outside import environment
 from tests.docs.documents import ROOT
+from tests.docs.test_docs import without_times
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 NEEDS = "needs the extra docs: make docs installs it"
@@ -64,10 +65,22 @@ def test_notebooks_run_and_print_what_they_show(
     client.execute()
     for before, after in zip(shown.cells, ran.cells, strict=True):
         if before.cell_type == "code":
-            assert _kinds(before) == _kinds(after), before.source
+            assert _outputs(before) == _outputs(after), before.source
 
 
-def _kinds(cell: Any) -> list[str]:
-    """The kinds of a cell's outputs, joined where a stream came in several pieces."""
-    kinds = [output.get("name", output.output_type) for output in cell.outputs]
-    return [kind for k, kind in enumerate(kinds) if k == 0 or kinds[k - 1] != kind]
+def _outputs(cell: Any) -> list[tuple[str, str]]:
+    """Kind and text of a cell's outputs: streams joined, times left out, of commands the kind alone."""
+    found: list[tuple[str, str]] = []
+    for output in cell.outputs:
+        kind = output.get("name", output.output_type)
+        text = output.get("text", "") or output.get("data", {}).get("text/plain", "")
+        if found and found[-1][0] == kind:
+            text = found.pop()[1] + text
+        found.append((kind, text))
+    is_command = cell.source.startswith("!")
+    return [(kind, "" if is_command else _timeless(text)) for kind, text in found]
+
+
+def _timeless(text: str) -> str:
+    """Text without measured times: those in brackets, and those that a plan carries."""
+    return re.sub(r"seconds=[\d.e-]+", "seconds=TIME", without_times(text))
