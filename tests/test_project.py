@@ -152,7 +152,7 @@ def project_files() -> Iterator[Path]:
     for folder, names, files in os.walk(ROOT):
         hidden = {name for name in names if name.startswith(".") and name != ".ci"}
         names[:] = sorted(set(names) - hidden - SKIPPED - {n for n in names if "egg-info" in n})
-        yield from (Path(folder) / name for name in sorted(files))
+        yield from (Path(folder) / name for name in sorted(files) if name != ".git")
 
 
 def test_no_file_speaks_of_one_machine_or_place() -> None:

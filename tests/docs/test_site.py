@@ -17,7 +17,7 @@ from tests.docs.test_docs import without_times
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 NEEDS = "needs the extra docs: make docs installs it"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("builds the site, starts kernels of notebooks")
 
 
 def test_site_builds_strictly_and_asks_no_other_server(tmp_path: Path) -> None:
