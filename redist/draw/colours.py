@@ -13,10 +13,15 @@ def rank_colours(ranks: Iterable[int]) -> dict[int, str]:
     [4, 9]
     """
     ordered = sorted(ranks)
-    return {rank: _colour(place, len(ordered)) for place, rank in enumerate(ordered)}
+    return {rank: nth_colour(place, len(ordered)) for place, rank in enumerate(ordered)}
 
 
-def _colour(place: int, n: int) -> str:
+def nth_colour(place: int, n: int) -> str:
+    """The colour number ``place`` of ``n`` that are easy to tell apart.
+
+    >>> nth_colour(0, 2) == nth_colour(1, 2)
+    False
+    """
     hue = (0.59 + place / n * (1 if n < 8 else 0.94)) % 1
     dark = n > 10 and place % 2 == 1
     red, green, blue = colorsys.hls_to_rgb(hue, 0.40 if dark else 0.57, 0.62)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.test_launch import VERSIONS, fake
+from tests.launch.test_launcher import VERSIONS, fake
 
 MPICH = VERSIONS["MPICH"]
 

@@ -15,7 +15,7 @@ from redist.doctor.process import Fact, facts, gpu_facts
 from redist.doctor.report import main
 from redist.launch.outside import environment
 from tests.cli.conftest import Run
-from tests.cli.test_launch import VERSIONS, fake
+from tests.launch.test_launcher import VERSIONS, fake
 from tests.programs.launch import default_mpi
 
 NAMES = ("Python", "MPI", "launcher", "MPI threads", "compiled kernels", "shared memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -153,3 +154,13 @@ def test_broken_topology_names_the_file(redist: Run, tmp_path: Path) -> None:
         done = redist("plan", *GATHER, "--topology", str(path))
         assert done.status == 2
         assert "broken.toml" in done.one_line()
+
+
+def test_files_are_written_and_json_stays_pure(redist: Run, tmp_path: Path) -> None:
+    svg, html = tmp_path / "a plan.svg", tmp_path / "plan.html"
+    done = redist("plan", *SWAP, "--json", "--svg", str(svg), "--html", str(html))
+    assert done.status == 0
+    assert Plan.from_json(done.out).target.shape == (64, 64)
+    assert [line.startswith("redist: wrote ") for line in done.err.splitlines()] == [True, True]
+    ElementTree.parse(svg)
+    assert html.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from redist.cli.main import COMMANDS
 from redist.errors import CheckError
 from tests.cli.conftest import Run
 
@@ -76,6 +77,33 @@ def test_nothing_becomes_a_traceback(
     done = redist("plan", "f32[8]", "f32[8]", "--mesh", "x=2")
     assert done.status == status
     assert said in done.one_line()
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), CheckError(0, "it is wrong")])
+def test_a_bug_shows_its_traceback_when_asked(
+    redist: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr("redist.cli.commands.plan.run", fail)
+    request = ("plan", "f32[8]", "f32[8]", "--mesh", "x=2")
+    monkeypatch.delenv("REDIST_DEBUG", raising=False)
+    assert redist(*request).one_line().endswith("; run again with REDIST_DEBUG=1 for the traceback")
+    monkeypatch.setenv("REDIST_DEBUG", "1")
+    done = redist(*request)
+    assert done.status == 70
+    *trace, last = done.err.splitlines()
+    assert trace[0] == "Traceback (most recent call last):"
+    assert last.startswith("redist: a bug in redist") and "REDIST_DEBUG" not in last
+
+
+def test_every_command_is_one_file_with_parser_and_action() -> None:
+    folder = ROOT / "redist" / "cli" / "commands"
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+    for name, command in COMMANDS.items():
+        assert getattr(command, "__name__", "") == f"redist.cli.commands.{name}"
+        assert callable(command.add_parser) and callable(command.run)
 
 
 def test_program_runs_and_fails_with_its_status() -> None:

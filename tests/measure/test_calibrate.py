@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi4py import MPI
 
+import redist
 from redist.cli.main import main
 from redist.measure.calibrate import fit
 from redist.plan.topology import FLAT, Level, Topology, format_topology
@@ -81,3 +83,8 @@ def test_bad_requests_start_no_job(
 ) -> None:
     assert main(["calibrate", *arguments]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_one_rank_cannot_be_calibrated() -> None:
+    with pytest.raises(redist.RequestError, match="cannot calibrate 1 rank"):
+        redist.calibrate(MPI.COMM_SELF)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,8 +14,7 @@ from redist.draw.arrows import arrows_of
 from redist.draw.page import make_page
 from redist.draw.picture import draw
 from redist.draw.view import Seats, View
-from redist.plan.topology import FLAT
-from tests.cli.conftest import Run
+from redist.plan.topology import FLAT, Level, Topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -143,14 +143,29 @@ def test_limits_are_drawn_near_and_told_when_far() -> None:
     assert "far to the right" in draw(plan_of("even", limit_bytes=100 * peak))
 
 
-def test_files_are_written_and_json_stays_pure(redist: Run, tmp_path: Path) -> None:
-    svg, html = tmp_path / "a plan.svg", tmp_path / "plan.html"
-    source, target, mesh, _ = PLANS["even"]
-    done = redist(
-        "plan", source, target, "--mesh", mesh, "--json", "--svg", str(svg), "--html", str(html)
-    )
-    assert done.status == 0
-    assert Plan.from_json(done.out).target.shape == (64, 64)
-    assert [line.startswith("redist: wrote ") for line in done.err.splitlines()] == [True, True]
-    ElementTree.parse(svg)
-    assert html.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+def test_a_plan_draws_itself(tmp_path: Path) -> None:
+    plan = plan_of("even")
+    assert plan.svg() == draw(plan) and plan.html() == make_page(plan)
+    for name, text in (("plan.svg", plan.svg()), ("plan.html", plan.html())):
+        method = plan.svg if name == "plan.svg" else plan.html
+        assert method(tmp_path / name) == text
+        assert (tmp_path / name).read_text(encoding="utf-8") == text
+
+
+def test_the_topology_says_who_sends() -> None:
+    plan = plan_of("replicated")
+    near = Topology((Level("node", 2, 1, 1), Level("network", None, 10**6, 10**5)), 0)
+    assert plan.svg(topology=near) == draw(plan, near)
+
+
+@pytest.mark.parametrize("name", ["even", "pending", "rank 0", "no elements"])
+def test_a_notebook_shows_text_and_a_picture_of_its_own(name: str) -> None:
+    plan = plan_of(name)
+    root = ElementTree.fromstring(f"<div>{plan._repr_html_()}</div>")
+    text, image = root.find("pre"), root.find("img")
+    assert text is not None and text.text == str(plan)
+    assert image is not None and image.get("alt") == f"{plan.source} -> {plan.target}"
+    kind, _, data = image.get("src", "").partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert b64decode(data).decode() == plan.svg()
+    assert root.find("style") is None  # nothing reaches the rest of the notebook
