@@ -21,7 +21,8 @@ from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import overlap, to_host
-from redist.runtime.elements.index_sets import EdgeConstant, EdgeRange, span, within
+from redist.runtime.index_sets.held import EdgeConstant, EdgeRange, within
+from redist.runtime.index_sets.positions import as_slice, count_from
 
 
 def get_basic(x: Tiled, items: tuple[Item, ...]) -> Any:
@@ -69,7 +70,7 @@ def _own(item: Item) -> Any:
         case At(index=index):
             return index
         case Cut(indices=indices):
-            return span(indices.start, indices.step, len(indices))
+            return as_slice(indices)
         case _:
             return None
 
@@ -196,7 +197,7 @@ def _put_own(a: Tiled, items: Sequence[Item], values: Tiled, shape: Shape) -> No
         inside = within(item.indices, lo, hi)
         if inside.n == 0:
             return
-        own.append(span(inside.at, inside.step, inside.n))
+        own.append(as_slice(count_from(inside.at, inside.step, inside.n)))
         theirs.append(slice(inside.first, inside.first + inside.n))
     missing = len(shape) - values.ndim
     chosen = (

@@ -25,8 +25,8 @@ from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.traffic import traffic
 from redist.runtime.elements.by_position import all_counts
-from redist.runtime.elements.index_sets import EdgeRagged, EdgeRange
 from redist.runtime.elements.select import rows
+from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
 
 CHUNK_ELEMS = 2**14
 """So many elements are looked at in one go."""

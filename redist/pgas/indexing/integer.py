@@ -32,7 +32,8 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.elements import by_position
 from redist.runtime.elements.by_position import rounds_of
-from redist.runtime.elements.index_sets import EdgeConstant, EdgeList, EdgeRange, span
+from redist.runtime.index_sets.held import EdgeConstant, EdgeList, EdgeRange
+from redist.runtime.index_sets.positions import as_slice
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
 SMALL_ELEMS = 2**13
@@ -186,7 +187,7 @@ def _slice(one: Any, x: Tiled) -> slice:
     r = one.indices
     if x.type.cuts[one.dim] > 1:
         return slice(None)
-    return span(r.start, r.step, len(r))
+    return as_slice(r)
 
 
 def in_bounds(indices: Tile, dim: int, size: int) -> Ints:

@@ -12,8 +12,8 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
 from redist.pgas.onesided.tile_index import TileSelection
 from redist.pgas.tiles.tiled import Tile
+from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import MESSAGE_BYTES
-from redist.runtime.onesided.parts import Part
 from redist.runtime.onesided.records import enclose, once, opened, refer
 from redist.runtime.onesided.window import Window
 from redist.runtime.shm.segments import Bytes, find

@@ -25,7 +25,9 @@ from redist.pgas.indexing.keys import (
     parse,
 )
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.onesided.parts import Part, Selector
+from redist.runtime.index_sets.held import within
+from redist.runtime.index_sets.part import Part, Selector
+from redist.runtime.index_sets.positions import count_from
 
 Shape = tuple[int, ...]
 TilePart = tuple[int, Part, tuple[Any, ...]]
@@ -69,18 +71,12 @@ def _along(dim: Selector, cut: DimCut) -> Iterator[tuple[int, Selector, Any]]:
     if not len(dim):
         return
     if isinstance(dim, range):
-        step = dim.step
         low, high = sorted((dim[0], dim[-1]))
         for tile in range(cut.tile_of(low), cut.tile_of(high) + 1):
-            lo, hi = cut.range_of(tile)
-            ends = (lo, hi - 1) if step > 0 else (hi - 1, lo)
-            first = max(0, -((dim.start - ends[0]) // step))
-            last = min(len(dim) - 1, (ends[1] - dim.start) // step)
-            if first <= last:
-                inside = dim[first : last + 1]
-                start = inside.start - lo
-                here = range(start, start + len(inside) * step, step)
-                yield tile, here, slice(first, last + 1)
+            held = within(dim, *cut.range_of(tile))
+            if held.n:
+                here = count_from(held.at, held.step, held.n)
+                yield tile, here, slice(held.first, held.first + held.n)
         return
     tile_of = cut.tile_of(dim)
     for tile in np.unique(tile_of).tolist():

@@ -16,7 +16,7 @@ from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.elements.index_sets import EdgeRange
+from redist.runtime.index_sets.held import EdgeRange
 
 
 def concat(arrays: Sequence[Tiled], /, *, axis: int | None = 0) -> Any:

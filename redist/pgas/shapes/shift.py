@@ -17,7 +17,7 @@ from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.elements.index_sets import EdgeRange
+from redist.runtime.index_sets.held import EdgeRange
 
 Axis = int | Sequence[int]
 

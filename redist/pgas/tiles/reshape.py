@@ -26,7 +26,7 @@ from redist.pgas.tiles.select import Link, selected
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import viewed
-from redist.runtime.elements.index_sets import EdgeFlat
+from redist.runtime.index_sets.held import EdgeFlat
 
 DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 

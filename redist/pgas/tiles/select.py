@@ -16,8 +16,8 @@ from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.dry_run import make_up
 from redist.pgas.watch.traffic import Exchange, Traffic, traffic
 from redist.runtime.elements import select as selection
-from redist.runtime.elements.index_sets import Edge
 from redist.runtime.elements.select import Side, planned_bytes, side
+from redist.runtime.index_sets.held import Edge
 
 Dim = int | tuple[int, ...] | None
 

@@ -14,7 +14,8 @@ from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided, canonical
-from redist.runtime.elements.index_sets import CommonPart, HeldComb, cut
+from redist.runtime.index_sets.common import CommonPart, cut
+from redist.runtime.index_sets.positions import Comb, Positions, as_slice, list_positions
 from redist.runtime.schedule.compiler import STREAM_BYTES
 
 Tile = NDArray[Any]
@@ -84,7 +85,7 @@ def _copy_rows(to: Tile, of: Tile, block: Block, most_rows: int) -> bool:
     if kernels() is None:
         return False
     rest = [
-        (slice(0, 1), slice(0, 1)) if dim in listed else (piece.source, piece.target)
+        (range(1), range(1)) if dim in listed else (piece.source, piece.target)
         for dim, piece in enumerate(block)
     ]
     there, here = opened(to, [b for _, b in rest]), opened(of, [a for a, _ in rest])
@@ -112,9 +113,9 @@ def _places(
     offsets = []
     for dim in listed:
         piece = block[dim]
-        source = positions(piece.source)
+        source = list_positions(piece.source)
         source = source if piece.which is None else source[piece.which]
-        target = positions(piece.target)
+        target = list_positions(piece.target)
         source = source if len(source) == len(target) else np.broadcast_to(source, target.shape)
         offsets.append((target * to.strides[dim], source * of.strides[dim]))
     *outer, (last_to, last_of) = offsets
@@ -128,12 +129,12 @@ def _places(
 def read(tile: Tile, block: Block) -> Tile:
     """A block of a source tile; a view where it can be one."""
     chosen = [piece.source for piece in block]
-    out = opened(tile, [slice(None) if isinstance(one, np.ndarray) else one for one in chosen])
+    out = opened(tile, [None if isinstance(one, np.ndarray) else one for one in chosen])
     dim = 0
     for one in chosen:
         if isinstance(one, np.ndarray):
             out = out.take(one, axis=dim)
-        dim += 2 if isinstance(one, HeldComb) else 1
+        dim += 2 if isinstance(one, Comb) else 1
     return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
 
 
@@ -146,34 +147,25 @@ def write(tile: Tile, block: Block, values: Tile) -> None:
     if not any(isinstance(one, np.ndarray) for one in chosen):
         shape: list[int] = []
         for size, one in zip(values.shape, chosen, strict=True):
-            shape += [one.teeth, one.n] if isinstance(one, HeldComb) else [size]
+            shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
         opened(tile, chosen)[...] = values.reshape(shape)
-    elif sum(not isinstance(one, slice) for one in chosen) == 1:
-        tile[tuple(chosen)] = values
+    elif sum(not isinstance(one, range) for one in chosen) == 1:
+        tile[tuple(as_slice(one) if isinstance(one, range) else one for one in chosen)] = values
     else:
-        tile[np.ix_(*map(positions, chosen))] = values
+        tile[np.ix_(*map(list_positions, chosen))] = values
 
 
-def opened(tile: Tile, chosen: Iterable[Any]) -> Tile:
-    """A view of slices and combs; a comb becomes two dims, its teeth and what is in one."""
+def opened(tile: Tile, chosen: Iterable[Positions | None]) -> Tile:
+    """A view of ranges and combs; None takes a dim whole, a comb becomes two dims, teeth and tooth."""
     chosen = list(chosen)
-    index: list[Any] = [one if isinstance(one, slice) else slice(None) for one in chosen]
+    index: list[Any] = [as_slice(one) if isinstance(one, range) else slice(None) for one in chosen]
     out: Tile = tile[(*index, Ellipsis)]  # with the dots it is a view, without dims too
-    if not any(isinstance(one, HeldComb) for one in chosen):
+    if not any(isinstance(one, Comb) for one in chosen):
         return out
-    out = out[tuple(slice(one.at if isinstance(one, HeldComb) else 0, None) for one in chosen)]
+    out = out[tuple(slice(one.at if isinstance(one, Comb) else 0, None) for one in chosen)]
     shape: list[int] = []
     strides: list[int] = []
     for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
-        shape += [one.teeth, one.n] if isinstance(one, HeldComb) else [size]
-        strides += [one.step * stride, stride] if isinstance(one, HeldComb) else [stride]
+        shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
+        strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
     return np.lib.stride_tricks.as_strided(out, shape, strides)
-
-
-def positions(chosen: Any) -> Ints:
-    """Positions along one dim, one by one."""
-    if isinstance(chosen, slice):
-        step = 1 if chosen.step is None else chosen.step
-        stop = -1 if chosen.stop is None else chosen.stop
-        return np.arange(chosen.start, stop, step)
-    return chosen.positions() if isinstance(chosen, HeldComb) else chosen

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from redist.errors import PeerError, TransferError
 from redist.layout.tiles import Ints
-from redist.runtime.onesided.parts import Part
+from redist.runtime.index_sets.part import Part
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.shm.segments import Bytes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.tiles import Ints
-from redist.runtime.onesided.parts import Part
+from redist.runtime.index_sets.part import Part
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Bytes, Handle, find
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
-from redist.runtime.onesided.parts import Part
+from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.read_service import ANSWER_BYTES, Ask
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.process_reads import peek, peeker

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from redist.layout.tiles import Ints
+from redist.layout.cuts import Ints
+from redist.runtime.index_sets.positions import as_slice
 
 Selector = range | Ints
-"""Indices along one dim: evenly spaced, or listed in any order."""
+"""The positions that travel between ranks: evenly spaced, or listed in any order."""
 Where = tuple[slice, ...]
 
 
@@ -134,15 +135,3 @@ class Part:
         for dim, stride in zip(dims, strides, strict=False):
             offsets = offsets[..., None] + np.asarray(dim, dtype=np.int64) * stride
         return offsets.reshape(-1), run
-
-
-def as_slice(dim: range) -> slice:
-    """A range of indices as a slice.
-
-    >>> "abcdef"[as_slice(range(4, -1, -2))]
-    'eca'
-    """
-    if not dim:
-        return slice(0, 0)
-    stop = dim.start + len(dim) * dim.step
-    return slice(dim.start, None if stop < 0 else stop, dim.step)
