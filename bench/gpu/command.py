@@ -60,7 +60,7 @@ def _kernels(args: argparse.Namespace) -> int:
 def _ranks(args: argparse.Namespace) -> int:
     from mpi4py import MPI
 
-    from bench.gpu.race import measure
+    from bench.gpu.job import measure
 
     comm = MPI.COMM_WORLD
     say = _say if comm.rank == 0 else lambda text: None
@@ -76,7 +76,7 @@ def _ranks(args: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from bench.gpu.ranks import CASES, MOVERS
+    from bench.gpu.contenders import CASES, MOVERS
 
     parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
     parser.add_argument("what", choices=("kernels", "ranks", "table"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import redist
 from bench.report.report import Table, Value
 from redist.measure.machine import machine
 
@@ -48,7 +50,8 @@ def add_run(path: Path, name: str, found: dict[str, Any]) -> None:
     """**Local.** Put a run in the place of the one of that name."""
     data = read(path)
     data["machine"] = gpu_machine()
-    data["runs"][name] = found
+    when = {"redist": redist.__version__, "date": datetime.date.today().isoformat()}
+    data["runs"][name] = {**when, **found}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,21 @@ class Floor(Contender):
             np.copyto(self.output, self._from)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the arrays of contenders lie: how a rank's are made there, and the copy that is the floor."""
+
+    new_ends: Callable[[Case, int], Ends]
+    new_floor: Callable[[Case, MPI.Intracomm], Contender]
+
+
+def _host_floor(case: Case, comm: MPI.Intracomm) -> Contender:
+    return Floor(case, comm, Ends(None, new_tile(case.target, comm.rank)))
+
+
+HOST = Place(Ends.new, _host_floor)
+
+
 def compare(
     case: Case,
     size_bytes: int,
@@ -41,6 +56,7 @@ def compare(
     watch: Stopwatch,
     repeats: int,
     with_memory: bool = True,
+    place: Place = HOST,
 ) -> Outcome:
     """Let the contenders do the work of a case. **Collective over `watch.comm`.**"""
     with_memory = with_memory and memory.can_measure(watch.comm)
@@ -49,10 +65,10 @@ def compare(
     for key, classes in contenders.items():
         way, note = _way(classes, case)
         entry = Entry(key, key if len(classes) > 1 else way.label, note)
-        entries[key] = entry if note else _alone(entry, way, case, watch.comm, with_memory)
+        entries[key] = entry if note else _alone(entry, way, case, watch.comm, with_memory, place)
         if not entries[key].note:
             fit[key] = way
-    floor, times, wrong = _in_turn(case, fit, watch, repeats)
+    floor, times, wrong = _in_turn(case, fit, watch, repeats, place)
     for key in fit:
         if key in wrong:
             entries[key] = replace(entries[key], note=wrong[key], is_wrong=True)
@@ -75,10 +91,15 @@ def _way(classes: Ways, case: Case) -> tuple[type[Contender], str]:
 
 
 def _alone(
-    entry: Entry, way: type[Contender], case: Case, comm: MPI.Intracomm, with_memory: bool
+    entry: Entry,
+    way: type[Contender],
+    case: Case,
+    comm: MPI.Intracomm,
+    with_memory: bool,
+    place: Place,
 ) -> Entry:
     """A contender by itself on fresh arrays: is its result right, and what memory does it take?"""
-    contender, note = _together(comm, lambda: _ready(way, case, comm))
+    contender, note = _together(comm, lambda: _ready(way, case, comm, place))
     if contender is not None:
         note = _fault(contender)
         entry = replace(entry, label=contender.label, planned_bytes=contender.planned_bytes)
@@ -90,7 +111,7 @@ def _alone(
     # What it left behind after one use is no part of the next: imports, plans, MPI's own buffers.
     del contender
     base = memory.held_bytes(comm)
-    contender = _ready(way, case, comm)
+    contender = _ready(way, case, comm, place)
     contender.run()
     peak = comm.allreduce(contender.peak_bytes(base), MPI.MAX)
     _close(contender)
@@ -98,15 +119,19 @@ def _alone(
 
 
 def _in_turn(
-    case: Case, ways: Mapping[str, type[Contender]], watch: Stopwatch, repeats: int
+    case: Case,
+    ways: Mapping[str, type[Contender]],
+    watch: Stopwatch,
+    repeats: int,
+    place: Place,
 ) -> tuple[Times, dict[str, Times], dict[str, str]]:
     """The floor's times, the contenders' times by name, and what is wrong with some of them."""
     comm = watch.comm
-    ends = Ends.new(case, comm.rank)
-    contenders = {key: _ready(way, case, comm, ends) for key, way in ways.items()}
+    ends = place.new_ends(case, comm.rank)
+    contenders = {key: _ready(way, case, comm, place, ends) for key, way in ways.items()}
     wrong = {key: fault for key, c in contenders.items() if (fault := _fault(c))}
     right = {key: c for key, c in contenders.items() if key not in wrong}
-    floor = Floor(case, comm, Ends(None, new_tile(case.target, comm.rank)))
+    floor = place.new_floor(case, comm)
     works = [floor.repeat, *(c.repeat for c in right.values())]
     floor_times, *times = watch.in_turn(works, repeats)
     wrong |= {key: f"{fault} in the end" for key, c in right.items() if (fault := _fault(c))}
@@ -116,12 +141,16 @@ def _in_turn(
 
 
 def _ready(
-    way: type[Contender], case: Case, comm: MPI.Intracomm, ends: Ends | None = None
+    way: type[Contender],
+    case: Case,
+    comm: MPI.Intracomm,
+    place: Place,
+    ends: Ends | None = None,
 ) -> Contender:
     """A contender with a communicator of its own, and arrays of its own if none are given."""
     if not way.uses_ends:
         ends = Ends(None, None)
-    contender = way(case, comm.Dup(), ends or Ends.new(case, comm.rank))
+    contender = way(case, comm.Dup(), ends or place.new_ends(case, comm.rank))
     contender.fill()
     return contender
 

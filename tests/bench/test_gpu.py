@@ -11,11 +11,12 @@ import pytest
 from bench.__main__ import main
 from bench.gpu import command as gpu
 from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
-from bench.gpu.ranks import CASES, f32_case, traffic_bytes
+from bench.gpu.contenders import CASES, f32_case, traffic_bytes
 from bench.gpu.results import as_text, is_right, read
 from redist.errors import RequestError
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import CopyList
+from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 
 
 @pytest.mark.parametrize("case", copy_cases(2**16), ids=lambda case: case.label)
@@ -78,3 +79,10 @@ def test_a_wrong_result_is_told(tmp_path: Path) -> None:
     stored = tmp_path / "gpu.json"
     stored.write_text(json.dumps({"version": 1, "runs": {"2 ranks": found}}), encoding="utf-8")
     assert not is_right(read(stored)["runs"]["2 ranks"])
+
+
+@needs_mpi
+@needs_linux
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_contenders_are_checked_and_timed_on_a_pretended_gpu(ranks: int) -> None:
+    assert f"contenders are told apart ({ranks} ranks)" in must_succeed("comparing", ranks)

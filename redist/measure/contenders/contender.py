@@ -96,11 +96,15 @@ class Contender(ABC):
 
     def is_right(self) -> bool:
         """Move once into a poisoned target and compare this rank's. **Collective over `comm`.**"""
-        if self.output is not None:
-            poison(self.output)
+        self.poison_target()
         self.comm.Barrier()
         self.run()
         return self.holds_target()
+
+    def poison_target(self) -> None:
+        """Overwrite this rank's tile of the target with bytes that no check accepts. **Local.**"""
+        if self.output is not None:
+            poison(self.output)
 
     def holds_target(self) -> bool:
         """Whether this rank's tile of the target is what it must be, bit for bit. **Local.**"""
