@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -23,7 +22,7 @@ def square_mesh(size: int) -> redist.Mesh:
     return redist.Mesh(x=rows, y=size // rows)
 
 
-def make(n: int, mesh: redist.Mesh) -> Any:
+def make(n: int, mesh: redist.Mesh) -> pgas.Array:
     """A wave along every dim, of complex numbers: its transform is a single peak."""
     return pgas.from_function(
         lambda i, j, k: np.exp(2j * np.pi * (2 * i + 3 * j + 5 * k) / n),

@@ -7,7 +7,6 @@ divided: one small reduction a round.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -15,15 +14,15 @@ from mpi4py import MPI
 from redist import pgas
 
 
-def make(points: int, dims: int, k: int) -> Any:
+def make(points: int, dims: int, k: int) -> pgas.Array:
     """Points around k corners, in turn."""
-    noise: Any = pgas.random.generator(3).normal((points, dims), deviation=0.05, type="{x}, {}")
+    noise = pgas.random.generator(3).normal((points, dims), deviation=0.05, type="{x}, {}")
     return noise + pgas.from_function(
         lambda i, j: (i % k >> j % 8) & 1, (points, dims), type="{x}, {}"
     )
 
 
-def step(points: Any, centres: Any) -> tuple[Any, Any]:
+def step(points: pgas.Array, centres: pgas.Array) -> tuple[pgas.Array, pgas.Array]:
     """**Collective.** The centre of every point, and the means of the points of every centre."""
     k = centres.shape[0]
     far = pgas.sum(centres * centres, axis=1) - 2.0 * (points @ centres.T)

@@ -6,23 +6,22 @@ Every rank factors its rows, the small triangles are factored together, and nobo
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from mpi4py import MPI
 
 from redist import pgas
 
 
-def make(rows: int, columns: int) -> tuple[Any, Any, Any]:
+def make(rows: int, columns: int) -> tuple[pgas.Array, pgas.Array, pgas.Array]:
     """A random matrix, coefficients, and what they give with a little noise."""
     random = pgas.random.generator(1)
-    a: Any = random.normal((rows, columns), type="{x}, {}")
+    a = random.normal((rows, columns), type="{x}, {}")
     x = pgas.arange(1.0, columns + 1.0, type="{}")
     noise = random.normal((rows,), deviation=1e-3, type="{x}")
     return a, x, a @ x + noise
 
 
-def fit(a: Any, b: Any) -> Any:
+def fit(a: pgas.Array, b: pgas.Array) -> pgas.Array:
     """**Collective.** The coefficients with the least squared error, on every rank."""
     q, r = pgas.linalg.qr(a)
     return pgas.linalg.solve(r, q.T @ b)

@@ -7,7 +7,6 @@ gathers the matrix gets an error before a byte is allocated.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -17,14 +16,14 @@ from redist import pgas
 from redist.text.units import format_bytes
 
 
-def make(n: int) -> Any:
+def make(n: int) -> pgas.Array:
     """A symmetric matrix whose largest eigenvalue is n + 1, of the vector of ones."""
-    a: Any = pgas.from_function(lambda i, j: 1.0 * (i == j), (n, n), type="{x}, {}")
+    a = pgas.from_function(lambda i, j: 1.0 * (i == j), (n, n), type="{x}, {}")
     a += 1.0
     return a
 
 
-def step(a: Any, v: Any) -> tuple[float, Any]:
+def step(a: pgas.Array, v: pgas.Array) -> tuple[float, pgas.Array]:
     """**Collective.** An estimate of the eigenvalue, and a better vector on every rank."""
     w = (a @ v).to("{}")
     value = float(pgas.linalg.vector_norm(w))

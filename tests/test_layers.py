@@ -24,7 +24,7 @@ INNER: dict[str, str] = {
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
-        "ordering onesided ufuncs operators array device_array creation linalg fft random"
+        "ordering onesided ufuncs operators array device_array creation conversion linalg fft random"
     ),
     "redist.pgas.watch": "call_site gather_warning traffic timeline trace dry_run explain",
     "redist.pgas.tiles": (

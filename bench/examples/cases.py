@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 import redist
 from bench.examples import by_hand
@@ -29,6 +30,12 @@ class ExamplePair:
     ours: Work
     theirs: Work | None
     tolerance: float = 1e-8
+
+
+def tile_of(a: pgas.Array) -> NDArray[Any]:
+    """The tile of an array that every rank has a part of."""
+    assert a.local is not None
+    return a.local
 
 
 def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
@@ -63,8 +70,8 @@ def fft_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
 def heat_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     """Halos by one-sided reads against Sendrecv."""
     n = int((n_bytes // 8) ** 0.5) // comm.size * comm.size
-    plates = list(heat.plate(n))
-    hand = by_hand.HeatByHand(comm, plates[0].local)
+    plates = [heat.plate(n), heat.plate(n)]
+    hand = by_hand.HeatByHand(comm, tile_of(plates[0]))
 
     def ours() -> Any:
         for _ in range(STEPS):
@@ -88,7 +95,7 @@ def least_squares_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
         f"{rows} x {columns}",
         "QR, Allgather, Allreduce",
         lambda: least_squares.fit(a, b).local,
-        lambda: by_hand.least_squares(comm, a.local, b.local),
+        lambda: by_hand.least_squares(comm, tile_of(a), tile_of(b)),
     )
 
 
@@ -104,7 +111,7 @@ def kmeans_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
         f"{n} points of {dims}, {k} centres, one round",
         "Allreduce",
         lambda: kmeans.step(points, centres)[1].local,
-        lambda: by_hand.kmeans_step(comm, points.local, start),
+        lambda: by_hand.kmeans_step(comm, tile_of(points), start),
     )
 
 
@@ -124,7 +131,7 @@ def power_pair(comm: MPI.Intracomm, n_bytes: int) -> ExamplePair:
     def theirs() -> Any:
         v = first
         for _ in range(STEPS):
-            _, v = by_hand.power_step(comm, a.local, v)
+            _, v = by_hand.power_step(comm, tile_of(a), v)
         return v
 
     return ExamplePair("power_iteration", f"{n} x {n}, {STEPS} steps", "Allgather", ours, theirs)

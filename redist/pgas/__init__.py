@@ -21,9 +21,10 @@ from numpy import (
 
 from redist.pgas import fft, linalg, random
 from redist.pgas.array import Array
+from redist.pgas.conversion import asarray, from_dlpack, from_local
 from redist.pgas.creation import (
-    arange, asarray, empty, empty_like, eye, from_dlpack, from_function, from_local, full,
-    full_like, linspace, ones, ones_like, zeros, zeros_like,
+    arange, empty, empty_like, eye, from_function, full, full_like, linspace, ones, ones_like,
+    zeros, zeros_like,
 )  # fmt: skip
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.binary import (

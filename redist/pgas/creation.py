@@ -15,7 +15,6 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
 from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
-from redist.pgas.elementwise.apply import astype
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import is_gpu, kind_of
@@ -23,11 +22,11 @@ from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import as_device, fill_with, to_device, to_host
+from redist.runtime.cuda.arrays import fill_with
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 Type = str | ArrayType
+Shape = int | Sequence[int]
 
 PART_BYTES = 2**16
 """Tiles are written in parts of so many bytes."""
@@ -36,7 +35,7 @@ CARRIED_BYTES = 2**24
 
 
 def make(
-    shape: int | Sequence[int],
+    shape: Shape,
     dtype: Any,
     fill: Callable[[Tile, Box], None] | None,
     type: Type | None = None,
@@ -101,7 +100,7 @@ def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple
         yield from _parts(part, (*box[:dim], (at, end), *box[dim + 1 :]), most_bytes)
 
 
-def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+def sizes_of(shape: Shape) -> tuple[int, ...]:
     """A shape as given: one int or several."""
     try:
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
@@ -115,33 +114,48 @@ def sizes_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
+def empty(
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** An array with any contents; ``type``, ``mesh`` and ``comm`` say where it lies.
 
     ``device="cuda"`` puts the tiles onto the ranks' GPUs, here and in the functions below.
     """
-    return make(shape, _float(dtype), None, device=device, **where)
+    return make(shape, _float(dtype), None, type, mesh, comm, device)
 
 
 def full(
-    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **where: Any
-) -> Array:
+    shape: Shape, fill_value: Any, *, dtype: Any = None, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** An array of one value."""
-    value = np.asarray(_numbers(fill_value), dtype=dtype)
+    value = np.asarray(to_numbers(fill_value), dtype=dtype)
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
-    options = {"device": device, "anywhere": True, **where}
-    return make(shape, value.dtype, lambda tile, box: fill_with(tile, value), **options)
+
+    def fill(tile: Tile, box: Box) -> None:
+        fill_with(tile, value)
+
+    return make(shape, value.dtype, fill, type, mesh, comm, device, anywhere=True)
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
+def zeros(
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** An array of zeros: ``pgas.zeros((4096, 4096), type="{x}, {}")``."""
-    return full(shape, 0, dtype=_float(dtype), device=device, **where)
+    kind = _float(dtype)
+    return full(shape, 0, dtype=kind, type=type, mesh=mesh, comm=comm, device=device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None, **where: Any) -> Array:
+def ones(
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** An array of ones."""
-    return full(shape, 1, dtype=_float(dtype), device=device, **where)
+    kind = _float(dtype)
+    return full(shape, 1, dtype=kind, type=type, mesh=mesh, comm=comm, device=device)
 
 
 @takes_array
@@ -153,7 +167,7 @@ def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 @takes_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
-    value = np.asarray(_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
+    value = np.asarray(to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
     if value.ndim:
         raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
     return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
@@ -172,11 +186,12 @@ def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 
 
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-    **where: Any,
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
+    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Evenly spaced values, ``start + k * step`` below ``stop``."""
-    start, stop, step = (_numbers(v) for v in (start, stop, step))
+    start, stop, step = (to_numbers(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -194,18 +209,19 @@ def arange(
         (lo, hi), = box  # fmt: skip
         tile[...] = start + step * np.arange(lo, hi)
 
-    return make((n,), kind, fill, device=device, **where)
+    return make((n,), kind, fill, type, mesh, comm, device)
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None,
-    endpoint: bool = True, **where: Any,
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, endpoint: bool = True,
+    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** ``num`` evenly spaced values from start to stop."""
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"cannot make {num} values: need 0 or more")
-    start, stop = _numbers(start), _numbers(stop)
+    start, stop = to_numbers(start), to_numbers(stop)
     kind = np.linspace(start, stop, 2).dtype if dtype is None else np.dtype(dtype)
     step = (stop - start) / max(1, num - 1 if endpoint else num)
 
@@ -216,12 +232,13 @@ def linspace(
             values[-1] = stop
         tile[...] = (np.floor(values) if kind.kind in "iu" else values).astype(kind)
 
-    return make(num, kind, fill, device=device, **where)
+    return make(num, kind, fill, type, mesh, comm, device)
 
 
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None,
-    device: Any = None, **where: Any,
+    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Ones on a diagonal, zeros elsewhere."""
     n_cols = n_rows if n_cols is None else n_cols
@@ -231,12 +248,13 @@ def eye(
         (r0, r1), (c0, c1) = box
         tile[...] = np.arange(r0, r1)[:, None] + k == np.arange(c0, c1)[None, :]
 
-    return make((n_rows, n_cols), _float(dtype), fill, device=device, **where)
+    return make((n_rows, n_cols), _float(dtype), fill, type, mesh, comm, device)
 
 
 def from_function(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = None, **where: Any
-) -> Array:
+    function: Callable[..., Any], shape: Shape, *, dtype: Any = None, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** ``function(i, j, ...)`` of the indices, given as arrays that broadcast.
 
     ``pgas.from_function(lambda i, j: i + 10 * j, (4, 4), dtype="i8")``; float64 if no dtype is named.
@@ -258,108 +276,13 @@ def from_function(
         ]
         tile[...] = function(*index)
 
-    return make(shape, _float(dtype), fill, **where)
+    return make(shape, _float(dtype), fill, type, mesh, comm, device)
 
 
-def from_local(
-    local: Any, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None,
-    device: Any = None,
-) -> Array:  # fmt: skip
-    """**Local.** A global array from tiles that the ranks have, of NumPy or on GPUs; no copy.
-
-    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
-    which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
-    """
-    comm = comm_or_world(comm)
-    if isinstance(type, str):
-        type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
-    on_device = is_device(local) if local is not None else is_gpu(device)
-    if local is not None and device is not None and is_gpu(device) != on_device:
-        raise ValueError(f"cannot use a tile that is not on {device!r} there: copy it first")
-    if on_device and local is not None:
-        local = as_device(local)
-    elif local is not None and not isinstance(local, np.ndarray):
-        raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
-    shape = tile_shape(type, comm.rank)
-    if (None if local is None else local.shape) != shape:
-        have = "no tile" if local is None else f"a tile of shape {local.shape}"
-        raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {shape}")
-    if local is not None and local.dtype != type.dtype.to_numpy():
-        raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
-    return (DeviceArray if on_device else Array)(type, comm, local)
-
-
-def asarray(
-    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None, **where: Any
-) -> Array:
-    """**Local.** A global array from what all ranks have alike: numbers, lists, NumPy arrays.
-
-    Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
-    stay there unless ``device="cpu"`` is said.
-    """
-    if isinstance(obj, Tiled):
-        kind = obj.dtype if dtype is None else np.dtype(dtype)
-        if copy is False and kind != obj.dtype:
-            raise ValueError(f"cannot turn {obj.dtype} into {kind} without a copy")
-        if where:
-            raise ValueError(f"cannot place {obj.type} anew by {', '.join(where)}=: use a.to(type)")
-        array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
-        if device is not None and is_gpu(device) != obj._memory.on_device:
-            if copy is False:
-                raise ValueError(f"cannot bring {obj.type} to {device!r} without a copy")
-            array, copy = array.to_device(device), None
-        if kind != obj.dtype:
-            return astype(array, kind)
-        return array.copy() if copy else array
-    if copy is False:
-        raise ValueError(
-            "cannot make a global array of it without a copy: pgas.from_local shares tiles"
-        )
-    if is_device(obj) and (device is None or is_gpu(device)):
-        whole = as_device(obj)
-        whole = whole if dtype is None else whole.astype(dtype, copy=False)
-        device = "cuda"
-    else:
-        whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
-
-    def fill(tile: Tile, box: Box) -> None:
-        tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
-
-    anywhere = not isinstance(whole, np.ndarray)
-    return make(whole.shape, whole.dtype, fill, device=device, anywhere=anywhere, **where)
-
-
-def _in_memory(obj: Any, dtype: Any) -> Tile:
-    try:
-        return np.asarray(obj, dtype=dtype)
-    except TypeError:
-        return np.asarray(_numbers(obj), dtype=dtype)
-
-
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """**Local.** A global array from any library's array that all ranks have alike.
-
-    It is whole on every rank and shares the memory, where no copy is asked for.
-    """
-    if isinstance(x, Tiled):
-        return asarray(x, copy=copy, device=device)
-    on_device = is_device(x)
-    if device is not None and is_gpu(device) != on_device:
-        if copy is False:
-            raise ValueError(f"cannot bring it to {device!r} without a copy")
-        x = to_host(x) if on_device else to_device(np.from_dlpack(x))
-        on_device, copy = not on_device, None
-    whole = as_device(x) if on_device else np.from_dlpack(x, copy=copy)
-    whole = whole.copy() if on_device and copy else whole
-    comm = comm_or_world(None)
-    t = ArrayType(line_mesh(comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
-    return from_local(whole, t, comm=comm)
-
-
-def _numbers(obj: Any) -> Any:
+def to_numbers(obj: Any) -> Any:
     """**Collective.** Nested lists with the numbers of global arrays without dims."""
     if isinstance(obj, (list, tuple)):
-        return [_numbers(one) for one in obj]
+        return [to_numbers(one) for one in obj]
     if not isinstance(obj, Tiled):
         return obj
     if obj.ndim:

@@ -17,7 +17,7 @@ from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import require_writable
 
 SCALARS = (bool, int, float, complex)
@@ -79,7 +79,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     return first.new(result, _compute(function, tiles, result))
 
 
-def update(function: Callable[..., Any], a: Tiled, other: Any) -> Any:
+def update(function: Callable[..., Any], a: T, other: Any) -> T:
     """**Collective** where the other operand must move. ``a = function(a, other)`` in a's own tile."""
     require_writable("an update")
     here = settle(a)
@@ -144,7 +144,7 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
 
 
 @takes_array
-def astype(x: Tiled, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     """**Collective** where a reduction is pending. The same values in another dtype."""
     if device is not None and is_gpu(device) != x._memory.on_device:
         x = to_device(x, device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 Axes = tuple[SubAxis, ...]
 CHUNK = 2**12
@@ -34,7 +33,7 @@ OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
 @in_memory
-def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
+def transform(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     """**Collective.** One of NumPy's transforms along a cut dim when no other dim can take its axes."""
     cut = x.type.dims[dim]
     if name == "hfft":
@@ -50,7 +49,7 @@ def transform(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
     return resized(out, dim, x.shape[dim] // 2 + 1, cut) if name == "rfft" else out
 
 
-def line(x: Tiled, dim: int, inverse: bool, norm: str) -> Any:
+def line(x: T, dim: int, inverse: bool, norm: str) -> T:
     """**Collective.** The complex transform along a cut dim."""
     scale = scale_of(x.shape[dim], inverse, norm)
     if factors(x.shape[dim], x.type.cuts[dim]) is not None:
@@ -58,7 +57,7 @@ def line(x: Tiled, dim: int, inverse: bool, norm: str) -> Any:
     return by_chirp(x, dim, inverse, scale)
 
 
-def by_chirp(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
+def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     """**Collective.** The transform along a cut dim of any length, in double precision."""
     size, cut, p = x.shape[dim], x.type.dims[dim], x.type.cuts[dim]
     sign = 1j if inverse else -1j
@@ -103,7 +102,7 @@ def smooth(n: int) -> int:
     )
 
 
-def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
+def resized(x: T, dim: int, n: int, cut: Axes) -> T:
     """**Collective** unless it is so long. The first ``n`` of a cut dim, or zeros behind it."""
     have = x.shape[dim]
     if n < have:
@@ -116,7 +115,7 @@ def resized(x: Tiled, dim: int, n: int, cut: Axes) -> Any:
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
-def _filled_up(x: Tiled, dim: int, size: int, cut: Axes) -> Any:
+def _filled_up(x: T, dim: int, size: int, cut: Axes) -> T:
     """**Collective.** The values of a line of which the second half is the conjugate of the first."""
     back = range(size - size // 2 - 1, 0, -1)
     if not len(back):
@@ -156,7 +155,7 @@ def _filled(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
     return out
 
 
-def _real(x: Tiled) -> Any:
+def _real(x: T) -> T:
     """**Local.** The real parts, in tiles of their own."""
     dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)

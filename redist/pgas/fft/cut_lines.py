@@ -19,7 +19,7 @@ from redist.pgas.tiles.budget import need
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
 
 CHUNK_BYTES = 2**17
 """Of lines that are transformed together."""
@@ -45,7 +45,7 @@ def scale_of(size: int, inverse: bool, norm: str) -> float:
     return 1.0 / size if inverse == (norm == "backward") else 1.0
 
 
-def by_rows(x: Tiled, dim: int, inverse: bool, scale: float) -> Any:
+def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     """**Collective.** The transform along a cut dim whose length has :func:`factors`."""
     p, size = x.type.cuts[dim], x.shape[dim]
     found = factors(size, p)

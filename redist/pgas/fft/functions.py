@@ -7,54 +7,57 @@ from typing import Any
 
 import numpy as np
 
+from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
-from redist.pgas.creation import make
+from redist.pgas.array import Array
+from redist.pgas.creation import Type, make
 from redist.pgas.fft.transforms import along, check, lengths, several
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, dims_of
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
+from redist.runtime.ranks.world import Comm
 
 
-def _one(name: str, x: Tiled, n: int | None, axis: int, norm: str) -> Any:
+def _one(name: str, x: T, n: int | None, axis: int, norm: str) -> T:
     check(name, x, norm)
     (dim,), (size,) = lengths(name, x, None if n is None else (n,), (axis,))
     return along(x, name, dim, size, norm)
 
 
-def fft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def fft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. The discrete Fourier transform along a dim."""
     return _one("fft", x, n, axis, norm)
 
 
-def ifft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def ifft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. The inverse of :func:`fft`."""
     return _one("ifft", x, n, axis, norm)
 
 
-def rfft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def rfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. Half of the transform of real values."""
     return _one("rfft", x, n, axis, norm)
 
 
-def irfft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def irfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. The inverse of :func:`rfft`."""
     return _one("irfft", x, n, axis, norm)
 
 
-def hfft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def hfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. The transform of Hermitian values."""
     return _one("hfft", x, n, axis, norm)
 
 
-def ihfft(x: Tiled, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def ihfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** where the dim is cut. The inverse of :func:`hfft`."""
     return _one("ihfft", x, n, axis, norm)
 
 
 def fftn(
-    x: Tiled, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """**Collective** where a dim is cut. The transform along several dims."""
     check("fftn", x, norm)
     dims, sizes = lengths("fftn", x, s, axes)
@@ -62,9 +65,9 @@ def fftn(
 
 
 def ifftn(
-    x: Tiled, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """**Collective** where a dim is cut. The inverse of :func:`fftn`."""
     check("ifftn", x, norm)
     dims, sizes = lengths("ifftn", x, s, axes)
@@ -72,9 +75,9 @@ def ifftn(
 
 
 def rfftn(
-    x: Tiled, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """**Collective** where a dim is cut. Half of the transform of real values along several dims."""
     check("rfftn", x, norm)
     dims, sizes = lengths("rfftn", x, s, axes)
@@ -83,9 +86,9 @@ def rfftn(
 
 
 def irfftn(
-    x: Tiled, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """**Collective** where a dim is cut. The inverse of :func:`rfftn`."""
     check("irfftn", x, norm)
     dims, sizes = lengths("irfftn", x, s, axes)
@@ -94,8 +97,9 @@ def irfftn(
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, **where: Any
-) -> Any:
+    n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** The frequencies of :func:`fft`."""
 
     def fill(tile: Tile, box: Box) -> None:
@@ -103,32 +107,35 @@ def fftfreq(
         k = np.arange(lo, hi)
         tile[...] = np.where(k < (n - 1) // 2 + 1, k, k - n) * (1.0 / (n * d))
 
-    return make((n,), np.float64 if dtype is None else dtype, fill, device=device, **where)
+    kind = np.float64 if dtype is None else dtype
+    return make((n,), kind, fill, type, mesh, comm, device)
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, **where: Any
-) -> Any:
+    n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
     """**Local.** The frequencies of :func:`rfft`."""
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
         tile[...] = np.arange(lo, hi) * (1.0 / (n * d))
 
-    return make((n // 2 + 1,), np.float64 if dtype is None else dtype, fill, device=device, **where)
+    kind = np.float64 if dtype is None else dtype
+    return make((n // 2 + 1,), kind, fill, type, mesh, comm, device)
 
 
-def fftshift(x: Tiled, /, *, axes: Axis = None) -> Any:
+def fftshift(x: T, /, *, axes: Axis = None) -> T:
     """**Collective** where a dim is cut. Frequency 0 in the middle."""
     return _shifted(x, axes, 1)
 
 
-def ifftshift(x: Tiled, /, *, axes: Axis = None) -> Any:
+def ifftshift(x: T, /, *, axes: Axis = None) -> T:
     """**Collective** where a dim is cut. The inverse of :func:`fftshift`."""
     return _shifted(x, axes, -1)
 
 
-def _shifted(x: Tiled, axes: Axis, sign: int) -> Any:
+def _shifted(x: T, axes: Axis, sign: int) -> T:
     check("fftshift", x, "backward")
     dims = dims_of(axes, x.ndim)
     shifts = tuple(x.shape[i] // 2 if sign > 0 else -(x.shape[i] // 2) for i in dims)

@@ -15,7 +15,7 @@ from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 BLOCK_BYTES = 2**18
 """Lines of so many bytes are transformed together."""
@@ -46,8 +46,8 @@ def check(name: str, x: Any, norm: str) -> None:
 
 
 def along(
-    x: Tiled, name: str, dim: int, n: int | None, norm: str, later: frozenset[int] = frozenset()
-) -> Any:
+    x: T, name: str, dim: int, n: int | None, norm: str, later: frozenset[int] = frozenset()
+) -> T:
     """**Collective** where the dim is cut. One of NumPy's transforms along one dim."""
     if x.type.pending_op is not None or x.type.dims[dim]:
         end = freed(x.type, frozenset({dim}), later)
@@ -63,8 +63,8 @@ def along(
 
 
 def several(
-    x: Tiled, names: Sequence[str], dims: Sequence[int], s: Sequence[int | None], norm: str
-) -> Any:
+    x: T, names: Sequence[str], dims: Sequence[int], s: Sequence[int | None], norm: str
+) -> T:
     """**Collective** where a dim is cut. Transforms along dims in the order that moves least."""
     left = list(zip(names, dims, s, strict=True))
     while left:
@@ -100,7 +100,7 @@ def _shape_and_dtype(name: str, size: int, n: int | None, dtype: np.dtype[Any]) 
     return short, made.dtype
 
 
-def _local(x: Tiled, name: str, dim: int, n: int | None, norm: str) -> Any:
+def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     """**Local.** A transform along a whole dim."""
     size, dtype = _shape_and_dtype(name, x.shape[dim], n, x.dtype)
     shape = tuple(size if i == dim else m for i, m in enumerate(x.shape))

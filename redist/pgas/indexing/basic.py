@@ -18,14 +18,14 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, make_type
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import overlap, to_host
 from redist.runtime.index_sets.held import EdgeConstant, EdgeRange, within
 from redist.runtime.index_sets.positions import as_slice, count_from
 
 
-def get_basic(x: Tiled, items: tuple[Item, ...]) -> Any:
+def get_basic(x: T, items: tuple[Item, ...]) -> T:
     """**Collective** where a cut dim is not taken whole. Elements by ints and slices."""
     t = slice_type(x.type, items)
     if is_local(x.type, items):
@@ -95,7 +95,7 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
     return tuple(links)
 
 
-def as_values(a: Tiled, value: Any) -> Tiled:
+def as_values(a: T, value: Any) -> T:
     """Values as a global array of a's dtype over its ranks: what all ranks have alike, or global."""
     if isinstance(value, Tiled):
         if value.comm != a.comm or value.mesh != a.mesh:
@@ -124,7 +124,7 @@ def as_values(a: Tiled, value: Any) -> Tiled:
     return a.new(t, None if a.local is None else a._memory.asarray(given))
 
 
-def fit_values(values: Tiled, shape: Shape) -> Tiled:
+def fit_values(values: T, shape: Shape) -> T:
     """Values without leading dims of size 1 that a shape does not have; an error if they do not fit."""
     extra = max(0, values.ndim - len(shape))
     own = values.shape[extra:]

@@ -22,7 +22,7 @@ from redist.pgas.tiles.layouts import dtype_of, folded, make_type
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, selected
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import traffic
 from redist.runtime.elements.by_position import all_counts
 from redist.runtime.elements.select import rows
@@ -32,7 +32,7 @@ CHUNK_ELEMS = 2**14
 """So many elements are looked at in one go."""
 
 
-def get(x: Tiled, items: Sequence[Item]) -> Any:
+def get(x: T, items: Sequence[Item]) -> T:
     """**Collective.** The elements that a key with a mask names."""
     mask = next(item for item in items if isinstance(item, Mask))
     if not all(item is mask or _is_whole(item, x) for item in items):
@@ -105,7 +105,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 
 @takes_array
 @in_memory
-def nonzero(x: Tiled, /) -> tuple[Any, ...]:
+def nonzero(x: T, /) -> tuple[T, ...]:
     """**Collective.** The indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
         raise ValueError("cannot list the elements of an array without dims")
@@ -131,7 +131,7 @@ def nonzero(x: Tiled, /) -> tuple[Any, ...]:
     return tuple(places.new(places.type, i) for i in integer.unravel(places.local, x.shape))
 
 
-def rebalance(x: Tiled, tile: Tile | None, dim: int, counts: Sequence[int]) -> Any:
+def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
     """**Collective.** An array whose tiles have any size along one dim, in order, made even along it.
 
     ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
@@ -167,7 +167,7 @@ def _value(mask: Any) -> Any:
     return integer.on_all(mask) if isinstance(mask, Tiled) else mask
 
 
-def _as_dim(x: Tiled, items: Sequence[Item], keep: bool) -> Any:
+def _as_dim(x: T, items: Sequence[Item], keep: bool) -> T:
     """A mask without dims is a new dim of size 1 or 0."""
     out = get_basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
     at = next(i for i, item in enumerate(items) if isinstance(item, Mask))

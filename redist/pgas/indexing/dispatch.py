@@ -9,11 +9,11 @@ from redist.pgas.indexing.basic import as_values, get_basic, put_basic
 from redist.pgas.indexing.keys import Many, Mask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.traffic import require_writable
 
 
-def get(x: Tiled, key: Any) -> Any:
+def get(x: T, key: Any) -> T:
     """**Collective.** The elements that a key names, as a new array.
 
     Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays

@@ -28,7 +28,7 @@ from redist.pgas.tiles.select import (
     placed,
     selected,
 )
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.elements import by_position
 from redist.runtime.elements.by_position import rounds_of
@@ -40,7 +40,7 @@ SMALL_ELEMS = 2**13
 """Global indices up to so many are brought to every rank."""
 
 
-def get(x: Tiled, items: Sequence[Item]) -> Any:
+def get(x: T, items: Sequence[Item]) -> T:
     """**Collective.** The elements that a key with integer arrays names."""
     many = [item for item in items if isinstance(item, Many)]
     ints = [item for item in items if isinstance(item, At)]
@@ -103,7 +103,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     traffic().perform(Exchange("store", t, a.type), work)
 
 
-def _along_one(x: Tiled, items: Sequence[Item], item: Many) -> Any:
+def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
     """Indices along one dim that all ranks have: a product of lists, as slices are."""
     given = item.indices
     whole = given if isinstance(given, np.ndarray) else on_all(given)

@@ -12,6 +12,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
+from redist.pgas.array import Array
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.equations import is_large
@@ -21,40 +22,40 @@ from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.move import move
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 
 class Qr(NamedTuple):
     """Result of :func:`qr`."""
 
-    Q: Any
-    R: Any
+    Q: Array
+    R: Array
 
 
 class Eigh(NamedTuple):
     """Result of :func:`eigh`."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Array
+    eigenvectors: Array
 
 
 class Slogdet(NamedTuple):
     """Result of :func:`slogdet`."""
 
-    sign: Any
-    logabsdet: Any
+    sign: Array
+    logabsdet: Array
 
 
 class Svd(NamedTuple):
     """Result of :func:`svd`."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Array
+    S: Array
+    Vh: Array
 
 
 @in_memory
-def qr(x: Tiled, /, *, mode: str = "reduced") -> Qr:
+def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
 
     ``mode="complete"`` gives a square Q and holds the matrix whole.
@@ -71,7 +72,7 @@ def qr(x: Tiled, /, *, mode: str = "reduced") -> Qr:
 
 
 @in_memory
-def svd(x: Tiled, /, *, full_matrices: bool = True) -> Svd:
+def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
     """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
     check_matrices("svd", x)
     m, n = x.shape[-2:]
@@ -88,7 +89,7 @@ def svd(x: Tiled, /, *, full_matrices: bool = True) -> Svd:
 
 
 @in_memory
-def svdvals(x: Tiled, /) -> Any:
+def svdvals(x: T, /) -> T:
     """**Collective.** Singular values, falling."""
     check_matrices("svdvals", x)
     if x.shape[-2] > x.shape[-1] and tall_qr.distributes(x.type):
@@ -98,7 +99,7 @@ def svdvals(x: Tiled, /) -> Any:
 
 
 @in_memory
-def cholesky(x: Tiled, /, *, upper: bool = False) -> Any:
+def cholesky(x: T, /, *, upper: bool = False) -> T:
     """**Collective.** The triangular factor of positive definite matrices."""
     check_matrices("cholesky", x, square=True)
     function = lambda tile: np.linalg.cholesky(tile, upper=upper)  # noqa: E731
@@ -106,14 +107,14 @@ def cholesky(x: Tiled, /, *, upper: bool = False) -> Any:
 
 
 @in_memory
-def det(x: Tiled, /) -> Any:
+def det(x: T, /) -> T:
     """**Collective.** Determinants."""
     check_matrices("det", x, square=True)
     return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
 
 
 @in_memory
-def slogdet(x: Tiled, /) -> Slogdet:
+def slogdet(x: Array, /) -> Slogdet:
     """**Collective.** Signs and logarithms of determinants."""
     check_matrices("slogdet", x, square=True)
     ends = [((), x.dtype), ((), real_dtype(x.dtype))]
@@ -121,7 +122,7 @@ def slogdet(x: Tiled, /) -> Slogdet:
 
 
 @in_memory
-def inv(x: Tiled, /) -> Any:
+def inv(x: T, /) -> T:
     """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
     if x.ndim == 2 and x.size and is_large(x):
@@ -130,7 +131,7 @@ def inv(x: Tiled, /) -> Any:
 
 
 @in_memory
-def eigh(x: Tiled, /) -> Eigh:
+def eigh(x: Array, /) -> Eigh:
     """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
     check_matrices("eigh", x, square=True)
     n, real = x.shape[-1], real_dtype(x.dtype)
@@ -139,7 +140,7 @@ def eigh(x: Tiled, /) -> Eigh:
 
 
 @in_memory
-def eigvalsh(x: Tiled, /) -> Any:
+def eigvalsh(x: T, /) -> T:
     """**Collective.** Eigenvalues of Hermitian matrices, rising."""
     check_matrices("eigvalsh", x, square=True)
     ends = [((x.shape[-1],), real_dtype(x.dtype))]
@@ -147,7 +148,7 @@ def eigvalsh(x: Tiled, /) -> Any:
 
 
 @in_memory
-def pinv(x: Tiled, /, *, rtol: Any = None) -> Any:
+def pinv(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
     check_matrices("pinv", x)
     m, n = x.shape[-2:]
@@ -157,7 +158,7 @@ def pinv(x: Tiled, /, *, rtol: Any = None) -> Any:
     return per_matrix("pinv", function, x, [((n, m), x.dtype)])[0]
 
 
-def _per_stack(x: Tiled, value: Any) -> Any:
+def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
     """**Collective.** One number for all matrices, or one for each in the tile of this rank."""
     if not isinstance(value, Tiled):
         return float(value)
@@ -167,7 +168,7 @@ def _per_stack(x: Tiled, value: Any) -> Any:
 
 
 @in_memory
-def matrix_rank(x: Tiled, /, *, rtol: Any = None) -> Any:
+def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** How many singular values are larger than ``rtol`` times the largest."""
     check_matrices("matrix_rank", x)
     values = svdvals(x)

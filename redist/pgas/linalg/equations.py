@@ -18,7 +18,7 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.ranks.room import all_fit
 
 WHOLE_BYTES = 2**26
@@ -26,7 +26,7 @@ WHOLE_BYTES = 2**26
 
 
 @in_memory
-def solve(x1: Tiled, x2: Tiled, /) -> Any:
+def solve(x1: T, x2: T, /) -> T:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
 
     The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns. One
@@ -65,8 +65,8 @@ def solve(x1: Tiled, x2: Tiled, /) -> Any:
     t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
     tile_a: Any = a.local
     tile_b: Any = b.local
-    out = agreed("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
-    return a.new(t, None if out is None else np.asarray(out, dtype))
+    tile = agreed("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
+    return a.new(t, None if tile is None else np.asarray(tile, dtype))
 
 
 def is_large(x: Tiled) -> bool:
@@ -87,7 +87,7 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
 
 
 @in_memory
-def lstsq(a: Tiled, b: Tiled, /) -> Any:
+def lstsq(a: T, b: T, /) -> T:
     """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.
 
     ``pgas.linalg.lstsq(a, b)`` with a of ``f64[m{x}, n]``, b of ``f64[m{x}]`` or ``f64[m{x}, k]``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.ranks.room import least_available
 from redist.text.units import format_bytes
 
 LARGEST_BYTES = 2**28
 """A matrix that must be whole on a rank may be so large."""
 Function = Callable[..., Any]
+R = TypeVar("R")
 
 
 def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = True) -> None:
@@ -37,7 +38,7 @@ def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = 
         raise TypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
 
 
-def whole(name: str, x: Tiled) -> Any:
+def whole(name: str, x: T) -> T:
     """**Collective.** The array with whole matrices; their axes go to the dims of the stack."""
     x = settle(x)
     inner = frozenset({x.ndim - 2, x.ndim - 1})
@@ -51,7 +52,7 @@ def whole(name: str, x: Tiled) -> Any:
     return move(x, freed(x.type, inner))
 
 
-def agreed(name: str, x: Tiled, work: Callable[[], Any]) -> Any:
+def agreed(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
     """**Collective.** What ``work`` gives; a matrix that it refuses is refused on every rank."""
     out, fine = None, True
     try:
@@ -73,8 +74,8 @@ def refuse_together(name: str, x: Tiled, bad: bool) -> None:
 
 
 def per_matrix(
-    name: str, function: Function, x: Tiled, ends: Sequence[tuple[tuple[int, ...], Any]]
-) -> list[Any]:
+    name: str, function: Function, x: T, ends: Sequence[tuple[tuple[int, ...], Any]]
+) -> list[T]:
     """**Collective.** ``function`` of the matrices of a stack.
 
     ``ends`` says for each result the dims behind those of the stack, and the dtype.

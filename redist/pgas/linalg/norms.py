@@ -16,15 +16,15 @@ from redist.pgas.memory import check_room
 from redist.pgas.reductions.reduce import reduced
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 
 Order = float | str
 
 
 def vector_norm(
-    x: Tiled, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
+    x: T, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
     ord: float = 2,
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """**Collective** where what is cut must be known. The norm over dims; ord is a number or inf."""
     check_arrays("vector_norm", x)
     if x.dtype.kind not in "fc":
@@ -52,7 +52,7 @@ def vector_norm(
     return apply(np.power, reductions.sum(powers, dtype=size.dtype, **where), 1.0 / ord)
 
 
-def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro") -> Any:
+def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -> T:
     """**Collective** where what is cut must be known. The norm of each matrix of a stack."""
     check_matrices("matrix_norm", x)
     ends = (x.ndim - 2, x.ndim - 1)
@@ -83,7 +83,7 @@ def matrix_norm(x: Tiled, /, *, keepdims: bool = False, ord: Order | None = "fro
     raise ValueError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
 
 
-def _local_norm(x: Tiled, dims: tuple[int, ...], keepdims: bool) -> Any:
+def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     """The 2-norm over dims that no axis cuts."""
     t = reduced(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
     check_room(t.tile_bytes)
@@ -96,5 +96,5 @@ def _local_norm(x: Tiled, dims: tuple[int, ...], keepdims: bool) -> Any:
     return x.new(t, np.asarray(tile, t.dtype.to_numpy()))
 
 
-def _absolute(x: Tiled) -> Any:
+def _absolute(x: T) -> T:
     return apply(np.abs, x)

@@ -18,13 +18,13 @@ from redist.pgas.linalg.matrices import refuse_together
 from redist.pgas.memory import empty
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 PANEL = 96
 """Columns that are made orthogonal at a time."""
 
 
-def solve(a: Tiled, b: Tiled) -> Any:
+def solve(a: T, b: T) -> T:
     """**Collective.** ``x`` of ``a x = b``: one square matrix, right sides as columns, cut by rows."""
     a = settle(a)
     a = move(a, tall_qr.by_rows(a.type))

@@ -18,10 +18,10 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.free_dims import freed
 from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
 from redist.pgas.tiles.move import move
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 
 
-def matrix_power(x: Tiled, n: int, /) -> Any:
+def matrix_power(x: T, n: int, /) -> T:
     """**Collective** where operands must move. Products of square matrices with themselves."""
     check_matrices("matrix_power", x, square=True, floating=False)
     n = operator.index(n)
@@ -39,19 +39,19 @@ def matrix_power(x: Tiled, n: int, /) -> Any:
     return out.new(out.type, None if out.local is None else out.local.copy())
 
 
-def diagonal(x: Tiled, /, *, offset: int = 0) -> Any:
+def diagonal(x: T, /, *, offset: int = 0) -> T:
     """**Collective** where rows and columns are cut. Diagonals of a stack of matrices."""
     check_matrices("diagonal", x, floating=False)
     return diagonals.diagonal(x, x.ndim - 2, x.ndim - 1, offset)
 
 
-def trace(x: Tiled, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
     """**Collective** where rows and columns are cut. Sums of diagonals."""
     check_matrices("trace", x, floating=False)
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
-def cross(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
+def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** where operands must move. Cross products of vectors of 3 elements."""
     if axis >= 0 and x1.ndim != x2.ndim:
         raise ValueError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")

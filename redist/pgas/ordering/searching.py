@@ -19,7 +19,7 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.select import made_up, new_tile
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.elements.by_position import places_of
 from redist.text.units import ceil_div
@@ -31,7 +31,7 @@ INT = np.dtype(np.int64)
 
 @takes_array
 @in_memory
-def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | None = None) -> Any:
+def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = None) -> T:
     """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.
 
     Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is pending.
@@ -72,7 +72,7 @@ def searchsorted(x1: Tiled, x2: Any, /, *, side: str = "left", sorter: Tiled | N
     return x2.new(t, tile)
 
 
-def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
+def _counted(x1: T, x2: T, side: Any) -> T:
     """Each rank finds places in its tile of x1: the sum over tiles is the place."""
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
@@ -82,7 +82,7 @@ def _counted(x1: Tiled, x2: Tiled, side: Any) -> Any:
     return x2.new(pending, np.asarray(np.searchsorted(x1.local, x2.local, side), INT))
 
 
-def _in_order(x1: Tiled, sorter: Tiled) -> Tiled:
+def _in_order(x1: T, sorter: T) -> T:
     """**Collective.** ``x1[sorter]``, cut like x1."""
     sorter = settle(sorter)
     if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":

@@ -26,7 +26,7 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.select import made_up, new_tile
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.ranks.world import Comm
 
@@ -36,19 +36,19 @@ MOST_GROWTH = 2
 
 @takes_array
 @in_memory
-def sort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
     """**Collective** where the dim is cut. The values in order along a dim; NaN is the largest."""
     return _sorted(x, "sort", axis, descending, stable)
 
 
 @takes_array
 @in_memory
-def argsort(x: Tiled, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
     """**Collective** where the dim is cut. The indices that sort along a dim."""
     return _sorted(x, "argsort", axis, descending, stable)
 
 
-def _sorted(x: Tiled, what: str, axis: int, descending: bool, stable: bool) -> Any:
+def _sorted(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
     x = settle(x)
     dim = dim_of(axis, x.ndim)
     if x.type.cuts[dim] > 1:

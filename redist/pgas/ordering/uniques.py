@@ -21,7 +21,7 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, settle, tile_shape
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
 from redist.runtime.elements.by_position import ROUND_ELEMS
 from redist.text.units import ceil_div
@@ -54,7 +54,7 @@ class UniqueInverse(NamedTuple):
 
 @takes_array
 @in_memory
-def unique_values(x: Tiled, /) -> Any:
+def unique_values(x: T, /) -> T:
     """**Collective.** The different values, ascending; every NaN is one of its own."""
     return _counted(x).values
 
@@ -126,7 +126,7 @@ def held_once(t: ArrayType) -> ArrayType:
     return t.with_dims([(*dim, *idle) if i == at else dim for i, dim in enumerate(t.dims)])
 
 
-def _once(x: Tiled) -> Tiled:
+def _once(x: T) -> T:
     why = "how many values there are depends on the data"
     traffic().require_data(f"what is unique in {x.type}", why)
     x = settle(x)
@@ -203,7 +203,7 @@ class ValueRuns:
         return np.asarray(out, np.int64)
 
 
-def _to_array(x: Tiled, runs: ValueRuns, values: Tile) -> Any:
+def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     """**Collective.** A global array from what the ranks hold one after the other."""
     comm, n = x.comm, int(runs.begun.sum())
     t = make_type(x.mesh, dtype_of(values.dtype), (n,), default_dims(x.mesh, (n,)))
@@ -230,7 +230,7 @@ def _to_array(x: Tiled, runs: ValueRuns, values: Tile) -> Any:
     return x.new(t, None if shape is None else out)
 
 
-def _scattered(x: Tiled, places: Ints, ids: Ints) -> Any:
+def _scattered(x: T, places: Ints, ids: Ints) -> T:
     """**Collective.** An array like x with ids at places of the whole array."""
     t = with_dtype(x.type, dtype_of(INT))
     tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)

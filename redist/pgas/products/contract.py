@@ -21,12 +21,12 @@ from redist.pgas.products.streaming import aligned, block_count, block_length, p
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, dtype_of, resolved
 from redist.pgas.tiles.move import move
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.ranks.room import all_fit, least_available
 
 
-def contract(a: Tiled, b: Tiled, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> Any:
+def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
     """**Collective** where operands must move. The sum over the labels that ``lo`` lacks."""
     if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
         raise RequestError(
@@ -97,9 +97,7 @@ def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
     return None
 
 
-def _by_blocks(
-    a: Tiled, b: Tiled, product: Product, found: Placed, label: Hashable, which: int
-) -> Any:
+def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, which: int) -> T:
     """**Collective.** The product, with one operand in blocks: each is moved, used and freed.
 
     Where the other one would grow too it follows in blocks of the same indices.

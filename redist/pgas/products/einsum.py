@@ -6,6 +6,7 @@ import itertools
 import math
 import string
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,12 +19,12 @@ from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 
 Labels = tuple[Any, ...]
 
 
-def einsum(subscripts: str, /, *operands: Tiled) -> Any:
+def einsum(subscripts: str, /, *operands: T) -> T:
     """**Collective** where operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
 
     A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
@@ -98,7 +99,7 @@ def _labels(subscripts: str, term: str, spread: int) -> Labels:
     return (*head, *(range(-spread, 0) if dots else ()), *tail)
 
 
-def _prepared(x: Tiled, labels: Labels, subscripts: str) -> tuple[Tiled, Labels]:
+def _prepared(x: T, labels: Labels, subscripts: str) -> tuple[T, Labels]:
     """An operand without repeated labels: of those, the diagonal."""
     while len(set(labels)) < len(labels):
         label = next(label for label in labels if labels.count(label) > 1)
@@ -113,7 +114,7 @@ def _prepared(x: Tiled, labels: Labels, subscripts: str) -> tuple[Tiled, Labels]
     return x, labels
 
 
-def _check_sizes(subscripts: str, items: list[tuple[Tiled, Labels]]) -> None:
+def _check_sizes(subscripts: str, items: Sequence[tuple[Tiled, Labels]]) -> None:
     sizes: dict[Any, int] = {}
     for x, labels in items:
         for label, n in zip(labels, x.shape, strict=True):
@@ -124,7 +125,7 @@ def _check_sizes(subscripts: str, items: list[tuple[Tiled, Labels]]) -> None:
             sizes[label] = max(sizes[label], n) if n else n
 
 
-def _alone_summed(items: list[tuple[Tiled, Labels]], output: Labels) -> list[tuple[Tiled, Labels]]:
+def _alone_summed(items: list[tuple[T, Labels]], output: Labels) -> list[tuple[T, Labels]]:
     """Operands without the labels that only they have and the result lacks."""
     out = []
     for k, (x, labels) in enumerate(items):
@@ -137,7 +138,7 @@ def _alone_summed(items: list[tuple[Tiled, Labels]], output: Labels) -> list[tup
     return out
 
 
-def _summed(x: Tiled, dims: list[int]) -> Any:
+def _summed(x: T, dims: list[int]) -> T:
     op = "max" if x.dtype == np.bool_ else "sum"
     if op == "max" and any(x.shape[i] == 0 for i in dims):
         return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool)
@@ -145,7 +146,7 @@ def _summed(x: Tiled, dims: list[int]) -> Any:
     return reduce(x, op, dims, False, x.dtype)
 
 
-def _next_pair(items: list[tuple[Tiled, Labels]], output: Labels) -> tuple[int, int]:
+def _next_pair(items: Sequence[tuple[Tiled, Labels]], output: Labels) -> tuple[int, int]:
     """The pair whose product grows least over its operands, then the cheapest one."""
 
     def cost(pair: tuple[int, int]) -> tuple[int, int]:

@@ -15,11 +15,11 @@ from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.layouts import with_dtype
 from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 from redist.pgas.watch.traffic import require_writable
 
 
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: T, x2: T, /) -> T:
     """**Collective** where operands must move. Matrix product, over stacks of matrices.
 
     ``pgas.matmul(a, b)`` with a of ``f64[m{x}, k]`` and b of ``f64[k, n]`` is local; a contracted
@@ -46,7 +46,7 @@ def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
     return la, lb, (*_stack(max(n, m, 2) - 2), *ends)
 
 
-def update_by_product(a: Tiled, other: Any) -> Any:
+def update_by_product(a: T, other: Any) -> T:
     """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
     require_writable("an update")
     out = matmul(a, other)
@@ -62,9 +62,7 @@ def update_by_product(a: Tiled, other: Any) -> Any:
     return a
 
 
-def tensordot(
-    x1: Tiled, x2: Tiled, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
-) -> Any:
+def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> T:
     """**Collective** where operands must move. The sum over pairs of dims."""
     check_arrays("tensordot", x1, x2)
     if isinstance(axes, (int, np.integer)):
@@ -90,7 +88,7 @@ def tensordot(
     return contract(x1, x2, la, lb, lo, "tensordot")
 
 
-def vecdot(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
+def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** where operands must move. Inner products along a dim, the first conjugated."""
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
@@ -106,7 +104,7 @@ def vecdot(x1: Tiled, x2: Tiled, /, *, axis: int = -1) -> Any:
     return contract(x1, x2, la, lb, tuple(range(-n, 0)), "vecdot")
 
 
-def outer(x1: Tiled, x2: Tiled, /) -> Any:
+def outer(x1: T, x2: T, /) -> T:
     """**Collective** where operands must move. All products of the elements of two vectors."""
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from redist.errors import RequestError
+from redist.layout.mesh import Mesh
 from redist.pgas.array import Array
-from redist.pgas.creation import make, sizes_of
+from redist.pgas.creation import Shape, Type, make, sizes_of
 from redist.pgas.random.philox import Box, Stream, Words, fill
 from redist.pgas.tiles.tiled import Tile
+from redist.runtime.ranks.world import Comm
 
 
 def generator(seed: int) -> Generator:
@@ -31,8 +33,9 @@ class Generator:
         self.seed, self.calls = int(seed), 0
 
     def uniform(
-        self, shape: int | Sequence[int], low: float = 0.0, high: float = 1.0, *,
-        dtype: Any = np.float64, **where: Any,
+        self, shape: Shape, low: float = 0.0, high: float = 1.0, *,
+        dtype: Any = np.float64, type: Type | None = None,
+        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
         kind = _floating(dtype)
@@ -41,11 +44,12 @@ class Generator:
             unit = _unit(words, kind)
             return unit if (low, high) == (0.0, 1.0) else low + unit * (high - low)
 
-        return self._make(shape, kind, 1, turn, where)
+        return self._make(shape, kind, 1, turn, (type, mesh, comm, device))
 
     def normal(
-        self, shape: int | Sequence[int], mean: float = 0.0, deviation: float = 1.0, *,
-        dtype: Any = np.float64, **where: Any,
+        self, shape: Shape, mean: float = 0.0, deviation: float = 1.0, *,
+        dtype: Any = np.float64, type: Type | None = None,
+        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers of the normal distribution (Box and Muller: two words each)."""
         kind = _floating(dtype)
@@ -56,17 +60,13 @@ class Generator:
                 radius * np.cos(2 * np.pi * _unit(words[1::2], np.dtype(float)))
             )
 
-        return self._make(shape, kind, 2, turn, where)
+        return self._make(shape, kind, 2, turn, (type, mesh, comm, device))
 
     def integers(
-        self,
-        shape: int | Sequence[int],
-        low: int,
-        high: int,
-        *,
-        dtype: Any = np.int64,
-        **where: Any,
-    ) -> Array:
+        self, shape: Shape, low: int, high: int, *,
+        dtype: Any = np.int64, type: Type | None = None,
+        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    ) -> Array:  # fmt: skip
         """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
         kind = np.dtype(dtype)
         if kind.kind not in "iu":
@@ -79,11 +79,11 @@ class Generator:
         def turn(words: Words) -> Tile:
             return (_scaled(words, count) + offset).astype(kind)
 
-        return self._make(shape, kind, 1, turn, where)
+        return self._make(shape, kind, 1, turn, (type, mesh, comm, device))
 
     def _make(
-        self, shape: int | Sequence[int], kind: np.dtype[Any], per: int,
-        turn: Callable[[Words], Tile], where: dict[str, Any],
+        self, shape: Shape, kind: np.dtype[Any], per: int, turn: Callable[[Words], Tile],
+        where: tuple[Type | None, Mesh | None, Comm | None, Any],
     ) -> Array:  # fmt: skip
         stream = Stream(self.seed, self.calls)
         self.calls += 1
@@ -92,7 +92,7 @@ class Generator:
         def write(tile: Tile, box: Box) -> None:
             fill(tile, sizes, box, stream, per, turn)
 
-        return make(sizes, kind, write, **where)
+        return make(sizes, kind, write, *where)
 
 
 def _floating(dtype: Any) -> np.dtype[Any]:

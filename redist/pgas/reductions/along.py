@@ -16,7 +16,7 @@ from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 
 def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:
@@ -37,7 +37,7 @@ def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile
     return None if whole.local is None else whole.local[: max(1, t.cut(dim).n_filled)]
 
 
-def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> Any:
+def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
     """**Collective** where the dim is cut. Running sums or products along a dim."""
     x = settle(x)
     dim = dim_of(axis, x.ndim)
@@ -55,7 +55,7 @@ def cumulate(x: Tiled, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> A
     return x.new(t, out)
 
 
-def argument(x: Tiled, function: Callable[..., Any], axis: int, keepdims: bool) -> Any:
+def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T:
     """**Collective** where the dim is cut. The index of the first largest or smallest value."""
     x = settle(x)
     dim = dim_of(axis, x.ndim)
@@ -100,7 +100,7 @@ def _taken(values: Tile, place: Tile, dim: int) -> Tile:
     return np.take_along_axis(values, np.expand_dims(place, dim), dim).squeeze(dim)
 
 
-def argument_of_all(x: Tiled, function: Callable[..., Any], keepdims: bool) -> Any:
+def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
     """**Collective** where the array is cut. The flat index of the first largest or smallest value."""
     if x.size == 0:
         raise ValueError("cannot find a largest or smallest value in nothing")

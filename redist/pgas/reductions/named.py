@@ -17,7 +17,7 @@ from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
 from redist.pgas.tiles.layouts import default_dims, make_type
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.select import new_tile
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.cuda.arrays import fill_with
 
 
@@ -32,49 +32,49 @@ def _grown(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @takes_array
-def sum(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The sum over dims; pending over the axes that cut them until someone needs it."""
     return reduce(x, "sum", axis, keepdims, _accumulated(x, dtype))
 
 
 @takes_array
-def prod(x: Tiled, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The product over dims."""
     return reduce(x, "prod", axis, keepdims, _accumulated(x, dtype))
 
 
 @takes_array
-def max(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def max(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The largest value over dims."""
     return reduce(x, "max", axis, keepdims, x.dtype)
 
 
 @takes_array
-def min(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def min(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The smallest value over dims."""
     return reduce(x, "min", axis, keepdims, x.dtype)
 
 
 @takes_array
-def any(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def any(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """Whether a value is not zero."""
     return _logical(x, "max", axis, keepdims)
 
 
 @takes_array
-def all(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def all(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """Whether no value is zero."""
     return _logical(x, "min", axis, keepdims)
 
 
 @takes_array
-def count_nonzero(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """How many values are not zero."""
     return sum(_truth(x), axis=axis, keepdims=keepdims, dtype=np.int64)
 
 
 @takes_array
-def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The average over dims."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     out = _divided(sum(x, axis=axis, keepdims=keepdims, dtype=_averaging(x.dtype)), n)
@@ -82,7 +82,7 @@ def mean(x: Tiled, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @takes_array
-def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def var(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> T:
     """The variance over dims, with ``n - correction`` in the denominator."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     off = apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
@@ -93,19 +93,19 @@ def var(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bo
 
 
 @takes_array
-def std(x: Tiled, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def std(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> T:
     """The standard deviation over dims."""
     return apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
 @takes_array
-def argmax(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     """The index of the first largest value along a dim, or in the whole array."""
     return _argument(x, np.argmax, axis, keepdims)
 
 
 @takes_array
-def argmin(x: Tiled, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     """The index of the first smallest value along a dim, or in the whole array."""
     return _argument(x, np.argmin, axis, keepdims)
 
@@ -127,11 +127,11 @@ def max0(n: float) -> float:
     return n if n > 0 else 0
 
 
-def _truth(x: Tiled) -> Any:
+def _truth(x: T) -> T:
     return x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
 
 
-def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
+def _logical(x: T, op: str, axis: Axis, keepdims: bool) -> T:
     """Any and all, as the largest and the smallest of truth values; of nothing, as usual."""
     x = settle(_truth(x))
     dims = tuple(sorted(dims_of(axis, x.ndim)))
@@ -142,7 +142,7 @@ def _logical(x: Tiled, op: str, axis: Axis, keepdims: bool) -> Any:
     return x.new(t, as_tile(function(x.local, axis=dims, keepdims=keepdims)))
 
 
-def _argument(x: Tiled, function: Any, axis: int | None, keepdims: bool) -> Any:
+def _argument(x: T, function: Any, axis: int | None, keepdims: bool) -> T:
     if axis is not None:
         return along.argument(x, function, axis, keepdims)
     return along.argument_of_all(settle(x), function, keepdims)
@@ -150,21 +150,21 @@ def _argument(x: Tiled, function: Any, axis: int | None, keepdims: bool) -> Any:
 
 @takes_array
 def cumulative_sum(
-    x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> T:
     """Running sums along a dim."""
     return _running(x, np.add, axis, dtype, include_initial)
 
 
 @takes_array
 def cumulative_prod(
-    x: Tiled, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> T:
     """Running products along a dim."""
     return _running(x, np.multiply, axis, dtype, include_initial)
 
 
-def _running(x: Tiled, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> Any:
+def _running(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> T:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"cannot run along {x.ndim} dims: name one with axis=")

@@ -12,7 +12,7 @@ from redist.layout.axes import SubAxis
 from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.reduce import identity
 
 
@@ -28,7 +28,7 @@ def reduced(t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype:
     )
 
 
-def reduce(x: Tiled, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Any:
+def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** where something else is pending. Reduce by sum, prod, max or min."""
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
         x = settle(x)  # partial values in another dtype would not wrap where the sum does

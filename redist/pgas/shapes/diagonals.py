@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 
 
 @lru_cache(maxsize=1024)
@@ -28,7 +27,7 @@ def _with_one_cut(t: ArrayType, first: int, second: int) -> ArrayType:
     return min(found, key=lambda end: lower_bound_bytes(t, end))
 
 
-def diagonal(x: Tiled, first: int, second: int, offset: int = 0) -> Any:
+def diagonal(x: T, first: int, second: int, offset: int = 0) -> T:
     """**Collective** where both dims are cut. Elements ``i, i + offset`` of two dims, as the last dim.
 
     With an offset of 0 and a square array the result is cut as the dim that was cut; else it is whole

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,11 @@ from redist.pgas.tiles.layouts import dtype_of, make_type, meet
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.index_sets.held import EdgeRange
 
 
-def concat(arrays: Sequence[Tiled], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
     """**Collective** where elements must move. Arrays one behind the other along a dim.
 
     The result is cut as the largest of them is; without a dim (None), all are flattened first.
@@ -70,7 +69,7 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
     ]
 
 
-def stack(arrays: Sequence[Tiled], /, *, axis: int = 0) -> Any:
+def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
     """**Collective** where types differ. Arrays of one shape along a new dim, which is not cut."""
     given = _alike("stack", arrays)
     first = given[0]
@@ -98,7 +97,7 @@ def stack(arrays: Sequence[Tiled], /, *, axis: int = 0) -> Any:
     return out
 
 
-def _alike(what: str, arrays: Sequence[Tiled]) -> list[Any]:
+def _alike(what: str, arrays: Sequence[T]) -> list[T]:
     """Arrays of one mesh, in the dtype that they promote to."""
     given = list(arrays)
     if not given:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,13 @@ from redist.pgas.indexing.keys import At, Cut
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.layouts import picked
 from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 
 Axis = int | Sequence[int]
 
 
 @takes_array
-def permute_dims(x: Tiled, /, axes: Sequence[int]) -> Any:
+def permute_dims(x: T, /, axes: Sequence[int]) -> T:
     """**Local.** The dims in another order; the tile is a view."""
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
@@ -29,7 +28,7 @@ def permute_dims(x: Tiled, /, axes: Sequence[int]) -> Any:
 
 
 @takes_array
-def matrix_transpose(x: Tiled, /) -> Any:
+def matrix_transpose(x: T, /) -> T:
     """**Local.** The last two dims swapped."""
     if x.ndim < 2:
         raise ValueError(f"cannot transpose matrices of {x.ndim} dims: need 2")
@@ -37,7 +36,7 @@ def matrix_transpose(x: Tiled, /) -> Any:
 
 
 @takes_array
-def moveaxis(x: Tiled, source: Axis, destination: Axis, /) -> Any:
+def moveaxis(x: T, source: Axis, destination: Axis, /) -> T:
     """**Local.** Some dims at other places, the others in order."""
     of, to = dims_of(source, x.ndim), dims_of(destination, x.ndim)
     if len(of) != len(to):
@@ -49,7 +48,7 @@ def moveaxis(x: Tiled, source: Axis, destination: Axis, /) -> Any:
 
 
 @takes_array
-def expand_dims(x: Tiled, /, axis: Axis = 0) -> Any:
+def expand_dims(x: T, /, axis: Axis = 0) -> T:
     """**Local.** New dims of size 1; the tile is a view."""
     new = dims_of(axis, x.ndim + (1 if isinstance(axis, (int, np.integer)) else len(axis)))
     n = x.ndim + len(new)
@@ -68,7 +67,7 @@ def expand_dims(x: Tiled, /, axis: Axis = 0) -> Any:
 
 
 @takes_array
-def squeeze(x: Tiled, /, axis: Axis) -> Any:
+def squeeze(x: T, /, axis: Axis) -> T:
     """**Collective** where such a dim is cut. Without dims of size 1."""
     gone = dims_of(axis, x.ndim)
     for i in gone:

@@ -17,11 +17,11 @@ from redist.pgas.tiles.layouts import Dims, Shape, default_dims, folded, make_ty
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import idle_parts, new_tile, placed
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 
 
 @takes_array
-def broadcast_to(x: Tiled, /, shape: Sequence[int]) -> Any:
+def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
     """**Collective** where a stretched dim is cut. The values repeated along dims of size 1 and new ones.
 
     Axes that x does not use cut the result: each rank makes its part alone.
@@ -40,7 +40,7 @@ def broadcast_to(x: Tiled, /, shape: Sequence[int]) -> Any:
     return spread(x, placed(x.type, sizes, dims, idle_parts(x.type, dims)))
 
 
-def spread(x: Tiled, t: ArrayType) -> Any:
+def spread(x: T, t: ArrayType) -> T:
     """**Collective** where x must move. The values as an array of type ``t``, which they broadcast to."""
     x = move(x, folded(x.type, t))
     tile = new_tile(x, t)
@@ -50,7 +50,7 @@ def spread(x: Tiled, t: ArrayType) -> Any:
 
 
 @takes_arrays
-def broadcast_arrays(*arrays: Tiled) -> list[Any]:
+def broadcast_arrays(*arrays: T) -> list[T]:
     """**Collective** where arrays must move. Arrays of one shape and one layout."""
     if not arrays:
         return []
@@ -65,7 +65,7 @@ def broadcast_arrays(*arrays: Tiled) -> list[Any]:
 
 
 @takes_arrays
-def meshgrid(*arrays: Tiled, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
     """**Collective** where arrays must move. Coordinates of a grid from those along each dim."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
@@ -91,7 +91,7 @@ def meshgrid(*arrays: Tiled, indexing: str = "xy") -> list[Any]:
 
 
 @takes_array
-def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
+def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
     """**Collective** where tiles become uneven. Each element so often, one behind the other."""
     x = settle(x)
     if axis is None:
@@ -116,7 +116,7 @@ def repeat(x: Tiled, repeats: Any, /, *, axis: int | None = None) -> Any:
 
 
 @takes_array
-def tile(x: Tiled, repetitions: Sequence[int], /) -> Any:
+def tile(x: T, repetitions: Sequence[int], /) -> T:
     """**Collective** where tiles become uneven. The whole array so often along every dim."""
     times = tuple(int(n) for n in repetitions)
     x = settle(x)
@@ -126,7 +126,7 @@ def tile(x: Tiled, repetitions: Sequence[int], /) -> Any:
     return _times(x, {first + i: n for i, n in enumerate(times)}, behind=False)
 
 
-def _times(x: Tiled, times: dict[int, int], behind: bool) -> Any:
+def _times(x: T, times: dict[int, int], behind: bool) -> T:
     """Repeated along dims: a new dim beside each, then both as one."""
     mid: list[int] = []
     wide: list[int] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +15,14 @@ from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.index_sets.held import EdgeRange
 
 Axis = int | Sequence[int]
 
 
 @takes_array
-def flip(x: Tiled, /, *, axis: Axis | None = None) -> Any:
+def flip(x: T, /, *, axis: Axis | None = None) -> T:
     """**Collective** where such a dim is cut. The order along dims reversed."""
     dims = dims_of(axis, x.ndim)
     items = (
@@ -33,7 +32,7 @@ def flip(x: Tiled, /, *, axis: Axis | None = None) -> Any:
 
 
 @takes_array
-def roll(x: Tiled, /, shift: Axis, *, axis: Axis | None = None) -> Any:
+def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
     """**Collective** where such a dim is cut. Elements moved along dims; those at the end come first."""
     if axis is None:
         if not isinstance(shift, (int, np.integer)):
@@ -77,7 +76,7 @@ def _roll_tile(tile: Tile, out: Tile, shifts: dict[int, int]) -> None:
         out[tuple(to for _, to in choice)] = tile[tuple(of for of, _ in choice)]
 
 
-def _rolled(x: Tiled, dim: int, by: int) -> Tiled:
+def _rolled(x: T, dim: int, by: int) -> T:
     """Rolled along one cut dim: its end and its start change places."""
     out = x.new(x.type, new_tile(x, x.type))
     n = x.shape[dim]
@@ -97,9 +96,9 @@ def _rolled(x: Tiled, dim: int, by: int) -> Tiled:
 
 @takes_array
 def diff(
-    x: Tiled, /, *, axis: int = -1, n: int = 1, prepend: Tiled | None = None,
-    append: Tiled | None = None,
-) -> Any:  # fmt: skip
+    x: T, /, *, axis: int = -1, n: int = 1, prepend: T | None = None,
+    append: T | None = None,
+) -> T:  # fmt: skip
     """**Collective** where that dim is cut. Differences of neighbours along a dim, ``n`` times."""
     (dim,) = dims_of(axis, x.ndim)
     if n < 0:

@@ -15,12 +15,12 @@ from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import make_type
 from redist.pgas.tiles.move import move, settle
 from redist.pgas.tiles.select import placed
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.elements.by_position import rounds_of
 
 
 @takes_array
-def unstack(x: Tiled, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
     """**Collective** where that dim is cut. The parts along a dim, which goes away."""
     (dim,) = dims_of(axis, x.ndim)
     x = settle(x)
@@ -41,7 +41,7 @@ def unstack(x: Tiled, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @takes_array
-def take(x: Tiled, indices: Any, /, *, axis: int | None = None) -> Any:
+def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
     """**Collective.** Parts along a dim by their indices."""
     if axis is None and x.ndim != 1:
         raise ValueError(f"cannot take along {x.ndim} dims: name one with axis=")
@@ -51,7 +51,7 @@ def take(x: Tiled, indices: Any, /, *, axis: int | None = None) -> Any:
 
 @takes_array
 @in_memory
-def take_along_axis(x: Tiled, indices: Any, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
     """**Collective** where that dim is cut. For each row along a dim, the elements at its own indices."""
     (dim,) = dims_of(axis, x.ndim)
     x = settle(x)
@@ -71,7 +71,7 @@ def take_along_axis(x: Tiled, indices: Any, /, *, axis: int = -1) -> Any:
     return dispatch.get(x, tuple(key))
 
 
-def _along(x: Tiled, indices: Tiled, dim: int) -> Any:
+def _along(x: T, indices: Tiled, dim: int) -> T:
     """Rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
     own, n = indices.local, x.shape[dim]
     wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)

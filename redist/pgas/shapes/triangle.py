@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from redist.layout.tiles import box_of
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.move import settle
 from redist.pgas.tiles.select import new_tile
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T
 
 
 @takes_array
-def tril(x: Tiled, /, *, k: int = 0) -> Any:
+def tril(x: T, /, *, k: int = 0) -> T:
     """**Local** unless a reduction is pending. Zeros above a diagonal."""
     return _half(x, k, lower=True)
 
 
 @takes_array
-def triu(x: Tiled, /, *, k: int = 0) -> Any:
+def triu(x: T, /, *, k: int = 0) -> T:
     """**Local** unless a reduction is pending. Zeros below a diagonal."""
     return _half(x, k, lower=False)
 
 
-def _half(x: Tiled, k: int, *, lower: bool) -> Any:
+def _half(x: T, k: int, *, lower: bool) -> T:
     if x.ndim < 2:
         raise ValueError(f"cannot take half of an array of {x.ndim} dims: need 2")
     x = settle(x)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import Shape, default_dims, make_type
 from redist.pgas.tiles.move import settle, tile_shape
 from redist.pgas.tiles.select import Link, selected
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import viewed
 from redist.runtime.index_sets.held import EdgeFlat
@@ -32,7 +31,7 @@ DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @takes_array
-def reshape(x: Tiled, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) -> T:
     """**Collective** where elements must move. The same elements, row by row, in another shape."""
     x = settle(x)
     sizes = full_shape(shape, x.shape)

@@ -1,0 +1,121 @@
+"""Global arrays from what ranks have already: their tiles, or the same values on all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import Box
+from redist.pgas.array import Array
+from redist.pgas.creation import Type, make, to_numbers
+from redist.pgas.device_array import DeviceArray
+from redist.pgas.elementwise.apply import astype
+from redist.pgas.tiles.devices import is_gpu
+from redist.pgas.tiles.layouts import dtype_of, line_mesh
+from redist.pgas.tiles.move import tile_shape
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import as_device, to_device, to_host
+from redist.runtime.ranks.world import Comm, comm_or_world
+
+
+def from_local(
+    local: Any, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
+) -> Array:  # fmt: skip
+    """**Local.** A global array from tiles that the ranks have, of NumPy or on GPUs; no copy.
+
+    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
+    which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
+    """
+    comm = comm_or_world(comm)
+    if isinstance(type, str):
+        type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
+    on_device = is_device(local) if local is not None else is_gpu(device)
+    if local is not None and device is not None and is_gpu(device) != on_device:
+        raise ValueError(f"cannot use a tile that is not on {device!r} there: copy it first")
+    if on_device and local is not None:
+        local = as_device(local)
+    elif local is not None and not isinstance(local, np.ndarray):
+        raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
+    shape = tile_shape(type, comm.rank)
+    if (None if local is None else local.shape) != shape:
+        have = "no tile" if local is None else f"a tile of shape {local.shape}"
+        raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {shape}")
+    if local is not None and local.dtype != type.dtype.to_numpy():
+        raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
+    return (DeviceArray if on_device else Array)(type, comm, local)
+
+
+def asarray(
+    obj: Any, /, *, dtype: Any = None, copy: bool | None = None, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
+    """**Local.** A global array from what all ranks have alike: numbers, lists, NumPy arrays.
+
+    Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
+    stay there unless ``device="cpu"`` is said.
+    """
+    if isinstance(obj, Tiled):
+        kind = obj.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and kind != obj.dtype:
+            raise ValueError(f"cannot turn {obj.dtype} into {kind} without a copy")
+        where = {"type": type, "mesh": mesh, "comm": comm}
+        named = [name for name, value in where.items() if value is not None]
+        if named:
+            raise ValueError(f"cannot place {obj.type} anew by {', '.join(named)}=: use a.to(type)")
+        array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+        if device is not None and is_gpu(device) != obj._memory.on_device:
+            if copy is False:
+                raise ValueError(f"cannot bring {obj.type} to {device!r} without a copy")
+            array, copy = array.to_device(device), None
+        if kind != obj.dtype:
+            return astype(array, kind)
+        return array.copy() if copy else array
+    if copy is False:
+        raise ValueError(
+            "cannot make a global array of it without a copy: pgas.from_local shares tiles"
+        )
+    if is_device(obj) and (device is None or is_gpu(device)):
+        whole = as_device(obj)
+        whole = whole if dtype is None else whole.astype(dtype, copy=False)
+        device = "cuda"
+    else:
+        whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
+
+    def fill(tile: Tile, box: Box) -> None:
+        tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
+
+    anywhere = not isinstance(whole, np.ndarray)
+    return make(whole.shape, whole.dtype, fill, type, mesh, comm, device, anywhere)
+
+
+def _in_memory(obj: Any, dtype: Any) -> Tile:
+    try:
+        return np.asarray(obj, dtype=dtype)
+    except TypeError:
+        return np.asarray(to_numbers(obj), dtype=dtype)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """**Local.** A global array from any library's array that all ranks have alike.
+
+    It is whole on every rank and shares the memory, where no copy is asked for.
+    """
+    if isinstance(x, Tiled):
+        return asarray(x, copy=copy, device=device)
+    on_device = is_device(x)
+    if device is not None and is_gpu(device) != on_device:
+        if copy is False:
+            raise ValueError(f"cannot bring it to {device!r} without a copy")
+        x = to_host(x) if on_device else to_device(np.from_dlpack(x))
+        on_device, copy = not on_device, None
+    whole = as_device(x) if on_device else np.from_dlpack(x, copy=copy)
+    whole = whole.copy() if on_device and copy else whole
+    comm = comm_or_world(None)
+    t = ArrayType(line_mesh(comm.size), dtype_of(whole.dtype), whole.shape, ((),) * whole.ndim)
+    return from_local(whole, t, comm=comm)

@@ -1,0 +1,25 @@
+"""A user's type checker knows operators, functions and methods of global arrays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def check(*files: Path, cache: Path) -> str:
+    """What mypy says of files, at its strictest and without the project's settings."""
+    options = ["--strict", "--follow-imports=silent", "--explicit-package-bases"]
+    command = [sys.executable, "-m", "mypy", *options, "--config-file=", f"--cache-dir={cache}"]
+    done = subprocess.run(
+        [*command, *map(str, files)], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_user_program_is_checked_as_it_should(tmp_path: Path) -> None:
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    said = check(ROOT / "tests" / "typing" / "user_program.py", *examples, cache=tmp_path)
+    assert said.startswith("Success"), said
