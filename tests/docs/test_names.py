@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 from tests.docs.documents import ROOT
 
@@ -62,3 +65,15 @@ def test_every_benchmark_table_is_a_marked_place() -> None:
         if path.name not in ("README.md", "index.md"):
             outside = re.sub(r"<!-- table: .*?<!-- end -->", "", text, flags=re.DOTALL)
             assert not re.search(r"^\|", outside, re.MULTILINE), f"{path.name}: a typed table"
+
+
+@pytest.mark.parametrize(
+    "module", ["redist", "redist.pgas", "redist.pgas.linalg", "redist.pgas.fft"]
+)
+def test_reference_has_every_public_name(module: str) -> None:
+    text = text_of("docs/reference/api.md") + text_of("docs/reference/pgas.md")
+    text += text_of("docs/reference/errors.md")
+    shown = set(re.findall(r"`(\w+)(?:\(\))?`", text)) | {"fft", "linalg", "random", "__version__"}
+    shown |= {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)}
+    shown |= set(re.findall(r"`redist\.(\w+)`", text))
+    assert not set(import_module(module).__all__) - shown
