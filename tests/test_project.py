@@ -102,6 +102,14 @@ def test_imports_point_down(path: Path) -> None:
             assert RANK[unit_of(name)] < RANK[unit], f"{where}: imports point down only"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_nothing_beside_the_package_is_named_in_it(path: Path) -> None:
+    """Not by a string either: the installed package knows no ``bench``, ``proofs`` or ``tests``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not re.match(r"(?:bench|proofs|tests)\.[a-z_.]+$", node.value), node.value
+
+
 def test_search_and_judge_share_nothing_above_the_plan() -> None:
     assert RANK["synth"] == RANK["check"]
     for path in MODULES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mpi4py import MPI
@@ -21,9 +21,8 @@ from redist.measure.contenders.registry import choose_contenders
 from redist.measure.results.results import Results
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
+from redist.text.progress import track
 
-SAID = 10
-"""Progress is said after so many problems."""
 ROUGH = 16
 """Dims are doubled until the array is this many times too small; one more factor does the rest."""
 
@@ -41,9 +40,8 @@ def main() -> int:
     )
     watch = Stopwatch.on(comm)
     outcomes = []
-    for number, case in enumerate(cases(args.n, args.seed, args.bytes, comm.size)):
-        if comm.rank == 0 and number % SAID == 0:
-            print(f"bench jax: {number} of {args.n} done", file=sys.stderr, flush=True)
+    asked: Iterable[Case] = cases(args.n, args.seed, args.bytes, comm.size)
+    for case in track(asked, args.n, "bench jax") if comm.rank == 0 else asked:
         outcomes.append(compare(case, args.bytes, ways, watch, args.repeat, with_memory=False))
     results = Results(mpi_name(), comm.size, args.repeat, tuple(outcomes))
     if comm.rank == 0:

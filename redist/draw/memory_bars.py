@@ -5,7 +5,7 @@ from __future__ import annotations
 from redist.plan.memory import HOLDERS, alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.steps import Event
-from redist.text.svg import Figure, column, line, lines, rect, row, text, titled
+from redist.text.svg import Figure, column, line, lines, rect, row, text, with_title
 from redist.text.units import format_bytes
 
 _COLOURS = {
@@ -79,7 +79,7 @@ def _bar(events: list[Event], y: float, scale: float) -> str:
         bar = rect(x, y, max(w, 0.8), _BAR, fill=colour)
         if len(label) * 5.6 < w - 6:
             bar += text(x + w / 2, y + 14, label, 9.5, anchor="middle", fill="#ffffff", weight=600)
-        out += titled(bar, label)
+        out += with_title(bar, label)
         x += w
     return out
 

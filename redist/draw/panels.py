@@ -11,7 +11,7 @@ from redist.draw.colours import text_on
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
-from redist.text.svg import Figure, boxes, column, lines, rect, text, titled
+from redist.text.svg import Figure, boxes, column, lines, rect, text, with_title
 from redist.text.units import format_bytes
 
 _WIDTH = 330
@@ -97,7 +97,7 @@ def _thumbnail(
             inside += rect(*held, fill="url(#hatch)")
         if min(held[2:]) > 6:
             inside += rect(*held, "line", fill="none", stroke_width="0.7")
-    return titled(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, box, pieces))
+    return with_title(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, box, pieces))
 
 
 def _tooltip(rank: int, box: tuple[list[int], list[int]], pieces: Sequence[DrawnBox]) -> str:

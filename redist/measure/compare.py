@@ -14,7 +14,7 @@ from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends, new_tile
 from redist.measure.contenders.registry import Ways
 from redist.measure.results.results import Entry, Outcome
-from redist.measure.timing import Stopwatch, Times, agreed
+from redist.measure.timing import Stopwatch, Times, all_agree
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ def _close(contender: Contender) -> None:
 def _fault(contender: Contender) -> str:
     """What is wrong with a contender's result on any rank; empty if nothing is."""
     right, note = _together(contender.comm, contender.is_right)
-    return note or ("" if agreed(contender.comm, bool(right)) else "wrong result")
+    return note or ("" if all_agree(contender.comm, bool(right)) else "wrong result")
 
 
 def _together(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[T | None, str]:
@@ -174,6 +174,6 @@ def _together(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[T | None, str
         done = work()
     except Exception as error:
         note = f"failed: {type(error).__name__}: {error}"
-    if agreed(comm, not note):
+    if all_agree(comm, not note):
         return done, ""
     return None, next(text for text in comm.allgather(note) if text)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from mpi4py import MPI
 
 from redist.measure import pages
-from redist.measure.timing import agreed, meet
+from redist.measure.timing import all_agree, meet
 
 
 def can_measure(comm: MPI.Intracomm) -> bool:
     """Whether every rank's system tells. **Collective over `comm`.**"""
-    return agreed(comm, pages.can_measure())
+    return all_agree(comm, pages.can_measure())
 
 
 def held_bytes(comm: MPI.Intracomm) -> int:

@@ -42,6 +42,6 @@ def _read_modules(text: str, place: Path) -> tuple[str, ...]:
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise RequestError(
             f"--peers: cannot use contenders = {named!r} in {place / 'pyproject.toml'}; "
-            'need a list of modules such as ["bench.peers"]'
+            'need a list of modules such as ["mine.contenders"]'
         )
     return tuple(named)

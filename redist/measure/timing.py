@@ -54,7 +54,7 @@ def meet(comm: MPI.Intracomm) -> None:
     wait(comm.Ibarrier())
 
 
-def agreed(comm: MPI.Intracomm, good: bool) -> bool:
+def all_agree(comm: MPI.Intracomm, good: bool) -> bool:
     """Whether it is good on all ranks. **Collective over `comm`.**"""
     answer = np.array([good], np.int32)
     wait(comm.Iallreduce(MPI.IN_PLACE, answer, MPI.MIN))
@@ -64,7 +64,7 @@ def agreed(comm: MPI.Intracomm, good: bool) -> bool:
 def on_one_machine(comm: MPI.Intracomm) -> bool:
     """Whether all ranks read the same clock. **Collective over `comm`.**"""
     here = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    answer = agreed(comm, here.size == comm.size)
+    answer = all_agree(comm, here.size == comm.size)
     here.Free()
     return answer
 

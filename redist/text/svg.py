@@ -70,7 +70,7 @@ def lines(
     items: Sequence[str], size: float, cls: str = "ink", chars: int = 0, weight: int = 400
 ) -> Figure:
     """Lines of text; those longer than ``chars`` (0: none) are wrapped."""
-    shown = [part for item in items for part in (_wrapped(item, chars) if chars else [item])]
+    shown = [part for item in items for part in (_wrap(item, chars) if chars else [item])]
     step = size * 1.45
     body = "".join(
         text(0, size + number * step, item, size, cls, weight=weight)
@@ -117,7 +117,7 @@ def boxes(places: Sequence[tuple[float, float, float, float]], cls: str, **attri
     return f'<path d="{d}"{_rest(cls, attributes)}/>'
 
 
-def titled(body: str, title: str) -> str:
+def with_title(body: str, title: str) -> str:
     """Elements with a text that shows under the mouse."""
     return f"<g><title>{escape(title)}</title>{body}</g>"
 
@@ -141,7 +141,7 @@ def _advance(cls: str, weight: int) -> float:
     return MONO if "mono" in cls else 0.6 if weight > 400 else 0.55
 
 
-def _wrapped(item: str, chars: int) -> list[str]:
+def _wrap(item: str, chars: int) -> list[str]:
     return textwrap.wrap(item, chars, break_long_words=True, break_on_hyphens=False) or [""]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from redist.measure.timing import BATCH_S, MOST_TIMES, Stopwatch, Times, agreed, meet
+from redist.measure.timing import BATCH_S, MOST_TIMES, Stopwatch, Times, all_agree, meet
 
 
 def test_contenders_take_turns() -> None:
@@ -33,4 +33,4 @@ def test_quartiles() -> None:
 
 def test_agreement_on_one_rank() -> None:
     meet(MPI.COMM_SELF)
-    assert agreed(MPI.COMM_SELF, True) and not agreed(MPI.COMM_SELF, False)
+    assert all_agree(MPI.COMM_SELF, True) and not all_agree(MPI.COMM_SELF, False)

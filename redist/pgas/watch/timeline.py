@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.draw.colours import nth_colour
-from redist.text.svg import Figure, document, line, rect, text, titled
+from redist.text.svg import Figure, document, line, rect, text, with_title
 from redist.text.units import format_bytes, format_time
 
 WIDTH, LEFT, LANE, BAR, TOP = 960, 70, 26, 18, 44
@@ -83,7 +83,7 @@ def _bar(bar: Bar, x: float, y: float, scale: float, colours: dict[str, str]) ->
         f"in {_time(bar.seconds)}"
     )
     shape = rect(x, y, max(bar.seconds * scale, 0.7), BAR, fill=colours[bar.site])
-    return titled(shape, words)
+    return with_title(shape, words)
 
 
 def _time(seconds: float) -> str:
