@@ -24,6 +24,7 @@ def test_site_builds_strictly_and_asks_no_other_server(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason=NEEDS)
     pytest.importorskip("mkdocstrings", reason=NEEDS)
     pytest.importorskip("mkdocs_jupyter", reason=NEEDS)
+    pytest.importorskip("latex2mathml", reason=NEEDS)
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=ROOT,
@@ -40,6 +41,8 @@ def test_site_builds_strictly_and_asks_no_other_server(tmp_path: Path) -> None:
     assert (tmp_path / "reference" / "plan.schema.json").is_file()
     api = (tmp_path / "reference" / "api.html").read_text(encoding="utf-8")
     assert ":class:" not in api and 'class="gp"' in api
+    theory = (tmp_path / "explanation" / "theory.html").read_text(encoding="utf-8")
+    assert theory.count("<math") > 50 and "arithmatex" not in theory
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)", home)
     loaded += re.findall(r"<link rel=\"(?:stylesheet|preconnect)\" href=\"(https?:[^\"]+)", home)
