@@ -1,4 +1,4 @@
-"""Show proofs/THEORY.md in the site: a page of its own, its formulas as MathML that browsers draw themselves."""
+"""Show proofs/THEORY.md in the site, its formulas as MathML that browsers draw themselves."""
 
 from __future__ import annotations
 
