@@ -17,15 +17,14 @@ RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-h
 
 # Left out when lines are counted: what is about other things than lines of redist, or takes minutes
 # and compares results of lines that the others reach.
-UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_exhaustive.py tests/mpi/test_memory.py \
-  tests/mpi/test_openmpi.py tests/gpu/test_emulated.py tests/test_project.py tests/test_hooks.py
+UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_exhaustive.py \
+  tests/gpu/test_emulated.py tests/test_project.py tests/test_hooks.py
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help demo test format lint types pytest coverage sanitize prove bench figures docs wheel clean
+.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ranks
 	@$(BIN)/redist plan $(DEMO) --explain --svg plan.svg --html plan.html
@@ -38,7 +37,22 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo '           $(BIN)/mpirun -n 4 $(BIN)/python examples/heat.py; $(BIN)/redist --help lists the commands,'
 	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
-test: lint types pytest ## set up, then all checks: format, lint, types, tests, doctests, README
+# Types are checked while tests run.
+test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (6 minutes on 2 cores)
+	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
+	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
+
+THEN := coverage sanitize prove docs wheel
+test-all: $(STAMP)-dev ## the same with everything left out, full counts, and what stands beside it (half an hour)
+	@REDIST_TEST_ALL=1 $(MAKE) --no-print-directory --jobs=2 lint types pytest
+	@$(MAKE) --no-print-directory --jobs=1 $(THEN)
+	@$(MAKE) --no-print-directory soak COUNT=100
+
+# The long runs: COUNT cases of everything random, from SEED on; COUNT=2000 takes hours.
+COUNT ?= 500
+SEED  ?= 0
+soak: $(STAMP)-dev ## random problems, plans and programs without end: make soak COUNT=2000 SEED=7
+	@$(BIN)/python -m tests.programs.soak --count $(COUNT) --seed $(SEED)
 
 format: $(STAMP)-dev ## rewrite the code in the one format
 	@$(BIN)/ruff format --quiet $(LINTED)
@@ -52,11 +66,11 @@ types: $(STAMP)-dev ## check types
 	@$(BIN)/mypy $(CODE)
 
 pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
-	@$(BIN)/python -m pytest --quiet -n $(JOBS) -m 'not slow'
+	@$(BIN)/python -m pytest --quiet -n $(JOBS) --dist loadgroup
 
 coverage: $(STAMP)-dev ## run most tests and count the lines that they, their ranks and children reach
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(BIN)/python -m coverage run -m pytest --quiet -n $(JOBS) -m 'not slow' tests redist $(UNCOUNTED:%=--ignore=%)
+	@$(BIN)/python -m coverage run -m pytest --quiet -n $(JOBS) --dist loadgroup tests redist $(UNCOUNTED:%=--ignore=%)
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow("builds a wheel and environments of their own"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
 ]
 ROOT = Path(__file__).resolve().parents[1]

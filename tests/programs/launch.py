@@ -172,7 +172,7 @@ def job(
     """A job that runs ``tests.programs.mpi.<name>``, or any module by its whole name; ended on leaving."""
     mpi = mpi or default_mpi()
     assert mpi is not None, "needs mpirun"
-    with alone():
+    with alone() if ranks > 1 else contextlib.nullcontext():
         module = name if "." in name else f"tests.programs.mpi.{name}"
         started = Job(mpi, ranks, ["-m", module, *args], variables or {})
         try:

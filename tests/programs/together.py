@@ -1,23 +1,32 @@
-"""Programs of ranks that succeed or fail together, and never last for ever."""
+"""Programs of ranks that succeed or fail together, report every check, and never last for ever."""
 
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from mpi4py import MPI
 
 LIMIT_S = 120.0
+REPORT = "REDIST_TEST_REPORT"
+"""The file, if any, to which rank 0 adds a line of JSON for every check."""
+
+
+def watch() -> None:
+    """Let a program that lasts too long end from here on, saying where it hangs."""
+    limit_s = float(os.environ.get("REDIST_TEST_LIMIT_S", LIMIT_S))
+    faulthandler.dump_traceback_later(limit_s, exit=True)
 
 
 def main(program: Callable[[], int]) -> None:
     """Run a program to its exit status; a rank that fails ends the job, one that hangs says where."""
-    limit_s = float(os.environ.get("REDIST_TEST_LIMIT_S", LIMIT_S))
-    faulthandler.dump_traceback_later(limit_s, exit=True)
+    watch()
     try:
         status = program()
     except SystemExit:
@@ -39,13 +48,25 @@ def meet(comm: MPI.Comm) -> None:
         time.sleep(2e-4)
 
 
-def all_well(comm: MPI.Comm, what: str, wrong: str | None) -> bool:
-    """**Collective.** Whether nothing is wrong on any rank; rank 0 prints what is."""
+def all_well(comm: MPI.Comm, check: str, wrong: str | None, case: str = "") -> bool:
+    """**Collective.** Whether nothing is wrong on any rank; rank 0 prints what is, and reports it.
+
+    ``check`` is a name that the program lists in its ``CHECKS``; ``case`` says which of many.
+    """
     meet(comm)
     said = comm.allgather(wrong)
+    first = next(((rank, text) for rank, text in enumerate(said) if text is not None), (None, None))
     if comm.rank == 0:
-        for rank, text in enumerate(said):
-            if text is not None:
-                print(f"WRONG {what}: rank {rank}: {text}", flush=True)
-                break
+        rank, text = first
+        report(check=check, case=case, rank=rank, text=text)
+        if text is not None:
+            print(f"WRONG {check} {case}: rank {rank}: {text}", flush=True)
     return all(text is None for text in said)
+
+
+def report(**line: Any) -> None:
+    """**Local.** Add a line to the file of reports, if the job has one."""
+    path = os.environ.get(REPORT)
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")

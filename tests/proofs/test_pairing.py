@@ -25,6 +25,7 @@ from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
 from tests.problems.strategies import random_pair
+from tests.tiers import sample
 
 
 def random_steps(rng: Random, max_ranks: int) -> Iterator[tuple[Plan, int, int, int]]:
@@ -53,7 +54,7 @@ def test_both_ends_list_the_same_pieces_in_the_same_order() -> None:
                 )
                 assert sent == got
                 pairs += bool(sent)
-        if pairs > 2000:
+        if pairs > sample(700, of=2000):
             return
 
 
@@ -108,7 +109,7 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
         assert sorted(delivered(programs)) == sorted(wanted)
         messages += len(wanted)
         cut += parts > 1 and bool(wanted)
-        if messages > 1000 and cut > 30:
+        if messages > sample(300, of=1000) and cut > sample(10, of=30):
             return
 
 

@@ -34,6 +34,7 @@ from redist.synth.pricing import Pricer
 from redist.text.units import ceil_div
 from tests.problems.oracle import labels
 from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type
+from tests.tiers import sample
 
 
 def one_step(action: Action, before: ArrayType, after: ArrayType) -> Plan:
@@ -134,7 +135,7 @@ def accepted(seed: int, tries: int) -> list[tuple[Action, ArrayType, ArrayType]]
 
 def test_whatever_step_the_rules_accept_keeps_the_array() -> None:
     seen: Counter[str] = Counter()
-    for action, before, after in accepted(3, 9000):
+    for action, before, after in accepted(3, sample(3000, of=9000)):
         plan = one_step(action, before, after)
         tiles = random_tiles(before)
         run = simulate(plan, tiles)
@@ -143,7 +144,7 @@ def test_whatever_step_the_rules_accept_keeps_the_array() -> None:
         name = OP_NAMES[type(action)]
         seen[f"{name} to pending" if isinstance(action, Slice) and action.pending else name] += 1
     assert set(seen) == {*OP_NAMES.values(), "slice to pending"}
-    assert min(seen.values()) >= 15, seen
+    assert min(seen.values()) >= sample(4, of=15), seen
 
 
 def test_a_slice_that_cuts_along_what_it_makes_pending_is_refused() -> None:

@@ -17,6 +17,7 @@ from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.simulator import global_value, is_correct, random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.problems import oracle
+from tests.tiers import sample
 
 REDUCE: dict[str, Any] = {"sum": operator.add, "prod": operator.mul, "max": max, "min": min}
 
@@ -42,7 +43,7 @@ def small(problem: Problem) -> bool:
 @pytest.mark.parametrize("strategy", ["auto", "collectives", "no_permute", "direct"])
 def test_simulated_plans_agree_with_the_oracle(strategy):
     checked = 0
-    for number, problem in enumerate(filter(small, problems(110, seed=41))):
+    for number, problem in enumerate(filter(small, problems(sample(50, of=110), seed=41))):
         plan = find_plan(Request(problem.source, problem.target, strategy=strategy))
         tiles = random_tiles(problem.source, number)
         before = {rank: tile.copy() for rank, tile in tiles.items()}
@@ -58,7 +59,7 @@ def test_simulated_plans_agree_with_the_oracle(strategy):
                 values = done.tiles[rank].reshape(-1).tolist()
                 assert values == [np.asarray(expected[i]).item() for i in sorted(indices)], rank
         checked += 1
-    assert checked > 60
+    assert checked > sample(25, of=60)
 
 
 def test_received_bytes_reach_the_lower_bound_rank_by_rank():

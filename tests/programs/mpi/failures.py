@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -238,6 +238,20 @@ def names_in_use() -> set[str]:
     """Files of shared memory that this process has mapped and that have a name."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     return {name for name in re.findall(r"/dev/shm/\S+", maps) if Path(name).exists()}
+
+
+RAISED = (
+    *("first copy", "first copy: after", "first copy: new"),
+    *("later round", "later round: after", "later round: new"),
+    *("reduction", "reduction: after", "reduction: new"),
+    "background", "background: after", "making", "making: after", "another communicator",
+)  # fmt: skip
+LATE = ("late", "late: after", "late in the middle", "late to make")
+
+
+def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
+    """What is checked if ranks raise or come late; the other two programs end by force."""
+    return {"raise": RAISED, "late": LATE}[args[0]]
 
 
 def program() -> int:

@@ -17,6 +17,8 @@ import tests.programs.mpi.making  # noqa: F401  (both register their faults)
 from tests.programs.mpi.rows_to_columns import FAULTS, SOON_S, Fault, Scene
 from tests.programs.together import all_well, main, meet
 
+CHECKS = tuple(one.name for one in FAULTS)
+
 
 def wrong_with(fault: Fault, comm: MPI.Comm, options: dict[str, Any]) -> str | None:
     """What one fault did that it should not have done, on this rank."""

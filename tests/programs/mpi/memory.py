@@ -10,7 +10,7 @@ As in ``mpirun -n 4 python -m tests.programs.mpi.memory --only pool``.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +81,12 @@ WAYS = (
     Way("reduce", REDUCE, {}),
     Way("reduce mpi", REDUCE, {"transport": "mpi"}),
 )
+
+
+def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
+    """Names of the ways that ``--only`` leaves."""
+    only = args[args.index("--only") + 1] if "--only" in args else ""
+    return tuple(way.name for way in WAYS if only in way.name)
 
 
 def move(way: Way, comm: MPI.Comm) -> tuple[redist.Transfer, Any, Any]:

@@ -34,6 +34,9 @@ PROBLEMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("i64[16{x,y}, 8]", "i64[16, 8{x,y}]", {}),
     ("i64[64{x}, 512]", "i64[64{x}, 512]", {}),
 )
+CHECKS = tuple(
+    " ".join([source, "->", target, *map(str, more.values())]) for source, target, more in PROBLEMS
+)
 PLACES = ("plain", "plain", "fortran", "strided", "shared", "own", "new")
 
 
@@ -101,19 +104,16 @@ def program() -> int:
         "timeout_s": TIMEOUT_S,
     }
     mixes = [Mix(comm, number, options) for number in range(len(PROBLEMS))]
-    said: dict[str, str] = {}
+    said: dict[int, str] = {}
     order = Random(0)
     for call in range(args.n * len(mixes)):
         mix = mixes[order.randrange(len(mixes))] if call % 7 else mixes[call % len(mixes)]
         for again in range(order.choice((1, 4))):
             text = mix.wrong(10 * call + again)
             if text is not None:
-                said.setdefault(" -> ".join(PROBLEMS[mix.number][:2]), text)
+                said.setdefault(mix.number, text)
     meet(comm)
-    wrong = sum(
-        not all_well(comm, source, said.get(f"{source} -> {target}"))
-        for source, target, _ in PROBLEMS
-    )
+    wrong = sum(not all_well(comm, check, said.get(number)) for number, check in enumerate(CHECKS))
     if comm.rank == 0:
         print(f"{len(mixes) - wrong} of {len(mixes)} transfers are right every time", flush=True)
     return 1 if wrong else 0

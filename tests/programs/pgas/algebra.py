@@ -12,7 +12,7 @@ import numpy as np
 
 from redist.pgas.linalg import equations, panel_solve
 from tests.programs.pgas.drawing import Draw, Values, wrong, xp
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
 
 DTYPES = ("f8", "f4", "c16", "c8")
@@ -202,9 +202,14 @@ def refused(draw: Draw) -> str | None:
     return "no error"
 
 
+OFTEN: tuple[Check, ...] = (norms, factors, squares, vectors, large)
+ONCE: tuple[Check, ...] = (refused,)
+CHECKS = names_of([*OFTEN, *ONCE])
+
+
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    return run_checks((norms, factors, squares, vectors, large), (refused,))
+    return run_checks(OFTEN, ONCE)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from redist import ArrayType, Mesh
 from tests.programs.pgas.drawing import Draw, wrong, xp
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
 
 DTYPES = ("bool", "i1", "i4", "u8", "f4", "f8", "c8", "c16")
@@ -158,14 +157,13 @@ def said(draw: Draw) -> str | None:
     return None if all(facts) else str(facts)
 
 
-CHECKS: tuple[Callable[[Draw], str | None], ...] = (
-    filled, ranges, given, exported, everywhere, several, said,
-)  # fmt: skip
+OFTEN: tuple[Check, ...] = (filled, ranges, given, exported, everywhere, several, said)
+CHECKS = names_of(OFTEN)
 
 
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    return run_checks(CHECKS, n=10)
+    return run_checks(OFTEN, n=10)
 
 
 if __name__ == "__main__":

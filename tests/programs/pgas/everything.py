@@ -136,6 +136,9 @@ def _refused(call: Any, arrays: list[Any], what: str) -> str | None:
     return f"{what}; no error here"
 
 
+CHECKS = ("names", *CASES)
+
+
 def program() -> int:
     """0 if everything agrees with NumPy."""
     parser = argparse.ArgumentParser()
@@ -149,7 +152,7 @@ def program() -> int:
     names = args.only or list(CASES)
     for number in range(args.n):
         for name in names:
-            bad += not all_well(comm, f"{number} {name}", check(draw, name))
+            bad += not all_well(comm, name, check(draw, name), str(number))
     if comm.rank == 0:
         print(f"{args.n * len(names) - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
     return 1 if bad else 0

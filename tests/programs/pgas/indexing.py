@@ -138,6 +138,9 @@ def errors(operands: Operands) -> str | None:
     return "values that do not fit were written"
 
 
+CHECKS = ("keys", "errors")
+
+
 def program() -> int:
     """0 if all keys do what NumPy does."""
     args = settings()
@@ -146,7 +149,7 @@ def program() -> int:
     wrong = 0
     for number in range(args.n):
         what, problem = case(operands)
-        wrong += not all_well(comm, f"{number}: {what}", problem)
+        wrong += not all_well(comm, "keys", problem, f"{number}: {what}")
     wrong += not all_well(comm, "errors", errors(operands))
     if comm.rank == 0:
         print(f"{args.n - wrong} of {args.n} keys agree ({comm.size} ranks)", flush=True)

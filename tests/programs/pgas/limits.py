@@ -16,6 +16,7 @@ import redist
 from redist import pgas
 from redist.pgas.memory import BUFFERS, GRAIN
 from tests.programs.mpi.counting import Count
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
 
 COMM = MPI.COMM_WORLD
@@ -211,16 +212,20 @@ def moves_are_planned_within_it() -> str | None:
     return None if plan.peak_bytes <= room else f"{plan.peak_bytes} planned in {room}"
 
 
+OTHERS: tuple[Callable[[], str | None], ...] = (
+    errors_are_alike, limit_in_pairs, temporaries_are_freed, buffers_are_reused,
+    tiles_of_others_count, moves_are_planned_within_it,
+)  # fmt: skip
+CHECKS = (*OPERATIONS, *names_of(OTHERS))
+
+
 def program() -> int:
     """0 if nothing is wrong."""
     wrong = checks = 0
     for name, operation in OPERATIONS.items():
         checks += 1
         wrong += not all_well(COMM, name, bound_is_kept(name, operation))
-    for check in (
-        errors_are_alike, limit_in_pairs, temporaries_are_freed, buffers_are_reused,
-        tiles_of_others_count, moves_are_planned_within_it,
-    ):  # fmt: skip
+    for check in OTHERS:
         checks += 1
         wrong += not all_well(COMM, check.__name__, check())
     if COMM.rank == 0:

@@ -15,6 +15,7 @@ import redist
 from redist import pgas
 from redist.layout.tiles import box_of
 from tests.programs.pgas.operands import Operands, difference, settings
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
 
 Check = Callable[[Operands], tuple[str, str | None]]
@@ -232,7 +233,7 @@ def meshgrid(operands: Operands) -> tuple[str, str | None]:
     return f"meshgrid {[str(a.type) for a in arrays]}", next((w for w in wrong if w), None)
 
 
-CHECKS: list[Check] = [
+FUNCTIONS: list[Check] = [
     reshape, flip, roll, concat, reshape, stack, unstack, repeat, tile, reshape, broadcast, dims, take,
     halves, diff, nonzero, meshgrid,
 ]  # fmt: skip
@@ -267,6 +268,9 @@ def _part(whole: Any, t: Any, rank: int) -> Any:
     return whole[tuple(slice(*ends) for ends in box)]
 
 
+CHECKS = (*names_of(FUNCTIONS), "bytes_moved")
+
+
 def program() -> int:
     """0 if all functions do what NumPy's do."""
     args = settings()
@@ -275,9 +279,10 @@ def program() -> int:
     wrong = 0
     for number in range(args.n):
         operands.change_mesh()
-        what, problem = CHECKS[number % len(CHECKS)](operands)
-        wrong += not all_well(comm, f"{number}: {what}", problem)
-    wrong += not all_well(comm, "bytes", bytes_moved(comm))
+        function = FUNCTIONS[number % len(FUNCTIONS)]
+        what, problem = function(operands)
+        wrong += not all_well(comm, function.__name__, problem, f"{number}: {what}")
+    wrong += not all_well(comm, "bytes_moved", bytes_moved(comm))
     if comm.rank == 0:
         print(f"{args.n - wrong} of {args.n} cases agree ({comm.size} ranks)", flush=True)
     return 1 if wrong else 0

@@ -233,6 +233,9 @@ def play(comm: MPI.Comm, script: Script, seed: int, options: dict[str, Any]) -> 
     return wrong
 
 
+CHECKS = ("epochs",)
+
+
 def program() -> int:
     """0 if all ranks agree with the model in every case."""
     parser = argparse.ArgumentParser()
@@ -253,7 +256,7 @@ def program() -> int:
             seed = 10_000 * args.seed + k
             script = script_of(Random(seed), comm.size)
             said = play(comm, script, seed, {} if plain else options)
-            bad += not all_well(comm, f"case {seed} {script.type} on {script.type.mesh}", said)
+            bad += not all_well(comm, "epochs", said, f"{seed} {script.type} on {script.type.mesh}")
     if comm.rank == 0:
         print(f"{args.n - bad} of {args.n} cases agree ({comm.size} ranks)", flush=True)
     return 1 if bad else 0

@@ -5,7 +5,6 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.products --n 100 --seed 0``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from redist.pgas.products import contract as contracting
 from redist.pgas.products import contract_layout as placing
 from redist.pgas.products import streaming as blocks
 from tests.programs.pgas.drawing import Draw, wrong, xp
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
 
 numpy: Any = np
@@ -152,12 +151,14 @@ def memory(draw: Draw) -> str | None:
     return None if fine else "wrong values"
 
 
-CHECKS: tuple[Callable[[Draw], str | None], ...] = (matmul, tensordot, vecdot, einsum, in_blocks)
+OFTEN: tuple[Check, ...] = (matmul, tensordot, vecdot, einsum, in_blocks)
+ONCE: tuple[Check, ...] = (errors, memory)
+CHECKS = names_of([*OFTEN, *ONCE])
 
 
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    return run_checks(CHECKS, (errors, memory))
+    return run_checks(OFTEN, ONCE)
 
 
 if __name__ == "__main__":

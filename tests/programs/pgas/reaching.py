@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from redist.pgas.memory import BUFFERS
 from redist.pgas.onesided import epochs as onesided
 from redist.runtime.onesided.publish import windows_of
 from redist.runtime.ranks.world import world_of
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main, meet
 
 LATE_S = 1.0
@@ -193,13 +194,23 @@ def best_us(act: Callable[[int], Any], index: int, n: int = 500) -> float:
     return best / n * 1e6
 
 
+PARTS: tuple[Callable[[MPI.Comm], Iterator[tuple[str, str | None]]], ...] = (
+    wrong_calls, failing_ranks, memory, cost,
+)  # fmt: skip
+
+
+def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
+    """What is checked: where every rank is a node, that a large array arrives."""
+    return ("large",) if "--nodes" in args else names_of(PARTS)
+
+
 def program() -> int:
     """0 if everything is as it should be."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", action="store_true", help="pretend that every rank is a node")
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
-    said: list[tuple[str, str | None]] = []
+    good = True
     if args.nodes:
         a = pgas.zeros(2**21, type="{x}")
         onesided.reach(a, node_size=1)
@@ -207,13 +218,12 @@ def program() -> int:
             a.put(slice(comm.rank, None, comm.size), comm.rank)
         want = np.arange(2**21) % comm.size
         same = np.array_equal(a.get(slice(None, None, -1)), want[::-1])
-        said.append(("large", None if same else "differs"))
+        good = all_well(comm, "large", None if same else "differs")
         a.fence()
     else:
-        for part in (wrong_calls, failing_ranks, memory, cost):
-            said += part(comm)
-    bad = [f"{name}: {wrong}" for name, wrong in said if wrong is not None]
-    good = all_well(comm, "reaching", "; ".join(bad) or None)
+        for part in PARTS:
+            bad = [f"{name}: {wrong}" for name, wrong in part(comm) if wrong is not None]
+            good &= all_well(comm, part.__name__, "; ".join(bad) or None)
     if comm.rank == 0:
         print("all is well" if good else "something is wrong", flush=True)
     return 0 if good else 1

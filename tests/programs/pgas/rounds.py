@@ -13,6 +13,15 @@ from tests.programs.together import all_well
 Check = Callable[[Draw], str | None]
 
 
+def names_of(checks: Sequence[Callable[..., object]]) -> tuple[str, ...]:
+    """Names of check functions, each once.
+
+    >>> names_of([max, min, max])
+    ('max', 'min')
+    """
+    return tuple(dict.fromkeys(check.__name__ for check in checks))
+
+
 def run_checks(often: Sequence[Check], once: Sequence[Check] = (), n: int = 40) -> int:
     """0 if every check says None on all ranks; ``--n`` and ``--seed`` come from the command line."""
     parser = argparse.ArgumentParser()
@@ -24,7 +33,7 @@ def run_checks(often: Sequence[Check], once: Sequence[Check] = (), n: int = 40) 
     bad = 0
     for number in range(args.n):
         for check in often:
-            bad += not all_well(comm, f"{number} {check.__name__}", check(draw))
+            bad += not all_well(comm, check.__name__, check(draw), str(number))
     for check in once:
         bad += not all_well(comm, check.__name__, check(draw))
     if comm.rank == 0:

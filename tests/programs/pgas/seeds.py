@@ -14,7 +14,7 @@ from redist import Mesh, RedistError
 from redist.pgas.tiles.layouts import dtype_of
 from tests.programs.pgas.drawing import Draw, xp
 from tests.programs.pgas.layouts import layouts
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
 
 KNOWN = (0.46881748695593284, 0.42614583623918467)
@@ -106,9 +106,14 @@ def refused(draw: Draw) -> str | None:
     return None
 
 
+OFTEN: tuple[Check, ...] = (same_everywhere, integers)
+ONCE: tuple[Check, ...] = (spread, refused)
+CHECKS = names_of([*OFTEN, *ONCE])
+
+
 def program() -> int:
     """0 if all is the same everywhere."""
-    return run_checks((same_everywhere, integers), (spread, refused))
+    return run_checks(OFTEN, ONCE)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from redist.pgas.ordering import searching as search
 from redist.pgas.ordering.splitters import MANY
 from redist.pgas.tiles.layouts import dtype_of
 from tests.programs.pgas.layouts import layouts, meshes
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
 
 SIZES = (0, 1, 2, 3, 5, 8, 13, 40)
@@ -157,7 +158,7 @@ def searching(cases: Cases, values: np.ndarray[Any, Any], a: Array) -> str | Non
     return same(out, expected, f"searchsorted {side} by a sorter")
 
 
-CHECKS: tuple[Check, ...] = (sorting, uniques, searching)
+OFTEN: tuple[Check, ...] = (sorting, uniques, searching)
 
 
 def large(cases: Cases) -> str | None:
@@ -216,6 +217,10 @@ def figures(cases: Cases) -> str | None:
     return same(pgas.sort(a), np.sort(values), "sort after errors")
 
 
+ONCE: tuple[Callable[[Cases], str | None], ...] = (large, bare, figures)
+CHECKS = names_of([*OFTEN, *ONCE])
+
+
 def program() -> int:
     """0 if every case agrees with NumPy."""
     parser = argparse.ArgumentParser()
@@ -228,16 +233,15 @@ def program() -> int:
     for number in range(args.n):
         values = cases.values(cases.shape(), str(cases.rng.choice(DTYPES)))
         a = cases.array(values)
-        for check in CHECKS:
+        for check in OFTEN:
             wrong += not all_well(
-                comm, f"{number} {check.__name__} {a.type} on {a.mesh}", check(cases, values, a)
+                comm, check.__name__, check(cases, values, a), f"{number} {a.type} on {a.mesh}"
             )
-    wrong += not all_well(comm, "large", large(cases))
-    wrong += not all_well(comm, "bare", bare(cases))
-    wrong += not all_well(comm, "figures", figures(cases))
+    for last in ONCE:
+        wrong += not all_well(comm, last.__name__, last(cases))
     if comm.rank == 0:
         print(
-            f"{args.n * len(CHECKS) + 3 - wrong} agree, {wrong} do not ({comm.size} ranks)",
+            f"{args.n * len(OFTEN) + len(ONCE) - wrong} agree, {wrong} do not ({comm.size} ranks)",
             flush=True,
         )
     return 1 if wrong else 0

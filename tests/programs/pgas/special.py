@@ -15,7 +15,7 @@ from redist.layout.tiles import box_of
 from redist.pgas.tiles.layouts import dtype_of
 from tests.programs.pgas.drawing import Draw, Values, xp
 from tests.programs.pgas.layouts import layouts
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.pgas.standard import expected
 from tests.programs.together import main
 
@@ -90,10 +90,14 @@ def division(draw: Draw) -> str | None:
     return next((text for text in found if text), None)
 
 
+OFTEN: tuple[Check, ...] = (functions, division)
+CHECKS = names_of(OFTEN)
+
+
 def program() -> int:
     """0 if every case agrees with the standard."""
     np.seterr(all="ignore")
-    return run_checks((functions, division))
+    return run_checks(OFTEN)
 
 
 if __name__ == "__main__":

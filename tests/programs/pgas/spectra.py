@@ -13,7 +13,7 @@ from redist import RedistError
 from redist.pgas.fft import cut_lines as long_lines
 from redist.pgas.fft import transforms
 from tests.programs.pgas.drawing import Draw, wrong, xp
-from tests.programs.pgas.rounds import run_checks
+from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
 
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
@@ -114,9 +114,14 @@ def frequencies(draw: Draw) -> str | None:
     return None if long_lines.factors(36, 3) == (6, 6) else "wrong factors"
 
 
+OFTEN: tuple[Check, ...] = (one, several, pencils, long)
+ONCE: tuple[Check, ...] = (frequencies,)
+CHECKS = names_of([*OFTEN, *ONCE])
+
+
 def program() -> int:
     """0 if every case agrees with NumPy."""
-    return run_checks((one, several, pencils, long), (frequencies,))
+    return run_checks(OFTEN, ONCE)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,9 @@ def refused() -> str | None:
     return None
 
 
+CHECKS = (*OPERATIONS, "refused")
+
+
 def program() -> int:
     """0 if the limit is kept."""
     parser = argparse.ArgumentParser()

@@ -24,6 +24,7 @@ from redist.pgas.tiles.move import move
 from redist.pgas.watch.gather_warning import gathered_bytes
 from redist.pgas.watch.traffic import Exchange, TileMove, Traffic, WrappedTraffic, through, traffic
 from redist.runtime.transfer import Transfer
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
 
 COMM = MPI.COMM_WORLD
@@ -261,6 +262,18 @@ def everything_passes_the_seam() -> str | None:
     return None if want <= set(counting.seen) else f"only {sorted(set(counting.seen))}"
 
 
+OFTEN: tuple[Callable[..., str | None], ...] = (
+    bytes_are_those_planned,
+    explanation_is_what_happens,
+)
+ONCE: tuple[Callable[[], str | None], ...] = (
+    trace_names_the_line, timeline_has_every_rank, warns_once_per_line,
+    warning_can_be_an_error, updates_are_not_explained, traces_lie_in_each_other,
+    everything_passes_the_seam,
+)  # fmt: skip
+CHECKS = names_of([*OFTEN, *ONCE])
+
+
 def program() -> int:
     """0 if nothing is wrong."""
     rng = Random(COMM.size)
@@ -268,14 +281,10 @@ def program() -> int:
     for a, b in arrays(rng):
         for name in rng.sample(list(OPERATIONS), 5):
             operation, what = OPERATIONS[name], f"{name} of {a.type} and {b.type}"
-            checks += 2
-            wrong += not all_well(COMM, what, bytes_are_those_planned(a, b, operation))
-            wrong += not all_well(COMM, what, explanation_is_what_happens(a, b, operation))
-    for check in (
-        trace_names_the_line, timeline_has_every_rank, warns_once_per_line,
-        warning_can_be_an_error, updates_are_not_explained, traces_lie_in_each_other,
-        everything_passes_the_seam,
-    ):  # fmt: skip
+            for judge in OFTEN:
+                checks += 1
+                wrong += not all_well(COMM, judge.__name__, judge(a, b, operation), what)
+    for check in ONCE:
         checks += 1
         wrong += not all_well(COMM, check.__name__, check())
     if COMM.rank == 0:

@@ -8,7 +8,7 @@ that is sent is counted.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -145,6 +145,11 @@ def by_owner(t: ArrayType, work: Callable[[Any], Any], what: str) -> str | None:
     return None
 
 
+def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
+    """What is checked: by messages more operations, and that messages are counted."""
+    return (*MOVES, *OTHERS, "counter") if "--messages" in args else tuple(MOVES)
+
+
 def program() -> int:
     """0 if no operation moves more than it says."""
     parser = argparse.ArgumentParser()
@@ -174,7 +179,7 @@ def program() -> int:
             else:
                 found = by_owner(s, lambda x: operation(x, b), what)  # noqa: B023
             checks += 1
-            wrong += not all_well(COMM, name, found)
+            wrong += not all_well(COMM, name, found, what)
     if args.messages and n > 1:
         wrong += not all_well(COMM, "counter", None if comm.sent_bytes else "nothing was counted")
     if COMM.rank == 0:

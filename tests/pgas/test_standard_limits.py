@@ -1,4 +1,4 @@
-"""Functions that follow the standard where NumPy does not: on tiles, and ``tests.programs.pgas.special``."""
+"""Functions that follow the standard where NumPy does not: on tiles of one rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from redist.pgas.elementwise import standard_limits
-from tests.programs.launch import default_mpi, run
 from tests.programs.pgas.standard import OTHERS, expected
 
 VALUES = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 3e-30, 1e30)
@@ -60,11 +59,3 @@ def test_floor_divide(dtypes: tuple[str, str]) -> None:
     same(kept, right(a, b[::-1]).astype(a.dtype))
     standard_limits.floor_divide(kept, kept, out=kept)
     assert standard_limits.floor_divide(np.arange(5), 2).tolist() == [0, 0, 1, 1, 2]
-
-
-@pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
-@pytest.mark.parametrize(("ranks", "n"), [(1, 60), (3, 20), (4, 10)])
-def test_agrees_with_the_standard(ranks: int, n: int) -> None:
-    done = run("tests.programs.pgas.special", ranks, "--n", str(n), "--seed", str(ranks))
-    assert done.status == 0, done.output
-    assert ", 0 do not" in done.output

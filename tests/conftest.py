@@ -1,0 +1,35 @@
+"""What ``make test`` leaves to ``make test-all``, and that it says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.tiers import THOROUGH
+
+LEFT = "left to make test-all: "
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked ``slow("why")``, unless everything is asked for."""
+    mark = item.get_closest_marker("slow")
+    if mark is not None:
+        (why,) = mark.args
+        if not THOROUGH:
+            pytest.skip(f"{LEFT}{why}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was left out, by reason."""
+    left: Counter[tuple[str, str]] = Counter()
+    for report in terminalreporter.getreports("skipped"):
+        if isinstance(report.longrepr, tuple):
+            _, _, said = report.longrepr
+            _, found, why = said.partition(LEFT)
+            if found:
+                left[report.nodeid.partition("::")[0], why] += 1
+    if left:
+        terminalreporter.section("left to make test-all: larger counts everywhere, and")
+        for (file, why), n in sorted(left.items()):
+            terminalreporter.write_line(f"{n:4d} of {file}: {why}")

@@ -1,0 +1,108 @@
+"""Global arrays under mpirun, against NumPy and their own promises: one item for every check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.programs.checks import Job, Run, items, must_hold
+from tests.tiers import sample
+
+SEVERAL = "on more numbers of ranks; 1, 3 and 4 are the sample"
+
+AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
+    "algebra": {1: (10, 40), 2: (0, 6), 3: (2, 6), 4: (1, 4), 6: (0, 1)},
+    "creating": {1: (2, 4), 2: (0, 2), 3: (1, 2), 4: (1, 1), 6: (0, 1)},
+    "everything": {1: (2, 8), 2: (0, 4), 3: (1, 3), 4: (1, 2), 6: (0, 1)},
+    "products": {1: (10, 40), 2: (0, 12), 3: (4, 12), 4: (2, 10), 6: (0, 2)},
+    "seeds": {1: (10, 40), 2: (0, 15), 3: (4, 15), 4: (2, 12), 6: (0, 4)},
+    "sorting": {1: (15, 60), 2: (0, 40), 3: (10, 40), 4: (6, 30), 6: (0, 15)},
+    "special": {1: (15, 60), 3: (5, 20), 4: (0, 10)},
+    "spectra": {1: (10, 40), 2: (0, 15), 3: (4, 15), 4: (3, 12), 6: (0, 4)},
+}
+"""Random rounds on so many ranks: in ``make test`` (0: none), and in ``make test-all``."""
+
+KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
+    (1, (34, 51), ()),
+    (2, (0, 85), ()),
+    (3, (34, 85), ()),
+    (4, (34, 85), ()),
+    (6, (0, 51), ()),
+    (3, (34, 85), ("--small",)),
+    (3, (0, 85), ("--tiles", "private", "--small")),
+    (3, (0, 85), ("--tiles", "mixed")),
+    (4, (34, 85), ("--tiles", "mixed", "--node-size", "2")),
+]
+"""Indexing and manipulation: ranks, random keys and calls, and how tiles lie."""
+
+ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
+    (1, (30, 100), (), ()),
+    (2, (0, 80), (), ()),
+    (3, (30, 80), (), ()),
+    (3, (10, 30), ("--transport", "mpi"), ()),
+    (3, (20, 60), ("--shared",), ()),
+    (4, (0, 60), (), ()),
+    (4, (10, 30), ("--node-size", "2"), ()),
+    (4, (15, 40), ("--shared", "--node-size", "2"), ()),
+    (6, (0, 30), (), ()),
+    (3, (10, 30), (), ("REDIST_PURE",)),
+]
+"""Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
+
+ALONE = ("limits", "staging", "tracing", "mistakes", "reaching")
+
+
+def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") -> Job:
+    return Job(ranks, tuple(Run(f"pgas.{program}", args, slow) for program in programs))
+
+
+PROMISES = [
+    promised(1, ALONE),
+    promised(2, ("mistakes",), slow=SEVERAL),
+    promised(3, (*ALONE, "traffic")),
+    promised(3, ("reaching",), "--nodes"),
+    promised(3, ("traffic",), "--messages", slow=SEVERAL),
+    promised(4, ("limits", "tracing", "mistakes", "traffic"), slow=SEVERAL),
+    promised(4, ("staging",), "--messages"),
+    promised(4, ("traffic",), "--messages"),
+]
+"""Limits, traces, errors and bytes: what is checked once, not at random."""
+
+
+def random_run(program: str, counts: tuple[int, int], seed: int, args: tuple[str, ...] = ()) -> Run:
+    """A program with its number of random cases."""
+    quick, thorough = counts
+    if not quick:
+        return Run(program, ("--n", str(thorough), "--seed", str(seed), *args), slow=SEVERAL)
+    n = str(sample(quick, of=thorough))
+    return Run(program, ("--n", n, "--seed", str(seed), *args))
+
+
+def jobs() -> Iterator[Job]:
+    """Everything above: programs that leave each other alone, on the same ranks, are one job."""
+    for ranks in (1, 2, 3, 4, 6):
+        runs = [
+            random_run(f"pgas.{program}", counts[ranks], ranks)
+            for program, counts in AGAINST_NUMPY.items()
+            if ranks in counts
+        ]
+        yield Job(ranks, tuple(runs))
+    for ranks, counts, args in KEYS:
+        seed = ranks + 100 * len(args)
+        pair = (random_run(f"pgas.{p}", counts, seed, args) for p in ("indexing", "manipulation"))
+        yield Job(ranks, tuple(pair))
+    for ranks in (1, 2, 3, 4, 6):
+        for variables in {row[3]: None for row in ONE_SIDED if row[0] == ranks}:
+            rows = [row for row in ONE_SIDED if (row[0], row[3]) == (ranks, variables)]
+            runs = [
+                random_run("pgas.onesided", counts, 10 * ranks + len(args) + len(variables), args)
+                for _, counts, args, _ in rows
+            ]
+            yield Job(ranks, tuple(runs), variables)
+    yield from PROMISES
+
+
+@pytest.mark.parametrize(("job", "run", "check"), [*items(jobs())])
+def test_check(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)
