@@ -46,8 +46,8 @@ INNER: dict[str, str] = {
     ),
     "redist.measure.contenders": "contender naive by_hand ours registry",
     "redist.measure.results": "results table chart",
-    "redist.doctor": "process pairs diagnosis report",
-    "redist.cli": "status files request command commands main __main__",
+    "redist.doctor": "process pairs report diagnosis __main__",
+    "redist.cli": "exit_status files request command commands main __main__",
 }
 """The children of each package, lowest first."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from redist.cli.command import Command
 from redist.cli.commands import bench, calibrate, check, doctor, plan, prove, simulate
-from redist.cli.status import (
+from redist.cli.exit_status import (
     BUG,
     INTERRUPTED,
     NO_PLAN,
@@ -51,7 +51,7 @@ exit status:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; see :mod:`redist.cli.status`.
+    """Run one command and return its exit status; see :mod:`redist.cli.exit_status`.
 
     >>> main(["plan", "f32[8{x}]", "f32[8]"])       # prints one line on stderr
     2

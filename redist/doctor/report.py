@@ -1,48 +1,44 @@
-"""Say what was detected: of one process, or of all ranks of a job and every pair of them.
-
-``python -m redist.doctor.report`` is what ``redist doctor`` starts; under mpirun it prints the table
-of pairs too, over several machines as well.
-"""
+"""What ``redist doctor`` prints: tables of facts, of ways between ranks, and of reasons."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from redist.doctor.diagnosis import TIMEOUT_S, fact_lines, likely_lines, pairing_lines
-from redist.doctor.process import Fact, facts
+from redist.doctor.process import Fact
+from redist.text.columns import one_line, table
 
+if TYPE_CHECKING:
+    from redist.doctor.pairs import Pairing
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print everything as soon as it is known; 1 if MPI cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m redist.doctor.report")
-    parser.add_argument("--node-size", type=int)
-    parser.add_argument("--launcher", default="")
-    args = parser.parse_args(argv)
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError):
-        print("\n".join(fact_lines([*facts()])))
-        return 1
-    comm = MPI.COMM_WORLD
-    found: list[Fact] = []
-    if comm.rank == 0:
-        found += facts()
-        launcher = Fact("launcher", *args.launcher.partition(": ")[::2])
-        at = [fact.name for fact in found].index("MPI") + 1
-        found[at:at] = [launcher] if args.launcher else []
-        print("\n".join(fact_lines(found)), flush=True)
-    from redist.doctor.pairs import likely, pair_ranks
-
-    if comm.size == 1:
-        print("\n".join(["", *likely_lines(likely(found))]), flush=True)
-        return 0
-    done = pair_ranks(comm, args.node_size, TIMEOUT_S)
-    if comm.rank == 0:
-        print("\n".join(["", *pairing_lines(done)]), flush=True)
-    return 0
+WAYS = ("between ranks", "arrays in memory", "arrays of GPUs")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def fact_lines(found: Sequence[Fact]) -> list[str]:
+    """One line for each fact, in columns.
+
+    >>> print(*fact_lines([Fact("CuPy", "not installed", "pip"), Fact("GPUs", "1")]), sep="\\n")
+    CuPy   not installed   pip
+    GPUs   1
+    """
+    return table([(fact.name, fact.found, one_line(fact.why)) for fact in found], left=range(3))
+
+
+def likely_lines(ways: Sequence[tuple[str, str, str]]) -> list[str]:
+    """The ways that one process expects, in columns."""
+    return table([WAYS, *ways], left=range(3))
+
+
+def pairing_lines(done: Pairing) -> list[str]:
+    """Three tables: the ranks, the ways between them, and why."""
+    ranks = [("rank", "machine", "GPU")]
+    ranks += [(str(k), *where) for k, where in enumerate(done.ranks)]
+    ways = [WAYS, *((way.shown, way.in_memory, way.on_gpus or "-") for way in done.ways)]
+    why = [("found among the ranks", ""), *done.why]
+    return [
+        *table(ranks, left=range(3)),
+        "",
+        *table(ways, left=range(3)),
+        "",
+        *table(why, left=(0, 1)),
+    ]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from redist.cli.commands.doctor import MODULE
+from redist.doctor.__main__ import main
 from redist.doctor.pairs import likely
 from redist.doctor.process import Fact, facts, gpu_facts
-from redist.doctor.report import main
 from redist.launch.outside import environment
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from redist.cli.exit_status import UsageError
 from redist.cli.request import read_ranks
-from redist.cli.status import UsageError
 from redist.errors import LaunchError
 from redist.launch import launcher as launch
 from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, find_launcher

@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import UsageError
 from redist.cli.files import check_folder
 from redist.cli.request import add_mpirun, read_ranks
-from redist.cli.status import UsageError
 from redist.launch.launcher import find_launcher, launch
 
 EPILOG = """\

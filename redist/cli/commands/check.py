@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import FAILED, OK
 from redist.cli.files import read_plan, write_text
-from redist.cli.status import FAILED, OK
 from redist.plan.plan import Plan
 from redist.text.units import format_bytes
 

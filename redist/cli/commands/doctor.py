@@ -10,19 +10,19 @@ import subprocess
 import sys
 
 from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import FAILED, UsageError
 from redist.cli.request import add_mpirun, read_ranks
-from redist.cli.status import FAILED, UsageError
 from redist.errors import LaunchError
 from redist.launch.launcher import Launcher, find_launcher, launch
 from redist.launch.outside import environment
 
-MODULE = "redist.doctor.report"
+MODULE = "redist.doctor"
 EPILOG = """\
 examples:
   redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
   redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
 
-'mpirun -n 64 python -m redist.doctor.report' does the same inside a job that you start yourself,
+'mpirun -n 64 python -m redist.doctor' does the same inside a job that you start yourself,
 over several machines too. Exit status 1 means that MPI does not start.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import OK
 from redist.cli.files import write_text
 from redist.cli.request import NOTATION, CommandRequest, add_request
-from redist.cli.status import OK
 
 EPILOG = f"""\
 {NOTATION}

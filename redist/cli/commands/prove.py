@@ -6,9 +6,9 @@ import argparse
 import json
 
 from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import FAILED, OK, UNKNOWN
 from redist.cli.files import write_text
 from redist.cli.request import NOTATION, GivenPlan, add_plan_or_types
-from redist.cli.status import FAILED, OK, UNKNOWN
 
 EPILOG = f"""\
 {NOTATION}

@@ -21,7 +21,7 @@ from redist.pgas.watch.traffic import (
     traffic,
 )
 from redist.plan.plan import Plan
-from redist.runtime.ranks.waiting import gather
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.runtime.transfer import Transfer
 from redist.text.columns import table
@@ -190,7 +190,7 @@ class Trace:
             )
             for move in self.moves
         ]
-        lanes: list[list[Bar]] = gather(comm, bars, 300.0)
+        lanes: list[list[Bar]] = gather(comm, bars, TIMEOUT_S)
         if comm.rank == 0:
             with open(file, "w", encoding="utf-8") as out:
                 out.write(draw(lanes))
