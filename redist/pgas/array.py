@@ -1,4 +1,4 @@
-"""The global array: NumPy's operators over :class:`redist.pgas.tiles.tiled.Tiled`."""
+"""The global array: where it lies, its elements, and what the array API standard asks of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from redist.pgas.printing import format_array
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_missing
 from redist.pgas.tiles import devices
-from redist.pgas.tiles.layouts import line_mesh, retyped
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.layouts import line_mesh, parse_target
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -29,7 +29,7 @@ from redist.runtime.ranks.world import comm_or_world
 
 
 def namespace() -> ModuleType:
-    """``redist.pgas``, which stands above this module: arrays and submodules name what it offers."""
+    """Import ``redist.pgas``, which stands above this module: arrays and submodules name what it offers."""
     from redist import pgas
 
     return pgas
@@ -55,33 +55,33 @@ class Array(Operators):
     # Where it lies
 
     def to(self, type: str | ArrayType) -> Array:
-        """**Collective.** The same array under another type, as text of its cuts or a whole type.
+        """**Collective.** Move the array to another type, given as text of its cuts or as a whole type.
 
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
-        return move(self, retyped(self._type, type), asked=True)
+        return move(self, parse_target(self._type, type), asked=True)
 
     @property
     def box(self) -> Box | None:
-        """Start and end of this rank's indices along every dim; None where it has no tile.
+        """Start and end of this rank's indices along every dim; None if it has no tile.
 
         ``(lo, hi), _ = a.box`` says that ``a.local[0]`` is row ``lo`` of the whole.
         """
         return box_of(self.type, self.comm.rank)
 
     def settled(self) -> Array:
-        """**Collective.** Itself, or its values where a reduction is pending."""
-        return settle(self)
+        """**Collective.** Finish a pending reduction; the array itself if none is pending."""
+        return resolve_pending(self)
 
     def gather(self) -> Tile:
-        """**Collective.** The whole array on every rank, as a NumPy array of its own.
+        """**Collective.** Bring the whole array to every rank, as a new NumPy array.
 
         Ranks outside its mesh get it too. Of tiles on GPUs, an array of CuPy.
         """
         everyone = self.mesh.n_devices == self.comm.size
         mesh = self.mesh if everyone else line_mesh(self.comm.size)
         target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
-        whole = move(self if everyone else settle(self), target, asked=True)
+        whole = move(self if everyone else resolve_pending(self), target, asked=True)
         assert whole.local is not None
         if whole is not self:
             return whole.local
@@ -89,7 +89,7 @@ class Array(Operators):
         return whole.local.copy()
 
     def copy(self) -> Array:
-        """**Local.** The same values in tiles of their own."""
+        """**Local.** Copy the array: the same values in new tiles."""
         if self.local is None:
             return self.new(self.type, None)
         tile = self._memory.empty(self.local.shape, self.dtype, self.type.tile_bytes)
@@ -122,9 +122,9 @@ class Array(Operators):
         return devices.name_of(self)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """**Local.** The same values with tiles on ``cpu`` or on ``cuda``, the rank's current GPU.
+        """**Local.** Copy the tiles to ``cpu`` or to ``cuda``, the rank's current GPU.
 
-        Itself where they are there; give all ranks the same.
+        Itself if they are there; give all ranks the same.
         """
         if stream is not None:
             raise ValueError("cannot use a stream: tiles are carried on the current one")
@@ -172,7 +172,7 @@ class Array(Operators):
         return self._tile().data
 
     def _tile(self) -> Tile:
-        whole = settle(self)
+        whole = resolve_pending(self)
         if whole.local is None:
             raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
         return whole.local
@@ -243,7 +243,7 @@ class Array(Operators):
     # Elements, from any rank
 
     def get(self, index: Any) -> Any:
-        """**Local.** Elements at a global index, wherever they lie, as NumPy's own.
+        """**Local.** Read elements at a global index, wherever they lie, as NumPy's own.
 
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
         values from the start of the interval; see :mod:`redist.pgas.onesided.epochs`.
@@ -251,19 +251,19 @@ class Array(Operators):
         return epochs.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
-        """**Local.** Inside an epoch: write at a global index; visible after the next fence."""
+        """**Local.** Write at a global index, inside an epoch; visible after the next fence."""
         epochs.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
-        """**Local.** Inside an epoch: combine by sum, prod, max, min or replace at a global index."""
+        """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
         epochs.accumulate(self, index, values, op)
 
     def epoch(self, timeout_s: float | None = TIMEOUT_S) -> epochs.Epoch[Array]:
-        """**Collective** at both ends. ``with a.epoch():`` any rank may get, put and accumulate."""
+        """**Collective** at both ends. Let any rank get, put and accumulate: ``with a.epoch():``."""
         return epochs.Epoch(self, timeout_s)
 
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
-        """**Collective.** What was put or written before, on any rank, is visible after."""
+        """**Collective.** Make what was put or written before, on any rank, visible to all."""
         epochs.fence(self, timeout_s)
 
     def __repr__(self) -> str:

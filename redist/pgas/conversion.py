@@ -27,7 +27,7 @@ def from_local(
     local: Any, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** A global array from tiles that the ranks have, of NumPy or on GPUs; no copy.
+    """**Local.** Make a global array from the ranks' own tiles, of NumPy or on GPUs, without a copy.
 
     ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
     which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
@@ -55,7 +55,7 @@ def asarray(
     obj: Any, /, *, dtype: Any = None, copy: bool | None = None, type: Type | None = None,
     mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** A global array from what all ranks have alike: numbers, lists, NumPy arrays.
+    """**Local.** Make a global array from values that all ranks have alike: numbers, lists, NumPy arrays.
 
     Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
     stay there unless ``device="cpu"`` is said.
@@ -102,7 +102,7 @@ def _in_memory(obj: Any, dtype: Any) -> Tile:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """**Local.** A global array from any library's array that all ranks have alike.
+    """**Local.** Make a global array from any library's array that all ranks have alike.
 
     It is whole on every rank and shares the memory, where no copy is asked for.
     """

@@ -44,7 +44,7 @@ def make(
     device: Any = None,
     anywhere: bool = False,
 ) -> Array:
-    """**Local.** An array whose tiles ``fill`` writes, given the tile and the box of its indices.
+    """**Local.** Make an array whose tiles ``fill`` writes, given the tile and the box of its indices.
 
     It writes into memory, also for tiles on GPUs, unless it can write ``anywhere``.
     """
@@ -78,7 +78,7 @@ def make(
 def _carry_over(
     tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: TileMemory
 ) -> None:
-    """Write a tile of a GPU: parts are made in memory, with the same values as there."""
+    """Write a tile of a GPU in parts that are made in memory, with the same values as there."""
     for part, inner in _parts(tile, box, CARRIED_BYTES):
         made = np.empty(part.shape, part.dtype)
         for small, its_box in _parts(made, inner):
@@ -87,7 +87,7 @@ def _carry_over(
 
 
 def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple[Tile, Box]]:
-    """A tile in parts of at most so many bytes: what is made on the way takes no more."""
+    """Cut a tile into parts of at most so many bytes, so that what is made on the way takes no more."""
     if tile.nbytes <= most_bytes or tile.ndim == 0:
         yield tile, box
         return
@@ -101,7 +101,7 @@ def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple
 
 
 def sizes_of(shape: Shape) -> tuple[int, ...]:
-    """A shape as given: one int or several."""
+    """The sizes of a shape given as one int or several."""
     try:
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
         sizes = tuple(operator.index(n) for n in given)
@@ -280,7 +280,7 @@ def from_function(
 
 
 def to_numbers(obj: Any) -> Any:
-    """**Collective.** Nested lists with the numbers of global arrays without dims."""
+    """**Collective** if there are any. Put numbers for the global arrays without dims in nested lists."""
     if isinstance(obj, (list, tuple)):
         return [to_numbers(one) for one in obj]
     if not isinstance(obj, Tiled):

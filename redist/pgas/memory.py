@@ -25,7 +25,7 @@ KEPT_BYTES = 2**28
 
 
 class TileMemory:
-    """Where tiles come from.
+    """Allocates tiles, and counts the bytes that global arrays hold.
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
     ones only under a limit), ``limit_bytes`` what they may hold. ``made`` and ``reused`` count segments.
@@ -42,7 +42,7 @@ class TileMemory:
         self._adopted: dict[int, _Held] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
-        """**Local.** A tile with any contents; an error where the limit has no room for it.
+        """**Local.** Allocate a tile; raise if the limit has no room for it.
 
         ``worst_bytes`` is what the fullest rank takes: counted here too, so that all ranks have the
         same error.
@@ -53,9 +53,9 @@ class TileMemory:
             if self.limit_bytes is not None:
                 self.check(counted)
             return np.empty(shape, dtype)
-        counted = in_grains(counted)
+        counted = round_to_grains(counted)
         self.check(counted)
-        size = in_grains(max(1, n_bytes))
+        size = round_to_grains(max(1, n_bytes))
         memory = self._take(size)
         owner = _Owner(memory)
         self.live_bytes += counted
@@ -64,7 +64,7 @@ class TileMemory:
         return tile[:n_bytes].view(dtype).reshape(shape)
 
     def asarray(self, values: Any) -> Tile:
-        """**Local.** Values from the host, or from here, in this memory."""
+        """**Local.** Bring values from the host, or from here, into this memory."""
         return np.asarray(values)
 
     def host(self, tile: Tile) -> Tile:
@@ -72,11 +72,11 @@ class TileMemory:
         return tile
 
     def contiguous(self, tile: Tile) -> Tile:
-        """**Local.** A tile in C order: itself where it is."""
+        """**Local.** Copy a tile into C order; itself if it is."""
         return np.ascontiguousarray(tile)
 
     def check_room(self, n_bytes: int) -> None:
-        """**Local.** An error where the limit has no room for so many bytes more."""
+        """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
         if self.limit_bytes is not None:
             self.check(n_bytes)
 
@@ -101,7 +101,7 @@ class TileMemory:
         self.live_bytes -= held.counted
 
     def check(self, n_bytes: int) -> None:
-        """An error where so many bytes more would pass the limit."""
+        """Raise if ``n_bytes`` more would pass the limit."""
         if self.limit_bytes is not None and self.live_bytes + n_bytes > self.limit_bytes:
             raise MemoryLimitError(
                 f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
@@ -158,14 +158,14 @@ class DeviceTileMemory(TileMemory):
     on_device: ClassVar[bool] = True
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
-        """**Local.** A tile with any contents; an error where the limit has no room for it."""
+        """**Local.** Allocate a tile; raise if the limit has no room for it."""
         if self.limit_bytes is not None:
             self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
         tile: Tile = empty_on_device(shape, dtype)
         return tile
 
     def asarray(self, values: Any) -> Tile:
-        """**Local.** Values from the host, or from here, in this memory."""
+        """**Local.** Bring values from the host, or from here, into this memory."""
         tile: Tile = to_device(values)
         return tile
 
@@ -175,7 +175,7 @@ class DeviceTileMemory(TileMemory):
         return out
 
     def contiguous(self, tile: Tile) -> Tile:
-        """**Local.** A tile in C order: itself where it is."""
+        """**Local.** Copy a tile into C order; itself if it is."""
         return tile if tile.flags.c_contiguous else tile.copy()
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
@@ -190,7 +190,7 @@ DEVICE = DeviceTileMemory()
 
 
 def as_tile(values: Any) -> Tile:
-    """**Local.** What a function on tiles gave, as an array: NumPy gives numbers where no dim is left.
+    """**Local.** Convert a result on tiles to an array: NumPy gives numbers if no dim is left.
 
     >>> as_tile(np.float32(3)).shape
     ()
@@ -202,17 +202,17 @@ def as_tile(values: Any) -> Tile:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
-    """**Local.** A tile with any contents."""
+    """**Local.** Allocate a tile in memory."""
     return BUFFERS.empty(shape, dtype, worst_bytes)
 
 
-def in_grains(n_bytes: int) -> int:
-    """Bytes as segments have them: up to the next whole grain."""
+def round_to_grains(n_bytes: int) -> int:
+    """Round bytes up to the next whole grain, as segments have them."""
     return -(-n_bytes // GRAIN) * GRAIN
 
 
 def check_room(n_bytes: int) -> None:
-    """**Local.** An error where the limit has no room for so many bytes more."""
+    """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
     if BUFFERS.limit_bytes is not None:
         BUFFERS.check(n_bytes)
 
@@ -251,5 +251,5 @@ class memory_limit:
 
 
 def _limit_all(limit_bytes: int | None) -> None:
-    """One limit for memory and for GPUs; each counts its own bytes against it."""
+    """Set one limit for memory and for GPUs; each counts its own bytes against it."""
     BUFFERS.limit_bytes = DEVICE.limit_bytes = limit_bytes

@@ -17,7 +17,7 @@ ARRAYS = (Tiled, np.ndarray)
 
 
 class Operators(Tiled):
-    """What ``a + b``, ``a < b``, ``a @ b`` and ``a += b`` mean; **collective** where operands must move."""
+    """What ``a + b``, ``a < b``, ``a @ b`` and ``a += b`` mean; **collective** if operands must move."""
 
     __slots__ = ()
 

@@ -12,7 +12,7 @@ CORNER = 3
 
 
 def format_array(a: Tiled) -> str:
-    """One array in a few lines, without a message: every rank shows what it has."""
+    """Show an array in a few lines, without a message: every rank shows what it has."""
     where = f", {name_of(a)}" if a._memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"
     if a.local is None:

@@ -19,7 +19,7 @@ REDUCTIONS = {
 def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """**Collective** where operands must move. What ``numpy.<ufunc>(...)`` gives."""
+    """**Collective** if operands must move. Answer ``numpy.<ufunc>(...)`` of global arrays."""
     if method == "__call__" and not options:
         if ufunc is np.matmul:
             return matmul(*inputs)

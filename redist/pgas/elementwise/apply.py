@@ -15,8 +15,8 @@ from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
-from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import require_writable
 
@@ -36,7 +36,7 @@ def result_dtype(function: Callable[..., Any], *kinds: Any) -> np.dtype[Any]:
 
 
 def apply(function: Callable[..., Any], *operands: Any) -> Any:
-    """**Collective** where operands must move. A NumPy function, element by element."""
+    """**Collective** if operands must move. Apply a NumPy function element by element."""
     arrays = [x for x in operands if isinstance(x, Tiled)]
     if not arrays:
         raise RequestError(f"cannot {function.__name__}: no operand is a global array")
@@ -52,7 +52,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         moved = iter([move(x, end) for x, end in zip(arrays, ends, strict=True)])
         operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
     elif t.pending_op is not None:
-        moved = iter([settle(x) for x in arrays])
+        moved = iter([resolve_pending(x) for x in arrays])
         operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
         t = next(x for x in operands if isinstance(x, Tiled)).type
     tiles: list[Any] = []
@@ -80,16 +80,16 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def update(function: Callable[..., Any], a: T, other: Any) -> T:
-    """**Collective** where the other operand must move. ``a = function(a, other)`` in a's own tile."""
+    """**Collective** if the other operand must move. Write ``function(a, other)`` into a's own tile."""
     require_writable("an update")
-    here = settle(a)
+    here = resolve_pending(a)
     value = other
     if isinstance(other, Tiled):
         check_alike(function.__name__, here, other)
         _check_together(function, [here, other])
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
             raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
-        value = move(other, folded(other.type, here.type))
+        value = move(other, operand_type(other.type, here.type))
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
@@ -145,13 +145,13 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
 
 @takes_array
 def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
-    """**Collective** where a reduction is pending. The same values in another dtype."""
+    """**Collective** if a reduction is pending. Convert the values to another dtype."""
     if device is not None and is_gpu(device) != x._memory.on_device:
         x = to_device(x, device)
     kind = np.dtype(dtype)
     if kind == x.dtype and not copy:
         return x
-    x = settle(x)
+    x = resolve_pending(x)
     t = with_dtype(x.type, dtype_of(kind))
     if x.local is None:
         return x.new(t, None)

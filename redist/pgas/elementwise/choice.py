@@ -12,7 +12,7 @@ from redist.pgas.tiles.tiled import T
 
 
 def clip(x: T, /, min: T | Number | None = None, max: T | Number | None = None) -> T:
-    """Values below ``min`` and above ``max`` are brought to them."""
+    """Replace values below ``min`` and above ``max`` by these bounds."""
     out = x
     if min is not None:
         out = _apply_in(np.maximum, out, min, x.dtype)
@@ -22,11 +22,11 @@ def clip(x: T, /, min: T | Number | None = None, max: T | Number | None = None) 
 
 
 def where(condition: T, x1: T | Number, x2: T | Number, /) -> T:
-    """Values of ``x1`` where the condition holds, else of ``x2``."""
+    """Take values of ``x1`` where the condition holds, else of ``x2``."""
     return apply(np.where, condition, x1, x2)
 
 
 def _apply_in(function: np.ufunc, x: T, bound: T | Number, dtype: np.dtype[Any]) -> T:
-    """A function of values and a bound, in the dtype of the values."""
+    """Apply a function to values and a bound; the result has the dtype of the values."""
     out: T = apply(function, x, bound)
     return out if out.dtype == dtype else astype(out, dtype)

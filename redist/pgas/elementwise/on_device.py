@@ -31,7 +31,7 @@ COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_e
 def compute(
     function: Callable[..., Any], tiles: Sequence[Any], kinds: Sequence[Any], dtype: np.dtype[Any]
 ) -> Tile:
-    """**Local.** A function of tiles on a GPU and of numbers, of their dtypes and types ``kinds``.
+    """**Local.** Apply a function to tiles on a GPU and numbers, of the dtypes and types ``kinds``.
 
     ``dtype`` is what NumPy gives.
     """
@@ -44,7 +44,7 @@ def compute(
         function(*empties)  # NumPy's errors for numbers that do not fit
     name = function.__name__
     if _in_memory(name, tiles) or (name == "remainder" and _is_infinite(tiles[1])):
-        return _computed_in_memory(function, tiles)
+        return _compute_in_memory(function, tiles)
     dtypes = [one.dtype for one in tiles if is_device(one)]
     if name in WHOLE and dtypes[0].kind in "biu":
         copy: Tile = tiles[0].astype(dtype)
@@ -57,9 +57,9 @@ def compute(
             one.astype(dtype) if is_device(one) and one.dtype.kind in "iu" else one for one in given
         ]
     try:
-        out = _divided(*given) if function is floor_divide else function(*given)
+        out = _floor_divide(*given) if function is floor_divide else function(*given)
     except TypeError:  # NumPy has it for these dtypes, CuPy has not
-        return _computed_in_memory(function, tiles)
+        return _compute_in_memory(function, tiles)
     out = out if out.dtype == dtype else out.astype(dtype)
     own = out.base is not None or any(out is one for one in tiles)
     tile: Tile = out.copy() if own else out
@@ -67,7 +67,7 @@ def compute(
 
 
 def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:
-    """A number for CuPy: Python's own where its dtype changes nothing, else an array without dims."""
+    """Convert a number for CuPy: to Python's own if its dtype changes nothing, else to a 0-d array."""
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
     if x.dtype in dtypes:
@@ -82,12 +82,12 @@ def _in_memory(name: str, tiles: Sequence[Any]) -> bool:
     return name in COMPARISONS and long >= {"i", "u"}
 
 
-def _computed_in_memory(function: Callable[..., Any], tiles: Sequence[Any]) -> Tile:
+def _compute_in_memory(function: Callable[..., Any], tiles: Sequence[Any]) -> Tile:
     return DEVICE.asarray(function(*(DEVICE.host(one) if is_device(one) else one for one in tiles)))
 
 
-def _divided(x1: Any, x2: Any) -> Any:
-    """``floor_divide``; of one infinity and one finite number, their quotient as in the standard."""
+def _floor_divide(x1: Any, x2: Any) -> Any:
+    """Divide and round down; one infinity and one finite number give the standard's quotient."""
     down = np.floor_divide(x1, x2)
     if down.dtype.kind != "f":
         return down

@@ -1,4 +1,4 @@
-"""Element-wise functions that give the standard's result where NumPy's is another.
+"""Element-wise functions with the standard's result if NumPy's differs from it.
 
 =================  ==============================  ====================  ==================
 function           of                              the standard, here    NumPy
@@ -60,7 +60,7 @@ def expm1(x: Tile, /, out: Tile | None = None) -> Any:
     """
     if x.dtype.kind != "c":
         return np.expm1(x, out=out)
-    got = _mended(np.expm1, _expm1_limits, x, out)
+    got = _apply_limits(np.expm1, _expm1_limits, x, out)
     np.copyto(got.real, 0.0, where=x == 0)
     return got
 
@@ -73,7 +73,7 @@ def tanh(x: Tile, /, out: Tile | None = None) -> Any:
     """
     if x.dtype.kind != "c":
         return np.tanh(x, out=out)
-    return _mended(np.tanh, _tanh_limits, x, out)
+    return _apply_limits(np.tanh, _tanh_limits, x, out)
 
 
 def tan(x: Tile, /, out: Tile | None = None) -> Any:
@@ -84,13 +84,13 @@ def tan(x: Tile, /, out: Tile | None = None) -> Any:
     """
     if x.dtype.kind != "c":
         return np.tan(x, out=out)
-    return _mended(np.tan, _tan_limits, x, out)
+    return _apply_limits(np.tan, _tan_limits, x, out)
 
 
-def _mended(
+def _apply_limits(
     function: np.ufunc, limits: Callable[[Tile, Tile], tuple[Any, Any]], x: Tile, out: Tile | None
 ) -> Tile:
-    """A function of complex numbers; where they are not finite, real and imaginary part by limits."""
+    """Apply a function of complex numbers, with ``limits`` for those that are not finite."""
     got = np.empty_like(x) if out is None else out
     odd = np.logical_not(np.isfinite(x))
     if not odd.any():
@@ -135,7 +135,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def function_on_tiles(name: str) -> Callable[..., Any]:
-    """**Local.** A function on tiles by its name in NumPy: NumPy's own where it is the standard's.
+    """**Local.** Find a function on tiles by its name in NumPy: NumPy's own unless the standard differs.
 
     >>> function_on_tiles("sin") is np.sin, function_on_tiles("tanh") is tanh
     (True, True)

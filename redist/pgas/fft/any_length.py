@@ -34,7 +34,7 @@ OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 @in_memory
 def transform(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
-    """**Collective.** One of NumPy's transforms along a cut dim when no other dim can take its axes."""
+    """**Collective.** Transform along a cut dim if no other dim can take its axes."""
     cut = x.type.dims[dim]
     if name == "hfft":
         return transform(apply(np.conjugate, x), "irfft", dim, n, OTHER[norm])
@@ -42,15 +42,15 @@ def transform(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
         return apply(np.conjugate, transform(x, "rfft", dim, n, OTHER[norm]))
     if name == "irfft":
         size = 2 * (x.shape[dim] - 1) if n is None else n
-        full = _filled_up(resized(x, dim, size // 2 + 1, cut), dim, size, cut)
-        return _real(line(full, dim, True, norm))
-    x = resized(x, dim, x.shape[dim] if n is None else n, cut)
-    out = line(x, dim, name == "ifft", norm)
-    return resized(out, dim, x.shape[dim] // 2 + 1, cut) if name == "rfft" else out
+        full = _fill_up(resize(x, dim, size // 2 + 1, cut), dim, size, cut)
+        return _real(transform_line(full, dim, True, norm))
+    x = resize(x, dim, x.shape[dim] if n is None else n, cut)
+    out = transform_line(x, dim, name == "ifft", norm)
+    return resize(out, dim, x.shape[dim] // 2 + 1, cut) if name == "rfft" else out
 
 
-def line(x: T, dim: int, inverse: bool, norm: str) -> T:
-    """**Collective.** The complex transform along a cut dim."""
+def transform_line(x: T, dim: int, inverse: bool, norm: str) -> T:
+    """**Collective.** Transform complex values along a cut dim."""
     scale = scale_of(x.shape[dim], inverse, norm)
     if factors(x.shape[dim], x.type.cuts[dim]) is not None:
         return by_rows(x, dim, inverse, scale)
@@ -58,7 +58,7 @@ def line(x: T, dim: int, inverse: bool, norm: str) -> T:
 
 
 def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
-    """**Collective.** The transform along a cut dim of any length, in double precision."""
+    """**Collective.** Transform along a cut dim of any length, in double precision."""
     size, cut, p = x.shape[dim], x.type.dims[dim], x.type.cuts[dim]
     sign = 1j if inverse else -1j
     length = p * p * smooth(-(-(2 * size - 1) // (p * p)))
@@ -73,17 +73,17 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     dtype = np.result_type(x.dtype, np.complex64)
     wide = astype(x, np.complex128)
     _multiply(wide, dim, chirp)
-    wide = by_rows(resized(wide, dim, length, cut), dim, False, 1.0)
+    wide = by_rows(resize(wide, dim, length, cut), dim, False, 1.0)
     shape = tuple(length if i == dim else 1 for i in range(x.ndim))
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
     own = tile_shape(t, x.comm.rank)
-    factor = x.new(t, None if own is None else _filled(own, t, 1))
+    factor = x.new(t, None if own is None else _full_tile(own, t, 1))
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
     if wide.local is not None and factor.local is not None:
         wide.local *= factor.local
     del factor
-    out = resized(by_rows(wide, dim, True, 1.0 / length), dim, size, cut)
+    out = resize(by_rows(wide, dim, True, 1.0 / length), dim, size, cut)
     _multiply(out, dim, lambda k: chirp(k) * scale)
     return astype(out, dtype, copy=False)
 
@@ -102,8 +102,8 @@ def smooth(n: int) -> int:
     )
 
 
-def resized(x: T, dim: int, n: int, cut: Axes) -> T:
-    """**Collective** unless it is so long. The first ``n`` of a cut dim, or zeros behind it."""
+def resize(x: T, dim: int, n: int, cut: Axes) -> T:
+    """**Collective** unless it has that length. Keep the first ``n`` of a cut dim, or add zeros behind it."""
     have = x.shape[dim]
     if n < have:
         x = get_basic(x, _items(x, dim, range(n)))
@@ -111,15 +111,15 @@ def resized(x: T, dim: int, n: int, cut: Axes) -> T:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
         own = tile_shape(t, x.comm.rank)
-        x = concat([x, x.new(t, None if own is None else _filled(own, t, 0))], axis=dim)
+        x = concat([x, x.new(t, None if own is None else _full_tile(own, t, 0))], axis=dim)
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
-def _filled_up(x: T, dim: int, size: int, cut: Axes) -> T:
-    """**Collective.** The values of a line of which the second half is the conjugate of the first."""
+def _fill_up(x: T, dim: int, size: int, cut: Axes) -> T:
+    """**Collective.** Fill up lines whose second half is the conjugate of the first."""
     back = range(size - size // 2 - 1, 0, -1)
     if not len(back):
-        return resized(x, dim, size, cut)
+        return resize(x, dim, size, cut)
     half = apply(np.conjugate, get_basic(x, _items(x, dim, back)))
     out = concat([x, half], axis=dim)
     return move(out, out.type.with_dims(_cut(out.type.dims, dim, cut)))
@@ -130,7 +130,7 @@ def _items(x: Tiled, dim: int, kept: range) -> tuple[Cut, ...]:
 
 
 def _cut(dims: tuple[Axes, ...], dim: int, cut: Axes) -> tuple[Axes, ...]:
-    """Cuts of dims with those of one replaced; the others lose its axes."""
+    """Replace the cuts of one dim; the others lose its axes."""
     return tuple(
         cut if i == dim else tuple(part for part in one if part not in cut)
         for i, one in enumerate(dims)
@@ -149,14 +149,14 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
         part *= values(np.arange(at, stop)).reshape(shape)
 
 
-def _filled(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
+def _full_tile(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
     out = empty(shape, t.dtype.to_numpy(), t.tile_bytes)
     out[...] = value
     return out
 
 
 def _real(x: T) -> T:
-    """**Local.** The real parts, in tiles of their own."""
+    """**Local.** Copy the real parts to new tiles."""
     dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     return x.new(t, None if x.local is None else np.ascontiguousarray(x.local.real))

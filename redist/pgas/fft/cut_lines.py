@@ -15,7 +15,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import empty
-from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.ownership import own_box
@@ -39,14 +39,14 @@ def factors(n: int, p: int) -> tuple[int, int] | None:
 
 
 def scale_of(size: int, inverse: bool, norm: str) -> float:
-    """What values are multiplied by."""
+    """The factor of a norm, by which values are multiplied."""
     if norm == "ortho":
         return 1.0 / math.sqrt(size)
     return 1.0 / size if inverse == (norm == "backward") else 1.0
 
 
 def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
-    """**Collective.** The transform along a cut dim whose length has :func:`factors`."""
+    """**Collective.** Transform along a cut dim whose length has :func:`factors`."""
     p, size = x.type.cuts[dim], x.shape[dim]
     found = factors(size, p)
     assert found is not None
@@ -61,7 +61,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
         return ArrayType(x.mesh, dtype_of(dtype), (a, b, *rest), (first, second, *others))
 
     tall_type = matrix(rows, columns, cut, ())
-    need(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
+    require_room(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
     tile = x.local
     if tile is not None:
         line = tile.transpose(order).astype(dtype)

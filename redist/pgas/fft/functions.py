@@ -11,7 +11,12 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
 from redist.pgas.array import Array
 from redist.pgas.creation import Type, make
-from redist.pgas.fft.transforms import along, check, lengths, several
+from redist.pgas.fft.transforms import (
+    check_transform,
+    transform_dim,
+    transform_dims,
+    transform_lengths,
+)
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.tiled import T, Tile
@@ -19,38 +24,38 @@ from redist.runtime.ranks.world import Comm
 
 
 def _one(name: str, x: T, n: int | None, axis: int, norm: str) -> T:
-    check(name, x, norm)
-    (dim,), (size,) = lengths(name, x, None if n is None else (n,), (axis,))
-    return along(x, name, dim, size, norm)
+    check_transform(name, x, norm)
+    (dim,), (size,) = transform_lengths(name, x, None if n is None else (n,), (axis,))
+    return transform_dim(x, name, dim, size, norm)
 
 
 def fft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. The discrete Fourier transform along a dim."""
+    """**Collective** if the dim is cut. The discrete Fourier transform along a dim."""
     return _one("fft", x, n, axis, norm)
 
 
 def ifft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. The inverse of :func:`fft`."""
+    """**Collective** if the dim is cut. The inverse of :func:`fft`."""
     return _one("ifft", x, n, axis, norm)
 
 
 def rfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. Half of the transform of real values."""
+    """**Collective** if the dim is cut. Half of the transform of real values."""
     return _one("rfft", x, n, axis, norm)
 
 
 def irfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. The inverse of :func:`rfft`."""
+    """**Collective** if the dim is cut. The inverse of :func:`rfft`."""
     return _one("irfft", x, n, axis, norm)
 
 
 def hfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. The transform of Hermitian values."""
+    """**Collective** if the dim is cut. The transform of Hermitian values."""
     return _one("hfft", x, n, axis, norm)
 
 
 def ihfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** where the dim is cut. The inverse of :func:`hfft`."""
+    """**Collective** if the dim is cut. The inverse of :func:`hfft`."""
     return _one("ihfft", x, n, axis, norm)
 
 
@@ -58,42 +63,42 @@ def fftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
 ) -> T:  # fmt: skip
-    """**Collective** where a dim is cut. The transform along several dims."""
-    check("fftn", x, norm)
-    dims, sizes = lengths("fftn", x, s, axes)
-    return several(x, ["fft"] * len(dims), dims, sizes, norm)
+    """**Collective** if a dim is cut. The transform along several dims."""
+    check_transform("fftn", x, norm)
+    dims, sizes = transform_lengths("fftn", x, s, axes)
+    return transform_dims(x, ["fft"] * len(dims), dims, sizes, norm)
 
 
 def ifftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
 ) -> T:  # fmt: skip
-    """**Collective** where a dim is cut. The inverse of :func:`fftn`."""
-    check("ifftn", x, norm)
-    dims, sizes = lengths("ifftn", x, s, axes)
-    return several(x, ["ifft"] * len(dims), dims, sizes, norm)
+    """**Collective** if a dim is cut. The inverse of :func:`fftn`."""
+    check_transform("ifftn", x, norm)
+    dims, sizes = transform_lengths("ifftn", x, s, axes)
+    return transform_dims(x, ["ifft"] * len(dims), dims, sizes, norm)
 
 
 def rfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
 ) -> T:  # fmt: skip
-    """**Collective** where a dim is cut. Half of the transform of real values along several dims."""
-    check("rfftn", x, norm)
-    dims, sizes = lengths("rfftn", x, s, axes)
-    x = along(x, "rfft", dims[-1], sizes[-1], norm, frozenset(dims[:-1]))
-    return several(x, ["fft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
+    """**Collective** if a dim is cut. Half of the transform of real values along several dims."""
+    check_transform("rfftn", x, norm)
+    dims, sizes = transform_lengths("rfftn", x, s, axes)
+    x = transform_dim(x, "rfft", dims[-1], sizes[-1], norm, frozenset(dims[:-1]))
+    return transform_dims(x, ["fft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
 
 
 def irfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
 ) -> T:  # fmt: skip
-    """**Collective** where a dim is cut. The inverse of :func:`rfftn`."""
-    check("irfftn", x, norm)
-    dims, sizes = lengths("irfftn", x, s, axes)
-    x = several(x, ["ifft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
-    return along(x, "irfft", dims[-1], sizes[-1], norm)
+    """**Collective** if a dim is cut. The inverse of :func:`rfftn`."""
+    check_transform("irfftn", x, norm)
+    dims, sizes = transform_lengths("irfftn", x, s, axes)
+    x = transform_dims(x, ["ifft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
+    return transform_dim(x, "irfft", dims[-1], sizes[-1], norm)
 
 
 def fftfreq(
@@ -126,17 +131,17 @@ def rfftfreq(
 
 
 def fftshift(x: T, /, *, axes: Axis = None) -> T:
-    """**Collective** where a dim is cut. Frequency 0 in the middle."""
-    return _shifted(x, axes, 1)
+    """**Collective** if a dim is cut. Frequency 0 in the middle."""
+    return _shift(x, axes, 1)
 
 
 def ifftshift(x: T, /, *, axes: Axis = None) -> T:
-    """**Collective** where a dim is cut. The inverse of :func:`fftshift`."""
-    return _shifted(x, axes, -1)
+    """**Collective** if a dim is cut. The inverse of :func:`fftshift`."""
+    return _shift(x, axes, -1)
 
 
-def _shifted(x: T, axes: Axis, sign: int) -> T:
-    check("fftshift", x, "backward")
+def _shift(x: T, axes: Axis, sign: int) -> T:
+    check_transform("fftshift", x, "backward")
     dims = dims_of(axes, x.ndim)
     shifts = tuple(x.shape[i] // 2 if sign > 0 else -(x.shape[i] // 2) for i in dims)
     return roll(x, shifts, axis=dims) if dims else x

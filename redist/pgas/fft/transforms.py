@@ -12,9 +12,9 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.fft import any_length
 from redist.pgas.memory import SHARED_FROM, check_room, empty
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.free_dims import freed
+from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 BLOCK_BYTES = 2**18
@@ -24,7 +24,7 @@ WHOLE_BYTES = 2**20
 """An array without a dim to take the axes is whole on every rank up to this size."""
 
 
-def lengths(
+def transform_lengths(
     name: str, x: Tiled, s: Sequence[int] | None, axes: Sequence[int] | None
 ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """The dims to transform and how long each becomes (None: as it is)."""
@@ -38,34 +38,34 @@ def lengths(
     return tuple(i % x.ndim for i in dims), tuple(s) if s is not None else (None,) * len(dims)
 
 
-def check(name: str, x: Any, norm: str) -> None:
+def check_transform(name: str, x: Any, norm: str) -> None:
     """Raise unless there is a global array and a known norm."""
     check_arrays(name, x)
     if norm not in NORMS:
         raise ValueError(f"unknown norm {norm!r}; known: {', '.join(NORMS)}")
 
 
-def along(
+def transform_dim(
     x: T, name: str, dim: int, n: int | None, norm: str, later: frozenset[int] = frozenset()
 ) -> T:
-    """**Collective** where the dim is cut. One of NumPy's transforms along one dim."""
+    """**Collective** if the dim is cut. Apply one of NumPy's transforms along one dim."""
     if x.type.pending_op is not None or x.type.dims[dim]:
-        end = freed(x.type, frozenset({dim}), later)
+        end = free_dims(x.type, frozenset({dim}), later)
         if _is_spread(x.type, end) or x.type.global_elems * x.dtype.itemsize <= WHOLE_BYTES:
-            back = settle(x).type.dims[dim] if end.cuts == (1,) * end.ndim else ()
+            back = resolve_pending(x).type.dims[dim] if end.cuts == (1,) * end.ndim else ()
             out = _local(move(x, end), name, dim, n, norm)
             return move(out, _cut(out.type, dim, back)) if back else out
-        x = settle(x)
+        x = resolve_pending(x)
         if x.type.dims[dim]:
             _shape_and_dtype(name, x.shape[dim], n, x.dtype)  # its errors
             return any_length.transform(x, name, dim, n, norm)
     return _local(x, name, dim, n, norm)
 
 
-def several(
+def transform_dims(
     x: T, names: Sequence[str], dims: Sequence[int], s: Sequence[int | None], norm: str
 ) -> T:
-    """**Collective** where a dim is cut. Transforms along dims in the order that moves least."""
+    """**Collective** if a dim is cut. Apply transforms along dims in the order that moves least."""
     left = list(zip(names, dims, s, strict=True))
     while left:
         whole = (
@@ -73,7 +73,7 @@ def several(
         )
         one = whole[-1] if whole else left[-1]
         left.remove(one)
-        x = along(x, one[0], one[1], one[2], norm, frozenset(dim for _, dim, _ in left))
+        x = transform_dim(x, one[0], one[1], one[2], norm, frozenset(dim for _, dim, _ in left))
     return x
 
 
@@ -101,7 +101,7 @@ def _shape_and_dtype(name: str, size: int, n: int | None, dtype: np.dtype[Any]) 
 
 
 def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
-    """**Local.** A transform along a whole dim."""
+    """**Local.** Transform along a whole dim."""
     size, dtype = _shape_and_dtype(name, x.shape[dim], n, x.dtype)
     shape = tuple(size if i == dim else m for i, m in enumerate(x.shape))
     t = ArrayType(x.mesh, dtype_of(dtype), shape, x.type.dims)
@@ -123,7 +123,7 @@ def _on_gpu(
     function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str, shape: Any,
     dtype: Any,
 ) -> Tile:  # fmt: skip
-    """**Local.** The lines of a tile on a GPU, all at once: CuPy's transform."""
+    """**Local.** Transform the lines of a tile on a GPU, all at once."""
     if 0 in shape:
         return np.zeros_like(tile, dtype, shape=shape)
     out: Tile = function(tile, n=n, axis=dim, norm=norm)

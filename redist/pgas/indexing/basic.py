@@ -12,12 +12,12 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import box_of
 from redist.pgas.indexing.keys import At, Cut, Item, New, result_shape
-from redist.pgas.memory import in_grains
+from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, make_type
-from redist.pgas.tiles.move import settle
-from redist.pgas.tiles.select import Link, carry, new_tile, placed, selected
+from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.select import Link, carry, new_tile, place_axes, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import overlap, to_host
@@ -26,19 +26,19 @@ from redist.runtime.index_sets.positions import as_slice, count_from
 
 
 def get_basic(x: T, items: tuple[Item, ...]) -> T:
-    """**Collective** where a cut dim is not taken whole. Elements by ints and slices."""
+    """**Collective** if a cut dim is not taken whole. Take elements by ints and slices."""
     t = slice_type(x.type, items)
     if is_local(x.type, items):
         tile = new_tile(x, t)
         if tile is not None and x.local is not None:
             tile[...] = x.local[tuple(_own(item) for item in items)]
         return x.new(t, tile)
-    return selected(x, t, _links(x.type, t, items))
+    return select(x, t, _links(x.type, t, items))
 
 
 @lru_cache(maxsize=4096)
 def slice_type(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
-    """The type of a part: cut as before, freed axes on the largest dim.
+    """The type of a part: cut as before, with the axes of dims that go away on the largest dim.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 9{y}, 7]", Mesh(x=2, y=2))
@@ -51,12 +51,12 @@ def slice_type(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
         if isinstance(item, (New, Cut))
     )
     free = tuple(part for item in items if isinstance(item, At) for part in t.dims[item.dim])
-    return placed(t, result_shape(items), dims, free)
+    return place_axes(t, result_shape(items), dims, free)
 
 
 @lru_cache(maxsize=4096)
 def is_local(t: ArrayType, items: tuple[Item, ...]) -> bool:
-    """Whether each rank has its part: cut dims are taken whole."""
+    """Whether each rank has its part already, because cut dims are taken whole."""
     return all(
         t.cuts[item.dim] == 1
         or (isinstance(item, Cut) and item.indices == range(t.shape[item.dim]))
@@ -96,7 +96,7 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
 
 
 def as_values(a: T, value: Any) -> T:
-    """Values as a global array of a's dtype over its ranks: what all ranks have alike, or global."""
+    """Convert values, global or alike on all ranks, to a global array of a's dtype over its ranks."""
     if isinstance(value, Tiled):
         if value.comm != a.comm or value.mesh != a.mesh:
             raise RequestError(
@@ -104,13 +104,13 @@ def as_values(a: T, value: Any) -> T:
                 ".to(type)"
             )
         check_alike("write", value, a)
-        value = settle(value)
+        value = resolve_pending(value)
         t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
         tile = value.local
         copies = tile is not None and (
             tile.dtype != a.dtype or (a.local is not None and overlap(tile, a.local))
         )
-        staging_room(a, 0, in_grains(t.tile_bytes) if copies else 0)
+        staging_room(a, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if tile is not None and copies:
             fresh = a._memory.empty(tile.shape, a.dtype, t.tile_bytes)
             np.copyto(fresh, tile, casting="unsafe")
@@ -125,7 +125,7 @@ def as_values(a: T, value: Any) -> T:
 
 
 def fit_values(values: T, shape: Shape) -> T:
-    """Values without leading dims of size 1 that a shape does not have; an error if they do not fit."""
+    """Drop leading dims of size 1 that a shape does not have; raise if values do not fit it."""
     extra = max(0, values.ndim - len(shape))
     own = values.shape[extra:]
     wide = (1,) * (len(shape) - len(own)) + own
@@ -143,7 +143,7 @@ def fit_values(values: T, shape: Shape) -> T:
 
 
 def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
-    """**Collective** where values must move. Write values to elements by ints and slices."""
+    """**Collective** if values must move. Write values to elements by ints and slices."""
     shape = result_shape(items)
     values = fit_values(values, shape)
     if 0 in shape:

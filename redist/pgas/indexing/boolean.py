@@ -1,4 +1,4 @@
-"""Elements where a condition holds: each rank picks its own, then the result is made even."""
+"""Elements for which a condition holds: each rank takes its own, then tiles get equal sizes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.keys import Cut, Item, Many, Mask, New
-from redist.pgas.memory import empty, in_grains
+from redist.pgas.memory import empty, round_to_grains
 from redist.pgas.tiles.arguments import takes_array
-from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.layouts import dtype_of, folded, make_type
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import Link, selected
+from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import traffic
 from redist.runtime.elements.by_position import all_counts
@@ -33,10 +33,10 @@ CHUNK_ELEMS = 2**14
 
 
 def get(x: T, items: Sequence[Item]) -> T:
-    """**Collective.** The elements that a key with a mask names."""
+    """**Collective.** Take the elements that a key with a mask names."""
     mask = next(item for item in items if isinstance(item, Mask))
     if not all(item is mask or _is_whole(item, x) for item in items):
-        return integer.get(x, _spelled(x, items))
+        return integer.get(x, _mask_indices(x, items))
     if not mask.dims:
         return _as_dim(x, items, bool(_value(mask.mask)))
     _refuse_to_explain(x)
@@ -56,11 +56,11 @@ def _refuse_to_explain(x: Tiled) -> None:
 
 
 def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Tile | None:
-    """**Collective** under a memory limit. A tile like x's, of t's dtype, with each rank's own count."""
+    """**Collective** under a memory limit. Allocate a tile like x's, of t's dtype, with this rank's count."""
     row_elems = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     row_bytes = row_elems * t.dtype.itemsize
-    worst = in_grains(max(counts) * row_bytes)
-    need(x, "take elements of", worst)
+    worst = round_to_grains(max(counts) * row_bytes)
+    require_room(x, "take elements of", worst)
     if x.local is None:
         return None
     own = (*x.local.shape[:dim], counts[x.comm.rank], *x.local.shape[dim + 1 :])
@@ -68,7 +68,7 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
 
 
 def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:
-    """The rows that are kept, some at a time: their numbers stay in the cache."""
+    """Copy the rows that are kept, some at a time, so that their numbers stay in the cache."""
     step = max(1, CHUNK_ELEMS * len(keep) // max(1, tile.size)) if dim == 0 else max(1, len(keep))
     at = 0
     for lo in range(0, len(keep), step):
@@ -100,17 +100,17 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         if bool(_value(mask.mask)):
             put_basic(a, (New(), *(Cut(i, range(n)) for i, n in enumerate(a.shape))), values)
         return
-    integer.put(a, _spelled(a, items), values)
+    integer.put(a, _mask_indices(a, items), values)
 
 
 @takes_array
 @in_memory
 def nonzero(x: T, /) -> tuple[T, ...]:
-    """**Collective.** The indices of all elements that are not zero, one array for every dim."""
+    """**Collective.** List the indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
         raise ValueError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)
-    x = settle(x)
+    x = resolve_pending(x)
     truth = x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
@@ -125,14 +125,16 @@ def nonzero(x: T, /) -> tuple[T, ...]:
             np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
             at += len(which)
     places = rebalance(flat.new(kind, found), found, 0, counts)
-    need(places, "list", (x.ndim + 2) * places.type.tile_bytes)  # NumPy makes two on the way
+    require_room(
+        places, "list", (x.ndim + 2) * places.type.tile_bytes
+    )  # NumPy makes two on the way
     if places.local is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
     return tuple(places.new(places.type, i) for i in integer.unravel(places.local, x.shape))
 
 
 def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
-    """**Collective.** An array whose tiles have any size along one dim, in order, made even along it.
+    """**Collective.** Give tiles that have any size along one dim, in order, equal sizes along it.
 
     ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
     """
@@ -156,7 +158,7 @@ def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
         )
         for i in range(len(shape))
     ]
-    return selected(x.new(t, tile), t, links)
+    return select(x.new(t, tile), t, links)
 
 
 def _is_whole(item: Item, x: Tiled) -> bool:
@@ -164,11 +166,11 @@ def _is_whole(item: Item, x: Tiled) -> bool:
 
 
 def _value(mask: Any) -> Any:
-    return integer.on_all(mask) if isinstance(mask, Tiled) else mask
+    return integer.gather_small(mask) if isinstance(mask, Tiled) else mask
 
 
 def _as_dim(x: T, items: Sequence[Item], keep: bool) -> T:
-    """A mask without dims is a new dim of size 1 or 0."""
+    """Take elements by a mask without dims: a new dim of size 1 or 0."""
     out = get_basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
     at = next(i for i, item in enumerate(items) if isinstance(item, Mask))
     if keep:
@@ -178,8 +180,8 @@ def _as_dim(x: T, items: Sequence[Item], keep: bool) -> T:
     )
 
 
-def _spelled(x: Tiled, items: Sequence[Item]) -> list[Item]:
-    """**Collective.** Masks as arrays of the indices where they hold."""
+def _mask_indices(x: Tiled, items: Sequence[Item]) -> list[Item]:
+    """**Collective.** Replace masks by arrays of the indices for which they hold."""
     out: list[Item] = []
     for item in items:
         if not isinstance(item, Mask):
@@ -211,8 +213,8 @@ def _own_mask(a: Tiled, item: Mask) -> Tile:
     dims = tuple(a.type.dims[i] for i in item.dims)
     t = make_type(a.mesh, dtype_of(np.dtype(np.bool_)), mask.shape, dims)
     if isinstance(mask, Tiled):
-        mask = settle(mask)
-        tile = move(mask, folded(mask.type, t)).local
+        mask = resolve_pending(mask)
+        tile = move(mask, operand_type(mask.type, t)).local
         return np.zeros(0, np.bool_) if tile is None else tile
     box = box_of(t, a.comm.rank)
     return (

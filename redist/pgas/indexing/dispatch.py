@@ -8,19 +8,19 @@ from redist.pgas.indexing import boolean, integer
 from redist.pgas.indexing.basic import as_values, get_basic, put_basic
 from redist.pgas.indexing.keys import Many, Mask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.traffic import require_writable
 
 
 def get(x: T, key: Any) -> T:
-    """**Collective.** The elements that a key names, as a new array.
+    """**Collective.** Take the elements that a key names, as a new array.
 
     Dims that are not cut, and dims taken whole, are indexed where they are; a part of a cut dim stays
     cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
     GPUs are chosen by arrays in memory.
     """
-    x = settle(x)
+    x = resolve_pending(x)
     on_device = x._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, x.shape)
     if not any(isinstance(item, (Mask, Many)) for item in items):
@@ -31,14 +31,14 @@ def get(x: T, key: Any) -> T:
 
 
 def check_key(x: Tiled, key: Any) -> None:
-    """**Local.** An error where an array in memory is indexed by one on GPUs, or the other way."""
+    """**Local.** Raise if an array in memory is indexed by one on GPUs, or the other way."""
     check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
 
 
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
     require_writable("a[...] = value")
-    here = settle(a)
+    here = resolve_pending(a)
     on_device = here._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, here.shape)
     values = as_values(here, value)

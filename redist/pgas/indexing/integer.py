@@ -15,18 +15,18 @@ from redist.layout.tiles import Ints, box_of, is_first_copy
 from redist.pgas.indexing.basic import fit_values
 from redist.pgas.indexing.keys import At, Cut, Item, Many, New, out_of_bounds
 from redist.pgas.memory import SHARED_FROM
-from redist.pgas.tiles.budget import need, staging_room
-from redist.pgas.tiles.layouts import Shape, dtype_of, folded, make_type
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.budget import require_room, staging_room
+from redist.pgas.tiles.layouts import Shape, dtype_of, make_type, operand_type
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import (
     Link,
+    contiguous_tile,
     idle_parts,
-    in_order,
     made_up,
     new_tile,
-    placed,
-    selected,
+    place_axes,
+    select,
 )
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
@@ -41,7 +41,7 @@ SMALL_ELEMS = 2**13
 
 
 def get(x: T, items: Sequence[Item]) -> T:
-    """**Collective.** The elements that a key with integer arrays names."""
+    """**Collective.** Take the elements that a key with integer arrays names."""
     many = [item for item in items if isinstance(item, Many)]
     ints = [item for item in items if isinstance(item, At)]
     if len(many) == 1 and not ints:
@@ -61,7 +61,7 @@ def get(x: T, items: Sequence[Item]) -> T:
 def _fetch(x: Tiled, out: Tiled, chosen: Chosen) -> tuple[Tile | None, int]:
     """**Collective.** Fill the result; its tile, and the bytes that this rank received."""
     n = 0 if out.local is None else out.local.size
-    local, room = in_order(x, chosen.round_bytes(x, by_position.ROUND_ELEMS))
+    local, room = contiguous_tile(x, chosen.round_bytes(x, by_position.ROUND_ELEMS))
     elems = max(1, room // chosen.round_bytes(x, 1))
     rounds = chosen.agree(x, n, elems)
     flat = np.zeros(0, x.dtype) if out.local is None else out.local.reshape(-1)
@@ -77,7 +77,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     chosen = Chosen.of(a, items)
     t = chosen.type
     values = fit_values(values, t.shape)
-    values = move(values, folded(values.type, t))
+    values = move(values, operand_type(values.type, t))
     box = box_of(t, a.comm.rank)
     sends = box is not None and is_first_copy(t, a.comm.rank)
     sizes = tuple(hi - lo for lo, hi in box) if box is not None else ()
@@ -104,13 +104,13 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 
 
 def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
-    """Indices along one dim that all ranks have: a product of lists, as slices are."""
+    """Take elements by indices along one dim that all ranks have: a product of lists, as slices are."""
     given = item.indices
-    whole = given if isinstance(given, np.ndarray) else on_all(given)
+    whole = given if isinstance(given, np.ndarray) else gather_small(given)
     indices = in_bounds(whole, item.dim, x.shape[item.dim])
     flat = indices.reshape(-1)
     if flat.nbytes >= SHARED_FROM:
-        need(x, "take by a list of indices from", 3 * flat.nbytes)
+        require_room(x, "take by a list of indices from", 3 * flat.nbytes)
     shape: list[int] = []
     dims: list[Any] = []
     links: list[tuple[Any, ...]] = []
@@ -150,7 +150,7 @@ def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
             )
             _take(x.local[tuple(own)], flat, at, out.local)
     else:
-        out = selected(
+        out = select(
             x,
             t,
             [
@@ -164,7 +164,7 @@ def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
 
 
 def _take(tile: Tile, which: Ints, dim: int, out: Tile) -> None:
-    """Parts of a tile along a dim, without a copy of all of them on the way."""
+    """Copy parts of a tile along a dim, without a copy of all of them on the way."""
     if tile.flags.c_contiguous:
         tile.take(which, axis=dim, out=out, mode="clip")
         return
@@ -174,8 +174,8 @@ def _take(tile: Tile, which: Ints, dim: int, out: Tile) -> None:
         out[(*whole, slice(lo, lo + step))] = tile[(*whole, which[lo : lo + step])]
 
 
-def on_all(x: Tiled) -> Tile:
-    """**Collective.** A small array on every rank, those outside its mesh too."""
+def gather_small(x: Tiled) -> Tile:
+    """**Collective.** Bring a small array to every rank, also to those outside its mesh."""
     tile = move(x, make_type(x.mesh, x.type.dtype, x.shape, ((),) * x.ndim)).local
     if x.mesh.n_devices < x.comm.size:
         tile = next(said for said in gather(x.comm, tile, TIMEOUT_S) if said is not None)
@@ -191,7 +191,7 @@ def _slice(one: Any, x: Tiled) -> slice:
 
 
 def in_bounds(indices: Tile, dim: int, size: int) -> Ints:
-    """Indices from 0 on; an error if one is outside."""
+    """Convert indices to those that count from 0; raise if one is outside."""
     if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
         worst = indices.max() if int(indices.max()) >= size else indices.min()
         raise out_of_bounds(worst, dim, size)
@@ -217,7 +217,7 @@ class Chosen:
 
     @staticmethod
     def of(x: Tiled, items: Sequence[Item]) -> Chosen:
-        """**Collective** where indices are global and must move."""
+        """**Collective** if indices are global and must move."""
         many = [item for item in items if isinstance(item, Many)]
         try:
             wide = np.broadcast_shapes(*(item.indices.shape for item in many))
@@ -254,7 +254,7 @@ class Chosen:
         return n * (8 * (7 + len(self.sizes)) + 2 * x.dtype.itemsize)
 
     def agree(self, x: Tiled, n: int, round_elems: int) -> int:
-        """**Collective.** The rounds that ranks need; an error on all if an index is outside."""
+        """**Collective.** Agree on the rounds that ranks need; raise on all if an index is outside."""
         wrong = False
         for dim, (kind, _, given) in enumerate(self.along):
             if kind == "many" and given.size:
@@ -283,13 +283,13 @@ class Chosen:
                 if kind == "range":
                     here = given.start + given.step * (index[to] + self.start[to])
                 else:
-                    here = self._listed(given, index)
+                    here = self._index_at(given, index)
             if kind == "many" and int(here.min()) < 0:
                 here = np.where(here < 0, here + n, here)
             out = here if dim == 0 else out * n + here
         return np.broadcast_to(np.asarray(out, dtype=np.int64), (hi - lo,))
 
-    def _listed(self, given: Tile, index: Any) -> Ints:
+    def _index_at(self, given: Tile, index: Any) -> Ints:
         """An index at each element of a part of the result."""
         own = index[self.first + self.n_dims - given.ndim : self.first + self.n_dims]
         at = (i if size > 1 else 0 for i, size in zip(own, given.shape, strict=True))
@@ -299,7 +299,7 @@ class Chosen:
 def _type(
     x: Tiled, rest: Sequence[Cut | New], many: Sequence[Many], wide: Shape, before: int
 ) -> ArrayType:
-    """Ranges stay cut as they are; the axes left cut the dims of the indices, if anything was cut."""
+    """The type of the result: ranges stay cut, and the axes left cut the dims of the indices."""
     sizes = [1 if isinstance(item, New) else len(item.indices) for item in rest]
     cuts = [() if isinstance(item, New) else x.type.dims[item.dim] for item in rest]
     shape = (*sizes[:before], *wide, *sizes[before:])
@@ -308,21 +308,21 @@ def _type(
     if not lead and not x.type.used:
         return make_type(x.mesh, x.type.dtype, shape, dims)
     free = idle_parts(x.type, dims)
-    inner = placed(x.type, wide, ((),) * len(wide), free)
+    inner = place_axes(x.type, wide, ((),) * len(wide), free)
     for t in lead:  # indices that are cut by these axes alone need not move
         if t.shape == wide and set(t.used) == set(inner.used):
             inner = inner.with_dims(t.dims)
             break
     if inner.used:
         return make_type(x.mesh, x.type.dtype, shape, (*cuts[:before], *inner.dims, *cuts[before:]))
-    return placed(x.type, shape, dims, free)
+    return place_axes(x.type, shape, dims, free)
 
 
 def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
     """This rank's part of an index, cut as the result is."""
     if isinstance(indices, Tiled):
-        here = settle(indices)
-        end = folded(here.type, indexed)
+        here = resolve_pending(indices)
+        end = operand_type(here.type, indexed)
         moved = move(here, end)
         return np.zeros(0, np.int64) if moved.local is None else moved.local
     box = box_of(indexed, x.comm.rank)

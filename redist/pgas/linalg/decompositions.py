@@ -16,7 +16,13 @@ from redist.pgas.array import Array
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.equations import is_large
-from redist.pgas.linalg.matrices import check_matrices, identity_like, per_matrix, real_dtype, whole
+from redist.pgas.linalg.matrices import (
+    check_matrices,
+    identity_like,
+    make_whole,
+    per_matrix,
+    real_dtype,
+)
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
@@ -152,7 +158,7 @@ def pinv(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
     check_matrices("pinv", x)
     m, n = x.shape[-2:]
-    x = whole("pinv", x)
+    x = make_whole("pinv", x)
     options: dict[str, Any] = {} if rtol is None else {"rtol": _per_stack(x, rtol)}
     function = lambda tile: np.linalg.pinv(tile, **options)  # noqa: E731
     return per_matrix("pinv", function, x, [((n, m), x.dtype)])[0]

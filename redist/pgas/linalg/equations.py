@@ -1,4 +1,4 @@
-"""Linear equations and least squares: through QR where the matrix is tall, else on whole matrices."""
+"""Linear equations and least squares: through QR if the matrix is tall, else on whole matrices."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg import panel_solve, tall_qr
-from redist.pgas.linalg.matrices import agreed, check_matrices, whole
+from redist.pgas.linalg.matrices import check_matrices, make_whole, run_together
 from redist.pgas.memory import BUFFERS, SHARED_FROM
 from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.free_dims import freed
+from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.ranks.room import all_fit
 
@@ -45,8 +45,8 @@ def solve(x1: T, x2: T, /) -> T:
         out = panel_solve.solve(a, expand_dims(sides, axis=1) if vector else sides)
         return squeeze(out, axis=1) if vector else out
     stack = np.broadcast_shapes(x1.shape[:-2], () if vector else x2.shape[:-2])
-    a = whole("solve", x1)
-    b = settle(x2)
+    a = make_whole("solve", x1)
+    b = resolve_pending(x2)
     n = len(stack)
     lead = (*((),) * (n - a.ndim + 2), *(
         d if size == full else ()
@@ -54,7 +54,7 @@ def solve(x1: T, x2: T, /) -> T:
     ))  # fmt: skip
     a = move(a, a.type.with_dims((*_tail(lead, a.ndim - 2, a.shape, stack), (), ())))
     if vector:
-        b = move(b, freed(b.type, frozenset({0})))
+        b = move(b, free_dims(b.type, frozenset({0})))
         b = move(b, b.type.with_dims(((),)))
         columns: Any = ()
     else:
@@ -65,7 +65,7 @@ def solve(x1: T, x2: T, /) -> T:
     t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
     tile_a: Any = a.local
     tile_b: Any = b.local
-    tile = agreed("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
+    tile = run_together("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
     return a.new(t, None if tile is None else np.asarray(tile, dtype))
 
 

@@ -11,9 +11,9 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
 from redist.pgas.tiles.devices import kind_of
-from redist.pgas.tiles.free_dims import freed
+from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.ranks.room import least_available
 from redist.text.units import format_bytes
@@ -38,9 +38,9 @@ def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = 
         raise TypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
 
 
-def whole(name: str, x: T) -> T:
-    """**Collective.** The array with whole matrices; their axes go to the dims of the stack."""
-    x = settle(x)
+def make_whole(name: str, x: T) -> T:
+    """**Collective.** Make the matrices of a stack whole; their axes go to the dims of the stack."""
+    x = resolve_pending(x)
     inner = frozenset({x.ndim - 2, x.ndim - 1})
     size = x.shape[-1] * x.shape[-2] * x.dtype.itemsize
     if size > LARGEST_BYTES:
@@ -49,11 +49,11 @@ def whole(name: str, x: T) -> T:
             f"limit is {format_bytes(LARGEST_BYTES)}; only solve and inv of one matrix, qr, "
             "lstsq and svd of tall matrices, and norms are cut"
         )
-    return move(x, freed(x.type, inner))
+    return move(x, free_dims(x.type, inner))
 
 
-def agreed(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
-    """**Collective.** What ``work`` gives; a matrix that it refuses is refused on every rank."""
+def run_together(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
+    """**Collective.** Run ``work``; raise on every rank if it refuses a matrix on one."""
     out, fine = None, True
     try:
         if x.local is not None:
@@ -65,7 +65,7 @@ def agreed(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
 
 
 def refuse_together(name: str, x: Tiled, bad: bool) -> None:
-    """**Collective.** An error on every rank where a matrix is bad on one."""
+    """**Collective.** Raise on every rank if a matrix is bad on one."""
     if least_available(x.comm, int(not bad)) == 0:
         raise np.linalg.LinAlgError(
             f"cannot {name} {x.type}: a matrix is refused, as singular, not positive definite, or "
@@ -76,27 +76,29 @@ def refuse_together(name: str, x: Tiled, bad: bool) -> None:
 def per_matrix(
     name: str, function: Function, x: T, ends: Sequence[tuple[tuple[int, ...], Any]]
 ) -> list[T]:
-    """**Collective.** ``function`` of the matrices of a stack.
+    """**Collective.** Apply ``function`` to the matrices of a stack.
 
     ``ends`` says for each result the dims behind those of the stack, and the dtype.
     """
-    x = whole(name, x)
+    x = make_whole(name, x)
     tile = x.local
-    found = agreed(name, x, lambda: _run(function, tile))
+    found = run_together(name, x, lambda: _run(function, tile))
     return [
-        x.new(_type(x, shape, dtype), None if found is None else _made(found[i], x, shape, dtype))
+        x.new(
+            _type(x, shape, dtype), None if found is None else _as_result(found[i], x, shape, dtype)
+        )
         for i, (shape, dtype) in enumerate(ends)
     ]
 
 
 def identity_like(x: Tiled) -> Any:
-    """**Collective** where a reduction is pending. Identity matrices where the matrices of a stack lie."""
+    """**Collective** if a reduction is pending. Make identity matrices with the type of a stack."""
 
     def fill(tile: Any, box: Any) -> None:
         (r0, r1), (c0, c1) = box[-2:]
         tile[...] = np.arange(r0, r1)[:, None] == np.arange(c0, c1)[None, :]
 
-    t = settle(x).type
+    t = resolve_pending(x).type
     t = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
     return make(x.shape, x.dtype, fill, t, comm=x.comm, device=kind_of(x))
 
@@ -112,7 +114,7 @@ def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
     return ArrayType(x.mesh, dtype_of(np.dtype(dtype)), (*x.shape[:n], *shape), dims)
 
 
-def _made(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
+def _as_result(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
     assert x.local is not None
     return np.asarray(value, dtype=dtype).reshape((*x.local.shape[:-2], *shape))
 

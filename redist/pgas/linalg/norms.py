@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, by reductions where they are sums or largest values."""
+"""Norms of vectors and matrices, by reductions if they are sums or largest values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg.decompositions import svdvals
 from redist.pgas.linalg.matrices import check_matrices, real_dtype
 from redist.pgas.memory import check_room
-from redist.pgas.reductions.reduce import reduced
+from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
 from redist.pgas.tiles.tiled import T
@@ -25,7 +25,7 @@ def vector_norm(
     x: T, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
     ord: float = 2,
 ) -> T:  # fmt: skip
-    """**Collective** where what is cut must be known. The norm over dims; ord is a number or inf."""
+    """**Collective** if a cut dim is summed and its value needed. The norm over dims; ord is a number or inf."""
     check_arrays("vector_norm", x)
     if x.dtype.kind not in "fc":
         raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
@@ -53,7 +53,7 @@ def vector_norm(
 
 
 def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -> T:
-    """**Collective** where what is cut must be known. The norm of each matrix of a stack."""
+    """**Collective** if rows or columns are cut. The norm of each matrix of a stack."""
     check_matrices("matrix_norm", x)
     ends = (x.ndim - 2, x.ndim - 1)
     if ord in (None, "fro"):
@@ -85,7 +85,7 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
 
 def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     """The 2-norm over dims that no axis cuts."""
-    t = reduced(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
+    t = reduced_type(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
     check_room(t.tile_bytes)
     if x.local is None:
         return x.new(t, None)

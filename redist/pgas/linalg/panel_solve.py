@@ -16,7 +16,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.matrices import refuse_together
 from redist.pgas.memory import empty
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 
@@ -25,8 +25,8 @@ PANEL = 96
 
 
 def solve(a: T, b: T) -> T:
-    """**Collective.** ``x`` of ``a x = b``: one square matrix, right sides as columns, cut by rows."""
-    a = settle(a)
+    """**Collective.** Solve ``a x = b`` of one square matrix, right sides as columns, cut by rows."""
+    a = resolve_pending(a)
     a = move(a, tall_qr.by_rows(a.type))
     b = move(b, ArrayType(a.mesh, b.type.dtype, b.shape, (a.type.dims[0], ())))
     return _Solving(a, b).solution()
@@ -50,7 +50,7 @@ class _Solving:
             self.work[:, : self.n], self.work[:, self.n :] = a.local, b.local
 
     def solution(self) -> Any:
-        """**Collective.** The right sides become the unknowns, row by row."""
+        """**Collective.** Turn the right sides into the unknowns, row by row."""
         rows = self.high - self.low
         triangle = y = None
         if self.work is not None:
@@ -65,7 +65,7 @@ class _Solving:
         return self.b.new(self.b.type, y)
 
     def _take_out(self, start: int, end: int, triangle: Tile | None, y: Tile | None) -> None:
-        """**Collective.** A panel's orthogonal columns, and what remains of those behind it."""
+        """**Collective.** Make a panel's columns orthogonal, and take them out of those behind it."""
         t, work = self.a.type, self.work
         panel = ArrayType(t.mesh, t.dtype, (self.n, end - start), (self.cut, ()))
         tile = None if work is None else np.ascontiguousarray(work[:, start:end])
@@ -74,7 +74,7 @@ class _Solving:
         if work is not None:
             part = np.zeros((end - start, work.shape[1]), self.a.dtype)
             np.matmul(q.local.conj().T, work[:, end:], out=part[:, end:])
-        rows = self._summed(part, (end - start, self.n + self.sides))
+        rows = self._sum_on_all(part, (end - start, self.n + self.sides))
         self.diagonal.append(r.local)
         if work is None or rows is None or triangle is None or y is None:
             return
@@ -93,7 +93,7 @@ class _Solving:
             first = max(self.low, end) - self.low
             part -= triangle[start:end, first:] @ y[first:]
             part[lo - start : hi - start] += y[lo - self.low : hi - self.low]
-        rows = self._summed(part, (end - start, self.sides))
+        rows = self._sum_on_all(part, (end - start, self.sides))
         if rows is not None and y is not None:
             found = np.linalg.solve(self.diagonal[start // PANEL], rows)
             y[lo - self.low : hi - self.low] = found[lo - start : hi - start]
@@ -103,8 +103,8 @@ class _Solving:
         lo = min(max(start, self.low), max(self.high, start))
         return lo, max(lo, min(end, self.high))
 
-    def _summed(self, part: Tile | None, shape: tuple[int, int]) -> Tile | None:
-        """**Collective.** The sum of what the ranks have, on all of them."""
+    def _sum_on_all(self, part: Tile | None, shape: tuple[int, int]) -> Tile | None:
+        """**Collective.** Sum what the ranks have, on all of them."""
         t = self.a.type
         whole = ArrayType(t.mesh, t.dtype, shape, ((), ()))
         if not self.cut:
@@ -112,7 +112,7 @@ class _Solving:
         return move(self.a.new(whole.with_pending("sum", self.cut), part), whole, asked=True).local
 
     def _check(self) -> None:
-        """An error where the triangle says that the matrix is singular; all ranks have the same one."""
+        """Raise if the triangle says that the matrix is singular; all ranks have the same triangle."""
         if self.diagonal and self.diagonal[0] is not None:
             size = np.abs(np.concatenate([np.diagonal(r) for r in self.diagonal]))
             singular = not size.min() > np.finfo(size.dtype).eps * size.max()

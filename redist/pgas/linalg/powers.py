@@ -15,14 +15,14 @@ from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.free_dims import freed
-from redist.pgas.tiles.layouts import dtype_of, folded, meet, with_dtype
+from redist.pgas.tiles.free_dims import free_dims
+from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T
 
 
 def matrix_power(x: T, n: int, /) -> T:
-    """**Collective** where operands must move. Products of square matrices with themselves."""
+    """**Collective** if operands must move. Multiply square matrices with themselves."""
     check_matrices("matrix_power", x, square=True, floating=False)
     n = operator.index(n)
     if n < 0:
@@ -40,19 +40,19 @@ def matrix_power(x: T, n: int, /) -> T:
 
 
 def diagonal(x: T, /, *, offset: int = 0) -> T:
-    """**Collective** where rows and columns are cut. Diagonals of a stack of matrices."""
+    """**Collective** if rows and columns are cut. Take the diagonals of a stack of matrices."""
     check_matrices("diagonal", x, floating=False)
     return diagonals.diagonal(x, x.ndim - 2, x.ndim - 1, offset)
 
 
 def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
-    """**Collective** where rows and columns are cut. Sums of diagonals."""
+    """**Collective** if rows and columns are cut. Sum the diagonals of a stack of matrices."""
     check_matrices("trace", x, floating=False)
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
 def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
-    """**Collective** where operands must move. Cross products of vectors of 3 elements."""
+    """**Collective** if operands must move. Cross products of vectors of 3 elements."""
     if axis >= 0 and x1.ndim != x2.ndim:
         raise ValueError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")
     for x in (x1, x2):
@@ -61,8 +61,8 @@ def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     check_arrays("cross", x1, x2)
     check_alike("cross", x1, x2)
     together = meet((x1.type, x2.type))[-1]
-    end = freed(together, frozenset({axis % together.ndim}))
-    a, b = (move(x, folded(x.type, end)) for x in (x1, x2))
+    end = free_dims(together, frozenset({axis % together.ndim}))
+    a, b = (move(x, operand_type(x.type, end)) for x in (x1, x2))
     dtype = np.result_type(a.dtype, b.dtype)
     t = with_dtype(end, dtype_of(dtype))
     if a.local is None or b.local is None:

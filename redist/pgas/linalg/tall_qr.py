@@ -12,8 +12,8 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import tile_index
 from redist.pgas.linalg.matrices import LARGEST_BYTES
 from redist.pgas.memory import empty
-from redist.pgas.tiles.budget import need
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.budget import require_room
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 
 
@@ -42,15 +42,15 @@ def distributes(t: ArrayType) -> bool:
 
 
 def qr(x: Tiled) -> tuple[Any, Any]:
-    """**Collective.** Q cut as the rows, R whole: ``x = Q R`` of a tall matrix, or a stack."""
-    x = settle(x)
+    """**Collective.** Decompose tall matrices: ``x = Q R`` with Q cut as the rows, R whole."""
+    x = resolve_pending(x)
     x = move(x, by_rows(x.type))
     t = x.type
     m, n = t.shape[-2:]
     k = min(m, n)
     some = min(t.tile_shape[-2], n)
     q = r = None
-    need(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
+    require_room(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
     if x.local is not None:
         q, r = np.linalg.qr(x.local)
     factors = _all_factors(x, r, some)
@@ -70,7 +70,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
 
 
 def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
-    """**Collective.** The R factors of all tiles one below another, ``some`` rows for each."""
+    """**Collective.** Stack the R factors of all tiles, ``some`` rows for each."""
     t = x.type
     shape = (*t.shape[:-2], t.cuts[-2] * some, t.shape[-1])
     source = ArrayType(t.mesh, t.dtype, shape, t.dims)

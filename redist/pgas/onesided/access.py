@@ -56,7 +56,7 @@ class ArrayAccess:
         self.staged: list[Tile] = []
 
     def read(self, selection: TileSelection) -> Any:
-        """**Local.** The elements selected, as an array of this rank's own or one number."""
+        """**Local.** Read the elements selected, as a new array or one number."""
         part = selection.part
         check_room(part.n_elems * self.dtype.itemsize)
         out = np.empty(part.shape, self.dtype)
@@ -65,7 +65,7 @@ class ArrayAccess:
 
     def write(self, selection: TileSelection, values: Any, op: str) -> None:
         """**Local.** Note a write for the end of the interval."""
-        data = self._copied(selection, values)
+        data = self._copy_values(selection, values)
         code, node = NAMES.index(op), self.window.world.node
         is_shared = not selection.part.has_list and find(data) is not None
         made: list[tuple[int, Bytes]] = []
@@ -87,8 +87,8 @@ class ArrayAccess:
         if is_shared:
             self.staged.append(data)
 
-    def _copied(self, selection: TileSelection, values: Any) -> Tile:
-        """Values as they are now, in the array's dtype; those that repeat are kept once.
+    def _copy_values(self, selection: TileSelection, values: Any) -> Tile:
+        """Copy values as they are now, in the array's dtype; those that repeat are kept once.
 
         Many lie in shared memory, where the owners of the elements find them.
         """
@@ -106,7 +106,7 @@ class ArrayAccess:
         return wide.reshape(part.shape)
 
     def _records(self, code: int, piece: Part, given: Tile) -> Iterator[Bytes]:
-        """A write in parts that fit a message each, the values with them."""
+        """Cut a write into parts that fit a message each, the values with them."""
         if not piece.has_list and once(given).nbytes <= MOST_BYTES:
             yield enclose(code, piece, once(given))
             return

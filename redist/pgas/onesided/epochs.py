@@ -42,7 +42,7 @@ import numpy as np
 from redist.errors import RedistError, RequestError
 from redist.pgas.onesided.access import NAMES, ArrayAccess
 from redist.pgas.onesided.tile_index import select
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.onesided.delivery import deliver
 from redist.runtime.onesided.intervals import Unmet, come_together
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Tiled)
 
 
 def get(a: Tiled, index: Any) -> Any:
-    """**Local.** The elements at a global index, as NumPy's rules say: a NumPy array, or one number.
+    """**Local.** Read the elements at a global index, by NumPy's rules: a NumPy array, or one number.
 
     Inside an epoch: the values from the start of the interval. Outside: the current ones.
     """
@@ -109,7 +109,7 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
 
 
 def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
-    """**Collective.** Everything before it, on any rank, is visible after it on every rank.
+    """**Collective.** Make everything before it, on any rank, visible on every rank.
 
     Inside an epoch it does the writes of this interval and begins the next.
     """
@@ -169,9 +169,9 @@ def reach(
 
 
 def _begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
-    """Meet, with every tile reachable after it."""
+    """Meet, and make every tile reachable."""
     if a.type.pending_op is not None:
-        here = settle(a)
+        here = resolve_pending(a)
         a.local, a._type = here.local, here.type
     space: ArrayAccess | None = getattr(a, "_space", None)
     is_new = space is None or space.tile is not a.local or space.type != a.type

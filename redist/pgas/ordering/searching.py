@@ -14,10 +14,10 @@ from redist.pgas.elementwise.apply import SCALARS
 from redist.pgas.memory import check_room
 from redist.pgas.shapes.take import take
 from redist.pgas.tiles.arguments import takes_array
-from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
@@ -32,7 +32,7 @@ INT = np.dtype(np.int64)
 @takes_array
 @in_memory
 def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = None) -> T:
-    """**Collective** where types ask for it. The index in sorted ``x1`` before which each value goes.
+    """**Collective** if x1 is cut by axes of x2. Find the index in sorted ``x1`` before which values go.
 
     Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is pending.
     Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its place.
@@ -41,7 +41,7 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
         raise ValueError(f"cannot search on side {side!r}: need 'left' or 'right'")
     if x1.ndim != 1:
         raise ValueError(f"cannot search in {x1.ndim} dims: x1 must have one")
-    x1 = settle(x1)
+    x1 = resolve_pending(x1)
     if sorter is not None:
         x1 = _in_order(x1, sorter)
     if isinstance(x2, SCALARS):
@@ -50,30 +50,30 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
         x2 = x1.new(t, None if x1.local is None else value)
     if x2.comm != x1.comm or x2.mesh != x1.mesh:
         raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
-    x2 = settle(x2)
+    x2 = resolve_pending(x2)
     axes = x1.type.dims[0]
     free = not any(a.name == b.name for a in axes for b in x2.type.used)
     if free:
-        return _counted(x1, x2, side)
+        return _count_in_tiles(x1, x2, side)
     whole = x1.type.with_dims(((),))
     asked_bytes = x2.size * (x2.dtype.itemsize + INT.itemsize)
     if whole.tile_bytes <= max(SMALL_BYTES, x2.type.tile_bytes) and lower_bound_bytes(
         x1.type, whole
     ) <= max(asked_bytes, SMALL_BYTES):
-        return _counted(move(x1, whole), x2, side)
+        return _count_in_tiles(move(x1, whole), x2, side)
     t = with_dtype(x2.type, dtype_of(INT))
-    need(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
+    require_room(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
     tile = traffic().perform(
         Exchange("search", x2.type, t),
-        lambda: _asked(x1, x2, side),
+        lambda: _ask_holders(x1, x2, side),
         lambda: made_up(x2.new(t, new_tile(x2, t))),
         lambda: t.tile_bytes + x2.type.tile_bytes,
     )
     return x2.new(t, tile)
 
 
-def _counted(x1: T, x2: T, side: Any) -> T:
-    """Each rank finds places in its tile of x1: the sum over tiles is the place."""
+def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
+    """Find places in each rank's tile of x1: the sum over tiles is the place."""
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
     check_room(pending.tile_bytes)
@@ -83,15 +83,15 @@ def _counted(x1: T, x2: T, side: Any) -> T:
 
 
 def _in_order(x1: T, sorter: T) -> T:
-    """**Collective.** ``x1[sorter]``, cut like x1."""
-    sorter = settle(sorter)
+    """**Collective.** Put x1 in the order of ``sorter``, cut like x1."""
+    sorter = resolve_pending(sorter)
     if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
         raise ValueError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
     return move(take(x1, sorter), x1.type)
 
 
-def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
-    """**Collective.** Every value goes to the rank whose tile of x1 has its place, and back."""
+def _ask_holders(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
+    """**Collective.** Send every value to the rank whose tile of x1 has its place, and the place back."""
     comm, seam = x1.comm, traffic()
     first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
     firsts = seam.tell_all(comm, first)[:, 0]
@@ -130,7 +130,7 @@ def _asked(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """Numbers of several ranges, one after the other."""
+    """List the numbers of several ranges, one after the other."""
     return np.concatenate(
         [np.arange(a, a + n) for a, n in zip(starts.tolist(), counts.tolist(), strict=True)]
     ).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Sorting along a dim: in the tiles where they hold all of it, else by exact splitters.
+"""Sort along a dim: in the tiles if they hold all of it, else by exact splitters.
 
 A cut dim first gives its axes to another dim that is large enough: then tiles hold whole rows. Where
 none is, as for arrays of one dim, every rank sorts its own, all find where to part the runs, and one
@@ -19,12 +19,12 @@ from redist.layout.axes import refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, coordinates, grid
 from redist.pgas.memory import check_room, empty
-from redist.pgas.ordering.splitters import split
+from redist.pgas.ordering.splitters import find_splitters
 from redist.pgas.tiles.arguments import dim_of, takes_array
-from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
@@ -37,26 +37,26 @@ MOST_GROWTH = 2
 @takes_array
 @in_memory
 def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
-    """**Collective** where the dim is cut. The values in order along a dim; NaN is the largest."""
-    return _sorted(x, "sort", axis, descending, stable)
+    """**Collective** if the dim is cut. Sort the values along a dim; NaN is the largest."""
+    return _sort(x, "sort", axis, descending, stable)
 
 
 @takes_array
 @in_memory
 def argsort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
-    """**Collective** where the dim is cut. The indices that sort along a dim."""
-    return _sorted(x, "argsort", axis, descending, stable)
+    """**Collective** if the dim is cut. Find the indices that sort along a dim."""
+    return _sort(x, "argsort", axis, descending, stable)
 
 
-def _sorted(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
-    x = settle(x)
+def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
+    x = resolve_pending(x)
     dim = dim_of(axis, x.ndim)
     if x.type.cuts[dim] > 1:
         x = move(x, sorting_type(x.type, dim))
     with_places = what == "argsort"
     t = with_dtype(x.type, dtype_of(np.dtype(np.int64))) if with_places else x.type
     if x.type.cuts[dim] > 1:
-        need(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
+        require_room(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
         tile = traffic().perform(
             Exchange(what, x.type, t),
             lambda: _sort_cut(x, dim, descending, stable, with_places),
@@ -80,13 +80,13 @@ def _sorted(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
 
 
 def _kind(values: Tile, stable: bool) -> Any:
-    """The sort to use: one sees a difference only where equal elements differ, as 0.0 and -0.0."""
+    """The kind of sort: stable only if equal elements can differ, as 0.0 and -0.0."""
     return "stable" if stable and values.dtype.kind in "fc" else None
 
 
 @lru_cache(maxsize=4096)
 def sorting_type(t: ArrayType, dim: int) -> ArrayType:
-    """The type under which tiles hold a dim whole, by the least bytes; the same where none will do.
+    """Choose a type in which tiles hold a dim whole, by the least bytes; the same if none will do.
 
     >>> from redist.layout.mesh import Mesh
     >>> print(sorting_type(ArrayType.parse("f32[8{x}, 9, 2]", Mesh(x=2)), 0))
@@ -115,7 +115,7 @@ class SortGroup:
     starts: Ints
     sizes: Ints
 
-    def turned(self) -> SortGroup:
+    def backwards(self) -> SortGroup:
         """The same ranks, the last first."""
         return SortGroup(self.members[::-1], self.starts[::-1], self.sizes[::-1])
 
@@ -138,12 +138,12 @@ def group_of(t: ArrayType, dim: int, rank: int) -> SortGroup:
 def _sort_cut(
     x: Tiled, dim: int, descending: bool, stable: bool, with_places: bool
 ) -> tuple[Tile | None, int]:
-    """Sort where ranks hold parts of rows. Descending is ascending from the last to the first."""
+    """Sort rows of which ranks hold parts. Descending is ascending from the last to the first."""
     t = x.type
     group = group_of(t, dim, x.comm.rank)
     me = group.members.index(x.comm.rank) if x.local is not None else 0
     start = int(group.starts[me])
-    group = group.turned() if descending else group
+    group = group.backwards() if descending else group
     most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     rows = np.empty((0, 0), x.dtype)
     if x.local is not None:
@@ -157,7 +157,9 @@ def _sort_cut(
         columns = [np.take_along_axis(rows, order, axis=1), local + start]
     else:
         columns = [np.sort(rows, axis=1, kind=_kind(rows, stable))]
-    columns, received = merged(x.comm, columns, group.members, group.sizes, group.sizes, most_rows)
+    columns, received = merge_runs(
+        x.comm, columns, group.members, group.sizes, group.sizes, most_rows
+    )
     if x.local is None:
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
@@ -168,7 +170,7 @@ def _sort_cut(
     return out, received
 
 
-def merged(
+def merge_runs(
     comm: Comm,
     columns: list[Tile],
     members: list[int],
@@ -176,13 +178,13 @@ def merged(
     wanted: Ints,
     most_rows: int = 1,
 ) -> tuple[list[Tile], int]:
-    """**Collective over** ``comm``. Sorted rows of a group merged; each member gets what it wanted.
+    """**Collective over** ``comm``. Merge sorted rows of a group; each member gets what it wanted.
 
     The first column has the keys, sorted in every rank; the others go along. Members hold ``sizes``
     elements of each row and get ``wanted``. Also gives the bytes that came from other ranks.
     """
     rows = columns[0]
-    cuts, n_bytes = split(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
+    cuts, n_bytes = find_splitters(comm, rows, members, sizes, np.cumsum(wanted)[:-1], most_rows)
     if comm.rank not in members:
         cuts = np.zeros((0, len(members) - 1, len(members)), dtype=np.int64)
     me = members.index(comm.rank) if comm.rank in members else 0
@@ -202,20 +204,20 @@ def merged(
         packed = column if len(column) == 1 else np.concatenate([*parts, column[:0].reshape(-1)])
         got = np.empty(int(received[0].sum()), column.dtype)
         n_bytes += traffic().exchange(comm, np.ascontiguousarray(packed), sent, got, received)
-        out.append(_unpacked(got, come))
-    return _merged_rows(out), n_bytes
+        out.append(_unpack(got, come))
+    return _merge_rows(out), n_bytes
 
 
 def _by_rank(comm: Comm, members: list[int], counts: Ints) -> tuple[Ints, Ints]:
-    """Counts of members as counts and places of all ranks; members lie in their own order."""
+    """Turn counts of members into counts and places of all ranks; members lie in their own order."""
     both = np.zeros((2, comm.size), dtype=np.int64)
     both[0, members] = counts
     both[1, members] = np.cumsum(counts) - counts
     return both[0], both[1]
 
 
-def _unpacked(got: Tile, come: Ints) -> Tile:
-    """Rows from what came: by member, then by row."""
+def _unpack(got: Tile, come: Ints) -> Tile:
+    """Make rows from what came: by member, then by row."""
     n_rows = len(come)
     if n_rows <= 1:
         return got.reshape(n_rows, -1) if n_rows else np.empty((0, 0), got.dtype)
@@ -223,8 +225,8 @@ def _unpacked(got: Tile, come: Ints) -> Tile:
     return np.stack([np.concatenate(pieces[r::n_rows]) for r in range(n_rows)])
 
 
-def _merged_rows(columns: list[Tile]) -> list[Tile]:
-    """Runs in order are merged; equal elements stay in the order of their runs."""
+def _merge_rows(columns: list[Tile]) -> list[Tile]:
+    """Merge sorted runs; equal elements stay in the order of their runs."""
     if len(columns) == 1:
         return [np.sort(columns[0], axis=1, kind="stable")]
     order = np.argsort(columns[0], axis=1, kind="stable")

@@ -1,4 +1,4 @@
-"""Where to part sorted runs of several ranks, so that each part has an exact number of elements.
+"""Find where to cut sorted runs of several ranks so that each part has an exact number of elements.
 
 Ranks show samples of what is still open, and all conclude the same from them: each round narrows every
 interval several times, and no data moves before the places are known.
@@ -20,10 +20,10 @@ FEW, MANY = 8, 64
 FLAG_BYTES = 8
 
 
-def split(
+def find_splitters(
     comm: Comm, rows: Tile, members: list[int], sizes: Ints, targets: Ints, most_rows: int
 ) -> tuple[Ints, int]:
-    """**Collective over** ``comm``. How many elements of every member belong left of each target.
+    """**Collective over** ``comm``. Count how many elements of every member belong left of each target.
 
     ``rows`` has this rank's sorted rows; ``members`` are the ranks that hold parts of them, in the
     order of equal elements, with ``sizes`` elements in each row. Groups of ranks work side by side,
@@ -46,7 +46,7 @@ def split(
             return lo, received
         message[0] = len(still) > 0
         for r, k in still.tolist():
-            at = _sampled(int(lo[r, k, me]), int(hi[r, k, me]), n)
+            at = _sample_places(int(lo[r, k, me]), int(hi[r, k, me]), n)
             shown[r, k, : len(at)] = rows[r, at]
         told = traffic().tell_all(comm, message)
         received += told.nbytes - message.nbytes
@@ -70,14 +70,14 @@ def samples(size: int, members: int) -> int:
 
 
 def _close_ends(lo: Ints, hi: Ints, targets: Ints) -> None:
-    """Intervals whose lower or upper ends make up the target are decided."""
+    """Close intervals whose lower or upper ends sum to the target."""
     low = lo.sum(axis=2) == targets
     hi[low] = lo[low]
     high = hi.sum(axis=2) == targets
     lo[high] = hi[high]
 
 
-def _sampled(lo: int, hi: int, n: int) -> Ints:
+def _sample_places(lo: int, hi: int, n: int) -> Ints:
     """Places to show between lo and hi, the last of each of up to ``n`` equal steps."""
     step = max(1, -(-(hi - lo) // max(1, n)))
     return np.arange(lo + step - 1, hi, step, dtype=np.int64)
@@ -90,7 +90,7 @@ def _narrow(lo: Ints, hi: Ints, target: int, seen: Tile) -> None:
     and at most so many as its next one says.
     """
     shown = seen.shape[-1]
-    places = [_sampled(int(a), int(b), shown) for a, b in zip(lo, hi, strict=True)]
+    places = [_sample_places(int(a), int(b), shown) for a, b in zip(lo, hi, strict=True)]
     owner = np.repeat(np.arange(len(lo)), [len(at) for at in places])
     place = np.concatenate(places)
     value = np.concatenate([seen[q, : len(at)] for q, at in enumerate(places)])

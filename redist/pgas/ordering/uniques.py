@@ -1,4 +1,4 @@
-"""Values without their repetitions: sorted over all ranks, and each counted where it begins."""
+"""Values without repetitions: sorted over all ranks, and each counted on the rank where it begins."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from redist.layout.axes import refined_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
 from redist.pgas.memory import empty
-from redist.pgas.ordering.sorting import merged
+from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
-from redist.pgas.tiles.budget import need
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
-from redist.pgas.tiles.move import move, settle, tile_shape
+from redist.pgas.tiles.move import move, resolve_pending, tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.traffic import Exchange, traffic
@@ -55,21 +55,21 @@ class UniqueInverse(NamedTuple):
 @takes_array
 @in_memory
 def unique_values(x: T, /) -> T:
-    """**Collective.** The different values, ascending; every NaN is one of its own."""
-    return _counted(x).values
+    """**Collective.** Find the different values, ascending; every NaN is one of its own."""
+    return _count(x).values
 
 
 @takes_array
 @in_memory
 def unique_counts(x: Tiled, /) -> UniqueCounts:
-    """**Collective.** The different values, and how often each occurs."""
-    return _counted(x)
+    """**Collective.** Find the different values, and how often each occurs."""
+    return _count(x)
 
 
 @takes_array
 @in_memory
 def unique_inverse(x: Tiled, /) -> UniqueInverse:
-    """**Collective.** The different values, and for each element which of them it is."""
+    """**Collective.** Find the different values, and for each element which of them it is."""
     values, _, inverse, _ = unique_all(x)
     return UniqueInverse(values, inverse)
 
@@ -77,37 +77,37 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
 @takes_array
 @in_memory
 def unique_all(x: Tiled, /) -> UniqueAll:
-    """**Collective.** The different values, where each occurs first, which each element is, and counts."""
-    x = _once(x)
-    need(
+    """**Collective.** Find the different values, where each occurs first, which each element is, and counts."""
+    x = _hold_once(x)
+    require_room(
         x,
         "find what is unique in",
         2 * x.type.tile_bytes + 5 * x.type.tile_bytes * 8 // x.dtype.itemsize,
     )
-    keys, places = _mine(x), _positions(x)
+    keys, places = _own_elements(x), _positions(x)
     order = np.argsort(keys, kind="stable")
-    keys, places = _balanced(x, keys[order], places[order])
+    keys, places = _balance(x, keys[order], places[order])
     runs = ValueRuns.of(x, keys)
     flags = runs.flags
-    total = _to_array(x, runs, runs.joined(np.add, np.ones(len(keys), np.int64), 0))
-    first = _to_array(x, runs, runs.joined(np.minimum, places, 2**62))
+    total = _to_array(x, runs, runs.join_runs(np.add, np.ones(len(keys), np.int64), 0))
+    first = _to_array(x, runs, runs.join_runs(np.minimum, places, 2**62))
     ids = np.cumsum(flags) - 1 + runs.offset
-    inverse = _scattered(x, places, ids)
+    inverse = _scatter(x, places, ids)
     return UniqueAll(_to_array(x, runs, keys[flags]), first, inverse, total)
 
 
-def _counted(x: Tiled) -> UniqueCounts:
-    """Values and counts; what repeats in a tile does not travel."""
-    x = _once(x)
-    need(
+def _count(x: Tiled) -> UniqueCounts:
+    """Count values; what repeats in a tile does not travel."""
+    x = _hold_once(x)
+    require_room(
         x,
         "find what is unique in",
         2 * x.type.tile_bytes + 3 * x.type.tile_bytes * 8 // x.dtype.itemsize,
     )
-    keys, counts = np.unique(_mine(x), return_counts=True, equal_nan=False)
-    keys, counts = _balanced(x, keys, counts.astype(np.int64))
+    keys, counts = np.unique(_own_elements(x), return_counts=True, equal_nan=False)
+    keys, counts = _balance(x, keys, counts.astype(np.int64))
     runs = ValueRuns.of(x, keys)
-    total = runs.joined(np.add, counts, 0)
+    total = runs.join_runs(np.add, counts, 0)
     return UniqueCounts(_to_array(x, runs, keys[runs.flags]), _to_array(x, runs, total))
 
 
@@ -126,14 +126,14 @@ def held_once(t: ArrayType) -> ArrayType:
     return t.with_dims([(*dim, *idle) if i == at else dim for i, dim in enumerate(t.dims)])
 
 
-def _once(x: T) -> T:
+def _hold_once(x: T) -> T:
     why = "how many values there are depends on the data"
     traffic().require_data(f"what is unique in {x.type}", why)
-    x = settle(x)
+    x = resolve_pending(x)
     return move(x, held_once(x.type))
 
 
-def _mine(x: Tiled) -> Tile:
+def _own_elements(x: Tiled) -> Tile:
     """Elements of the tile in one dim; those of an array without dims are with one rank."""
     if x.local is None or (x.ndim == 0 and x.comm.rank != x.mesh.ranks[0]):
         return np.empty(0, x.dtype)
@@ -142,7 +142,7 @@ def _mine(x: Tiled) -> Tile:
 
 def _positions(x: Tiled) -> Ints:
     """The number of each of these elements in the whole array."""
-    out = np.zeros(_mine(x).shape, np.int64)
+    out = np.zeros(_own_elements(x).shape, np.int64)
     if x.local is None or x.ndim == 0:
         return out
     at = np.zeros((), np.int64)
@@ -152,22 +152,22 @@ def _positions(x: Tiled) -> Ints:
     return np.broadcast_to(at, x.local.shape).reshape(-1)
 
 
-def _balanced(x: Tiled, *columns: Tile) -> list[Tile]:
-    """Sorted columns of all ranks merged, as many elements on each."""
+def _balance(x: Tiled, *columns: Tile) -> list[Tile]:
+    """Merge sorted columns of all ranks, with as many elements on each."""
     comm = x.comm
     sizes = traffic().tell_all(comm, np.array(len(columns[0]), dtype=np.int64))
     wanted = np.diff(EvenCut(int(sizes.sum()), comm.size).edges())
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
     out = traffic().perform(
         Exchange("unique", x.type, x.type),
-        lambda: merged(comm, rows, everyone, sizes, wanted),
+        lambda: merge_runs(comm, rows, everyone, sizes, wanted),
     )
     return [column.reshape(-1) for column in out]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueRuns:
-    """ValueRuns of equal elements over the ranks; a run belongs to the rank where it begins."""
+    """Runs of equal elements over the ranks; a run belongs to the rank where it begins."""
 
     x: Tiled
     flags: Any
@@ -176,7 +176,7 @@ class ValueRuns:
 
     @staticmethod
     def of(x: Tiled, keys: Tile) -> ValueRuns:
-        """**Collective.** The runs of keys that are sorted over all ranks."""
+        """**Collective.** Find the runs of keys that are sorted over all ranks."""
         last = np.zeros(1, x.dtype) if len(keys) == 0 else keys[-1:]
         lasts = traffic().tell_all(x.comm, last)[:, 0]
         sizes = traffic().tell_all(x.comm, np.array(len(keys), dtype=np.int64))
@@ -188,8 +188,8 @@ class ValueRuns:
         begun = traffic().tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
         return ValueRuns(x, flags, begun, int(begun[: x.comm.rank].sum()))
 
-    def joined(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
-        """**Collective.** Values of each run that begins here put together, its end elsewhere too."""
+    def join_runs(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
+        """**Collective.** Combine the values of each run that begins here, also those on other ranks."""
         starts = np.flatnonzero(self.flags)
         lead = values[: starts[0]] if len(starts) else values
         led = traffic().tell_all(
@@ -204,7 +204,7 @@ class ValueRuns:
 
 
 def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
-    """**Collective.** A global array from what the ranks hold one after the other."""
+    """**Collective.** Make a global array from what the ranks hold one after the other."""
     comm, n = x.comm, int(runs.begun.sum())
     t = make_type(x.mesh, dtype_of(values.dtype), (n,), default_dims(x.mesh, (n,)))
     starts = np.cumsum(runs.begun) - runs.begun
@@ -212,13 +212,13 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     lo, hi = grid(t).boxes()
     wants[:, x.mesh.rank_array()] = lo[:, 0], hi[:, 0]
 
-    def shared(begin: Any, end: Any, rows: Any) -> tuple[Ints, Ints]:
+    def overlap(begin: Any, end: Any, rows: Any) -> tuple[Ints, Ints]:
         a = np.maximum(begin, rows[0])
         return np.maximum(np.minimum(end, rows[1]) - a, 0), a
 
     own = runs.offset
-    counts, at = shared(own, own + len(values), wants)
-    received, _ = shared(wants[0, comm.rank], wants[1, comm.rank], (starts, starts + runs.begun))
+    counts, at = overlap(own, own + len(values), wants)
+    received, _ = overlap(wants[0, comm.rank], wants[1, comm.rank], (starts, starts + runs.begun))
     shape = tile_shape(t, comm.rank)
     out = empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
     sent = counts, np.where(counts, at - own, 0)
@@ -230,8 +230,8 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     return x.new(t, None if shape is None else out)
 
 
-def _scattered(x: T, places: Ints, ids: Ints) -> T:
-    """**Collective.** An array like x with ids at places of the whole array."""
+def _scatter(x: T, places: Ints, ids: Ints) -> T:
+    """**Collective.** Make an array like x with ids at places of the whole array."""
     t = with_dtype(x.type, dtype_of(INT))
     tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)
     most = ceil_div(math.prod(x.shape), x.comm.size)

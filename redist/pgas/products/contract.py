@@ -17,9 +17,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.memory import DEVICE, SHARED_FROM, as_tile, empty
 from redist.pgas.products.contract_layout import Labels, Placed, Product, place
-from redist.pgas.products.streaming import aligned, block_count, block_length, pieces
+from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import Shape, dtype_of, resolved
+from redist.pgas.tiles.layouts import Shape, dtype_of, resolved_type
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
@@ -27,7 +27,7 @@ from redist.runtime.ranks.room import all_fit, least_available
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
-    """**Collective** where operands must move. The sum over the labels that ``lo`` lacks."""
+    """**Collective** if operands must move. Multiply, and sum over the labels that ``lo`` lacks."""
     if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
         raise RequestError(
             f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
@@ -35,14 +35,14 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     memory = a._memory
     if b._memory is not memory:
         check_alike(name, a, b)
-    product, found, streamed = _prepared(a.type, b.type, la, lb, lo, name)
+    product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name)
     if memory.limit_bytes is not None:
         room = memory.limit_bytes - memory.live_bytes
         moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
-        need = sum(t.tile_bytes for t in (*moved, found.result))
-        if need >= SHARED_FROM and not all_fit(a.comm, need <= room):
+        needed = sum(t.tile_bytes for t in (*moved, found.result))
+        if needed >= SHARED_FROM and not all_fit(a.comm, needed <= room):
             found = place(product, least_available(a.comm, room))
-            streamed = _streamed(product, found)
+            streamed = _choose_stream(product, found)
     if streamed is not None:
         return _by_blocks(a, b, product, found, *streamed)
     x, y = move(a, found.a), move(b, found.b)
@@ -52,15 +52,15 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
+def _prepare(
     a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, name: str
 ) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
-    """What is asked, where it happens, and which operand passes in blocks of which label."""
+    """Find the layout of a product, and which operand passes in blocks of which label."""
     _check(a.shape, b.shape, la, lb, name)
     dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
     product = Product(a, b, la, lb, lo, dtype_of(dtype))
     found = place(product)
-    return product, found, _streamed(product, found)
+    return product, found, _choose_stream(product, found)
 
 
 def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
@@ -73,8 +73,8 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
         size[label] = n if size.get(label, 1) == 1 else size[label]
 
 
-def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
-    """Which operand passes in blocks of which label: the one that grows most, where one does."""
+def _choose_stream(product: Product, found: Placed) -> tuple[Hashable, int] | None:
+    """Choose the operand that passes in blocks, and its label: the one that grows most, if one does."""
     sizes = product.sizes
     ends = (
         (product.a, found.a, product.la),
@@ -83,14 +83,14 @@ def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
     growing = [
         (end.tile_bytes, which)
         for which, (start, end, _) in enumerate(ends)
-        if block_count(resolved(start), end) > 1
+        if block_count(resolved_type(start), end) > 1
     ]
     for _, which in sorted(growing, reverse=True):
         start, end, labels = ends[which]
         other = ends[1 - which][2]
         for label in sorted(set(labels) & set(other), key=lambda one: -sizes[one]):
             i, j = labels.index(label), other.index(label)
-            source, target = resolved(start).dims[i], end.dims[i]
+            source, target = resolved_type(start).dims[i], end.dims[i]
             stretched = ends[1 - which][0].shape[j] != end.shape[i]
             if label not in product.lo and not stretched and target in ((), source):
                 return label, which
@@ -98,18 +98,18 @@ def _streamed(product: Product, found: Placed) -> tuple[Hashable, int] | None:
 
 
 def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, which: int) -> T:
-    """**Collective.** The product, with one operand in blocks: each is moved, used and freed.
+    """**Collective.** Multiply with one operand in blocks: each is moved, used and freed.
 
     Where the other one would grow too it follows in blocks of the same indices.
     """
     la, lb, lo = product.la, product.lb, product.lo
     dims = (la.index(label), lb.index(label))
     ends = (found.a, found.b)
-    operands = [move(x, resolved(x.type)) if i == which else x for i, x in enumerate((a, b))]
+    operands = [move(x, resolved_type(x.type)) if i == which else x for i, x in enumerate((a, b))]
     first = operands[which]
     n = block_length(first.type, ends[which], dims[which])
     other, end = operands[1 - which], ends[1 - which]
-    start = _follower(first.type.dims[dims[which]], resolved(other.type), end, dims[1 - which])
+    start = _follower(first.type.dims[dims[which]], resolved_type(other.type), end, dims[1 - which])
     blocks = pieces(first, ends[which], dims[which], n)
     if start is None:
         stays = move(other, end)
@@ -137,10 +137,10 @@ def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, whi
 def _follower(
     cut: tuple[SubAxis, ...], source: ArrayType, end: ArrayType, dim: int
 ) -> ArrayType | None:
-    """The type from which an operand follows in blocks; None where it moves as a whole."""
+    """The type from which an operand follows in blocks; None if it moves as a whole."""
     if block_count(source, end) <= 1:
         return None
-    start = aligned(source, dim, cut)
+    start = align_cut(source, dim, cut)
     fits = start is not None and start.tile_bytes <= 2 * source.tile_bytes
     return start if fits and end.dims[dim] in ((), cut) else None
 
@@ -150,13 +150,13 @@ def _part(tile: Tile, dim: int, part: slice) -> Tile:
 
 
 def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType) -> Tile:
-    """**Local.** The product of two tiles, by matrix products where there is something to contract."""
+    """**Local.** Multiply two tiles, by matrix products if there is something to contract."""
     dtype = result.dtype.to_numpy()
     if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
         shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
         return _matmul(x, y, shape, dtype, result.tile_bytes)
-    x, la = _unstretched(x, la, y, lb)
-    y, lb = _unstretched(y, lb, x, la)
+    x, la = _drop_stretched(x, la, y, lb)
+    y, lb = _drop_stretched(y, lb, x, la)
     both = [label for label in la if label in lb]
     batch = [label for label in both if label in lo]
     inner = [label for label in both if label not in lo]
@@ -204,8 +204,8 @@ def _are_matrices(la: Labels, lb: Labels, lo: Labels) -> bool:
     return la[-1] == lb[-2] and lo == (*la[:-1], lb[-1]) and la[-1] not in lo
 
 
-def _unstretched(x: Tile, la: Labels, y: Tile, lb: Labels) -> tuple[Tile, Labels]:
-    """A tile without the dims of size 1 that the other operand's stretch."""
+def _drop_stretched(x: Tile, la: Labels, y: Tile, lb: Labels) -> tuple[Tile, Labels]:
+    """Drop the dims of size 1 of a tile that the other operand's stretch."""
     flat = [
         i for i, label in enumerate(la)
         if x.shape[i] == 1 and label in lb and y.shape[lb.index(label)] != 1
@@ -220,7 +220,7 @@ def _matrices(
     x: Tile, labels: Labels, batch: Sequence[Hashable], rows: Sequence[Hashable],
     columns: Sequence[Hashable],
 ) -> Tile:  # fmt: skip
-    """The tile as a stack of matrices."""
+    """View a tile as a stack of matrices."""
     order = [labels.index(label) for label in (*batch, *rows, *columns)]
     x = x.transpose(order)
     n, r = len(batch), len(batch) + len(rows)

@@ -19,7 +19,7 @@ from redist.layout.cuts import cut_dim
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.pgas.products.streaming import BLOCK_BYTES
-from redist.pgas.tiles.layouts import resolved
+from redist.pgas.tiles.layouts import resolved_type
 
 Labels = tuple[Hashable, ...]
 Cuts = Mapping[Hashable, tuple[SubAxis, ...]]
@@ -58,7 +58,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the operands go and what comes out."""
+    """The types of both operands and of the result of a product."""
 
     a: ArrayType
     b: ArrayType
@@ -67,7 +67,7 @@ class Placed:
 
 @lru_cache(maxsize=4096)
 def place(product: Product, free_bytes: int | None = None) -> Placed:
-    """The cheapest places: bytes that move now and when a pending result is settled, and work.
+    """Find the cheapest layout, by bytes that move now and when a pending result is needed, and by work.
 
     >>> from redist.layout.mesh import Mesh
     >>> m, f = Mesh(x=4), DType.named("f64")
@@ -78,13 +78,13 @@ def place(product: Product, free_bytes: int | None = None) -> Placed:
     best: tuple[int, Placed] | None = None
     for cuts in _candidates(product):
         try:
-            found = _placed(product, cuts)
+            found = _place(product, cuts)
         except LayoutError:
             continue
         work = _work(product, cuts) * found.result.mesh.n_devices
         if best is not None and work >= best[0]:
             continue
-        cost = work + _moving(product, found)
+        cost = work + _move_cost(product, found)
         if free_bytes is not None and _peak(product, found) > free_bytes:
             cost += TOO_LARGE
         if best is None or cost < best[0]:
@@ -93,7 +93,7 @@ def place(product: Product, free_bytes: int | None = None) -> Placed:
     return best[1]
 
 
-def _placed(product: Product, cuts: Cuts) -> Placed:
+def _place(product: Product, cuts: Cuts) -> Placed:
     sizes = product.sizes
     a = _end(product.a, product.la, cuts, sizes)
     b = _end(product.b, product.lb, cuts, sizes)
@@ -125,14 +125,14 @@ def _candidates(product: Product) -> Iterator[Cuts]:
     own = [
         {
             label: cut
-            for label, n, cut in zip(labels, t.shape, resolved(t).dims, strict=True)
+            for label, n, cut in zip(labels, t.shape, resolved_type(t).dims, strict=True)
             if cut and sizes[label] == n
         }
         for t, labels in ((product.a, product.la), (product.b, product.lb))
     ]
     yield from own
-    yield _joined(own[0], own[1])
-    yield _joined(own[1], own[0])
+    yield _join_cuts(own[0], own[1])
+    yield _join_cuts(own[1], own[0])
     mesh = product.a.mesh
     used = [part for cuts in own for cut in cuts.values() for part in cut]
     parts = [part for part in refined_parts(mesh, used) if part.size > 1]
@@ -147,8 +147,8 @@ def _candidates(product: Product) -> Iterator[Cuts]:
         yield cuts
 
 
-def _joined(first: Cuts, second: Cuts) -> Cuts:
-    """The cuts of one, and those of the other that do not meet them."""
+def _join_cuts(first: Cuts, second: Cuts) -> Cuts:
+    """Join the cuts of one with those of the other that do not meet them."""
     out = dict(first)
     names = {part.name for cut in first.values() for part in cut}
     for label, cut in second.items():
@@ -166,12 +166,12 @@ def _work(product: Product, cuts: Cuts) -> int:
     return n if product.dtype.name[0] in "fc" else 10 * n
 
 
-def _moving(product: Product, found: Placed) -> int:
+def _move_cost(product: Product, found: Placed) -> int:
     n, out = found.result.mesh.n_devices, 0
     for source, target in (
         (product.a, found.a),
         (product.b, found.b),
-        (found.result, resolved(found.result)),
+        (found.result, resolved_type(found.result)),
     ):
         if source != target:
             out += BYTE_COST * lower_bound_bytes(source, target) + MOVE_COST * n

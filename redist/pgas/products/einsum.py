@@ -18,14 +18,14 @@ from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 
 Labels = tuple[Any, ...]
 
 
 def einsum(subscripts: str, /, *operands: T) -> T:
-    """**Collective** where operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
+    """**Collective** if operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
 
     A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
     """
@@ -35,10 +35,12 @@ def einsum(subscripts: str, /, *operands: T) -> T:
         )
     check_arrays("einsum", *operands)
     inputs, output = _parse(subscripts, tuple(x.ndim for x in operands))
-    items = [_prepared(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)]
+    items = [
+        _take_diagonals(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)
+    ]
     _check_sizes(subscripts, items)
     while len(items) > 1:
-        items = _alone_summed(items, output)
+        items = _sum_lone_labels(items, output)
         i, j = _next_pair(items, output) if len(items) > 2 else (0, 1)
         (a, la), (b, lb) = items[i], items[j]
         others = [item for k, item in enumerate(items) if k not in (i, j)]
@@ -50,7 +52,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     x, labels = items[0]
     gone = [i for i, label in enumerate(labels) if label not in output]
     if gone:
-        x = _summed(x, gone)
+        x = _sum_dims(x, gone)
         labels = tuple(label for label in labels if label in output)
     if labels == output:
         return (
@@ -63,7 +65,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
 
 @lru_cache(maxsize=256)
 def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
-    """Labels of the operands and of the result; dims of ``...`` are numbered from the end."""
+    """Read the labels of the operands and of the result; dims of ``...`` are numbered from the end."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -99,8 +101,8 @@ def _labels(subscripts: str, term: str, spread: int) -> Labels:
     return (*head, *(range(-spread, 0) if dots else ()), *tail)
 
 
-def _prepared(x: T, labels: Labels, subscripts: str) -> tuple[T, Labels]:
-    """An operand without repeated labels: of those, the diagonal."""
+def _take_diagonals(x: T, labels: Labels, subscripts: str) -> tuple[T, Labels]:
+    """Take the diagonals of dims with the same label, so that no label is repeated."""
     while len(set(labels)) < len(labels):
         label = next(label for label in labels if labels.count(label) > 1)
         i = labels.index(label)
@@ -125,29 +127,29 @@ def _check_sizes(subscripts: str, items: Sequence[tuple[Tiled, Labels]]) -> None
             sizes[label] = max(sizes[label], n) if n else n
 
 
-def _alone_summed(items: list[tuple[T, Labels]], output: Labels) -> list[tuple[T, Labels]]:
-    """Operands without the labels that only they have and the result lacks."""
+def _sum_lone_labels(items: list[tuple[T, Labels]], output: Labels) -> list[tuple[T, Labels]]:
+    """Sum operands over the labels that only they have and the result lacks."""
     out = []
     for k, (x, labels) in enumerate(items):
         rest = {*output, *(one for i, (_, other) in enumerate(items) if i != k for one in other)}
         gone = [i for i, label in enumerate(labels) if label not in rest]
         if gone:
-            x = _summed(x, gone)
+            x = _sum_dims(x, gone)
             labels = tuple(label for label in labels if label in rest)
         out.append((x, labels))
     return out
 
 
-def _summed(x: T, dims: list[int]) -> T:
+def _sum_dims(x: T, dims: list[int]) -> T:
     op = "max" if x.dtype == np.bool_ else "sum"
     if op == "max" and any(x.shape[i] == 0 for i in dims):
         return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool)
-    x = settle(x) if x.type.pending_op != "sum" else x
+    x = resolve_pending(x) if x.type.pending_op != "sum" else x
     return reduce(x, op, dims, False, x.dtype)
 
 
 def _next_pair(items: Sequence[tuple[Tiled, Labels]], output: Labels) -> tuple[int, int]:
-    """The pair whose product grows least over its operands, then the cheapest one."""
+    """Choose the pair whose product grows least over its operands, then the cheapest one."""
 
     def cost(pair: tuple[int, int]) -> tuple[int, int]:
         i, j = pair

@@ -14,13 +14,13 @@ from redist.pgas.products.contract_layout import Labels
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.layouts import with_dtype
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T
 from redist.pgas.watch.traffic import require_writable
 
 
 def matmul(x1: T, x2: T, /) -> T:
-    """**Collective** where operands must move. Matrix product, over stacks of matrices.
+    """**Collective** if operands must move. Multiply matrices, or stacks of them.
 
     ``pgas.matmul(a, b)`` with a of ``f64[m{x}, k]`` and b of ``f64[k, n]`` is local; a contracted
     dim that is cut alike in both gives a pending sum.
@@ -47,14 +47,14 @@ def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
 
 
 def update_by_product(a: T, other: Any) -> T:
-    """**Collective** where operands must move. ``a = a @ other`` in a's own tile."""
+    """**Collective** if operands must move. Write ``a @ other`` into a's own tile."""
     require_writable("an update")
     out = matmul(a, other)
     if out.shape != a.shape:
         raise ValueError(f"cannot update {a.shape} with a product of {out.shape}: it would change")
     if not np.can_cast(out.dtype, a.dtype, "same_kind"):
         raise TypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
-    here = settle(a)
+    here = resolve_pending(a)
     out = move(out, with_dtype(here.type, out.type.dtype))
     if here.local is not None and out.local is not None:
         np.copyto(here.local, out.local, casting="same_kind")
@@ -63,7 +63,7 @@ def update_by_product(a: T, other: Any) -> T:
 
 
 def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> T:
-    """**Collective** where operands must move. The sum over pairs of dims."""
+    """**Collective** if operands must move. Multiply, and sum over pairs of dims."""
     check_arrays("tensordot", x1, x2)
     if isinstance(axes, (int, np.integer)):
         n = int(axes)
@@ -71,7 +71,7 @@ def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]
             raise ValueError(f"cannot tensordot {x1.ndim} and {x2.ndim} dims over {n} of them")
         first, second = list(range(x1.ndim - n, x1.ndim)), list(range(n))
     else:
-        first, second = (_listed(one) for one in axes)
+        first, second = (_as_list(one) for one in axes)
     if len(first) != len(second):
         raise ValueError(f"cannot tensordot over {len(first)} dims of one, {len(second)} of other")
     pairs = {dim_of(i, x1.ndim): dim_of(j, x2.ndim) for i, j in zip(first, second, strict=True)}
@@ -89,7 +89,7 @@ def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]
 
 
 def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
-    """**Collective** where operands must move. Inner products along a dim, the first conjugated."""
+    """**Collective** if operands must move. Inner products along a dim, the first conjugated."""
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
         raise ValueError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
@@ -105,7 +105,7 @@ def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
 
 
 def outer(x1: T, x2: T, /) -> T:
-    """**Collective** where operands must move. All products of the elements of two vectors."""
+    """**Collective** if operands must move. Multiply all elements of two vectors with each other."""
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):
         raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
@@ -123,5 +123,5 @@ def _around(ndim: int, dim: int) -> tuple[Any, ...]:
     return tuple("inner" if i == dim else next(others) for i in range(ndim))
 
 
-def _listed(axes: int | Sequence[int]) -> list[int]:
+def _as_list(axes: int | Sequence[int]) -> list[int]:
     return [axes] if isinstance(axes, int) else list(axes)

@@ -28,12 +28,12 @@ def block_length(source: ArrayType, target: ArrayType, dim: int) -> int:
     return max(1, ceil_div(source.tile_shape[dim], block_count(source, target)))
 
 
-def aligned(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | None:
-    """The type with ``dim`` cut so; the axes that it had go where the new ones came from.
+def align_cut(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | None:
+    """Cut ``dim`` so; the axes that it had go where the new ones came from.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 8{y}]", Mesh(x=2, y=2))
-    >>> print(aligned(t, 0, t.dims[1]))
+    >>> print(align_cut(t, 0, t.dims[1]))
     f32[8{y}, 8{x}]
     """
     others = [i for i in range(t.ndim) if i != dim]
@@ -52,7 +52,7 @@ def aligned(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | Non
 def pieces(
     x: Tiled, target: ArrayType, dim: int, n: int
 ) -> Iterator[tuple[Tile | None, slice, slice]]:
-    """**Collective.** Blocks of ``x`` with ``n`` of each tile, under the target's cuts.
+    """**Collective.** Move ``x`` in blocks with ``n`` of each tile, to the target's cuts.
 
     Each is a block (None outside the mesh), a part of it along ``dim``, and the indices of that part
     in a tile that is whole along ``dim``, or cut as ``x`` is. The target cuts ``dim`` as ``x`` or not.
@@ -65,9 +65,7 @@ def pieces(
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
         own = x.new(
             source,
-            None
-            if x.local is None
-            else _padded(x.local, dim, start, n, source.tile_bytes, x._memory),
+            None if x.local is None else _pad(x.local, dim, start, n, source.tile_bytes, x._memory),
         )
         block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).local
         if not whole:
@@ -81,8 +79,8 @@ def pieces(
             yield block, slice(i * n, i * n + held), slice(first, first + held)
 
 
-def _padded(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: TileMemory) -> Tile:
-    """A piece of a tile along a dim, filled up with zeros to ``n``."""
+def _pad(tile: Tile, dim: int, start: int, n: int, worst_bytes: int, memory: TileMemory) -> Tile:
+    """Copy a piece of a tile along a dim, filled up with zeros to ``n``."""
     piece = tile[(slice(None),) * dim + (slice(start, start + n),)]
     held = piece.shape[dim]
     if held == n:

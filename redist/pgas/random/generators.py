@@ -38,10 +38,10 @@ class Generator:
         mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
-        kind = _floating(dtype)
+        kind = _float_dtype(dtype)
 
         def turn(words: Words) -> Tile:
-            unit = _unit(words, kind)
+            unit = _unit_numbers(words, kind)
             return unit if (low, high) == (0.0, 1.0) else low + unit * (high - low)
 
         return self._make(shape, kind, 1, turn, (type, mesh, comm, device))
@@ -52,12 +52,12 @@ class Generator:
         mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers of the normal distribution (Box and Muller: two words each)."""
-        kind = _floating(dtype)
+        kind = _float_dtype(dtype)
 
         def turn(words: Words) -> Tile:
-            radius = np.sqrt(-2.0 * np.log1p(-_unit(words[0::2], np.dtype(float))))
+            radius = np.sqrt(-2.0 * np.log1p(-_unit_numbers(words[0::2], np.dtype(float))))
             return mean + deviation * (
-                radius * np.cos(2 * np.pi * _unit(words[1::2], np.dtype(float)))
+                radius * np.cos(2 * np.pi * _unit_numbers(words[1::2], np.dtype(float)))
             )
 
         return self._make(shape, kind, 2, turn, (type, mesh, comm, device))
@@ -77,7 +77,7 @@ class Generator:
         offset = np.array(int(low) % 2**64, np.uint64)
 
         def turn(words: Words) -> Tile:
-            return (_scaled(words, count) + offset).astype(kind)
+            return (_scale(words, count) + offset).astype(kind)
 
         return self._make(shape, kind, 1, turn, (type, mesh, comm, device))
 
@@ -95,20 +95,20 @@ class Generator:
         return make(sizes, kind, write, *where)
 
 
-def _floating(dtype: Any) -> np.dtype[Any]:
+def _float_dtype(dtype: Any) -> np.dtype[Any]:
     kind = np.dtype(dtype)
     if kind not in (np.float32, np.float64):
         raise TypeError(f"cannot make random numbers of {kind}: need float32 or float64")
     return kind
 
 
-def _unit(words: Words, kind: np.dtype[Any]) -> Tile:
+def _unit_numbers(words: Words, kind: np.dtype[Any]) -> Tile:
     """Numbers in [0, 1): the upper bits of words."""
     bits = 24 if kind == np.float32 else 53
     return np.ldexp((words >> np.uint64(64 - bits)).astype(kind), -bits).astype(kind, copy=False)
 
 
-def _scaled(words: Words, count: int) -> Words:
+def _scale(words: Words, count: int) -> Words:
     """``words * count / 2**64``, rounded down."""
     if count == 2**64:
         return words

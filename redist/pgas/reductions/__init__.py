@@ -1,4 +1,4 @@
-"""Reductions over dims, pending where a dim is cut; running sums, and places of extremes."""
+"""Reductions over dims, pending if a dim is cut; running sums, and places of extremes."""
 
 # ruff: noqa: I001  (names stand side by side)
 from redist.pgas.reductions.named import (

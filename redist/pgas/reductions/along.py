@@ -1,4 +1,4 @@
-"""Operations along one dim that see beyond a tile: each rank tells one value per row to the others."""
+"""Operations along one dim that need other tiles: each rank sends one value per row to the others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from redist.layout.tiles import tile_index
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 
-def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:
-    """**Collective.** What every tile along ``dim`` says (the dim taken out), in order, as dim 0.
+def gather_along(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:
+    """**Collective.** Stack one slab from every tile along ``dim`` (without that dim), in order, as dim 0.
 
     Tiles that are empty for want of indices are left out.
     """
@@ -38,8 +38,8 @@ def stacked(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile
 
 
 def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
-    """**Collective** where the dim is cut. Running sums or products along a dim."""
-    x = settle(x)
+    """**Collective** if the dim is cut. Compute running sums or products along a dim."""
+    x = resolve_pending(x)
     dim = dim_of(axis, x.ndim)
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     x._memory.check_room(t.tile_bytes)
@@ -47,7 +47,7 @@ def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
     out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
     if x.type.cuts[dim] > 1:
         total = None if local is None else function.reduce(local, axis=dim, dtype=dtype)
-        totals = stacked(x, dim, total, dtype)
+        totals = gather_along(x, dim, total, dtype)
         if out is not None and totals is not None:
             before = totals[: tile_index(x.type, x.comm.rank)[dim]]
             offset = np.expand_dims(function.reduce(before, axis=0, dtype=dtype), dim)
@@ -56,8 +56,8 @@ def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
 
 
 def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T:
-    """**Collective** where the dim is cut. The index of the first largest or smallest value."""
-    x = settle(x)
+    """**Collective** if the dim is cut. Find the index of the first largest or smallest value."""
+    x = resolve_pending(x)
     dim = dim_of(axis, x.ndim)
     if x.shape[dim] == 0:
         raise ValueError("cannot find a largest or smallest value in nothing")
@@ -73,12 +73,12 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
     if x.type.cuts[dim] > 1:
         best = None
         if x.local is not None and place is not None:
-            best = _taken(x.local, place, dim)
+            best = _take_at(x.local, place, dim)
             place = place + own_box(x)[dim][0]
-        values = stacked(x, dim, best, x.dtype)
-        places = stacked(x, dim, place, np.dtype(np.int64))
+        values = gather_along(x, dim, best, x.dtype)
+        places = gather_along(x, dim, place, np.dtype(np.int64))
         if values is not None and places is not None:
-            place = _taken(places, function(values, axis=0), 0)
+            place = _take_at(places, function(values, axis=0), 0)
     if place is None:
         return x.new(t, None)
     return x.new(t, np.expand_dims(place, dim) if keepdims else place)
@@ -93,15 +93,15 @@ def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | 
     return as_tile(function(x.local, axis=dim)).astype(np.int64, copy=False)
 
 
-def _taken(values: Tile, place: Tile, dim: int) -> Tile:
-    """Values at places along a dim, the dim taken out; zeros where there are none."""
+def _take_at(values: Tile, place: Tile, dim: int) -> Tile:
+    """Take values at places along a dim, which goes away; zeros if there are none."""
     if values.shape[dim] == 0:
         return np.zeros_like(place, values.dtype)
     return np.take_along_axis(values, np.expand_dims(place, dim), dim).squeeze(dim)
 
 
 def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
-    """**Collective** where the array is cut. The flat index of the first largest or smallest value."""
+    """**Collective** if the array is cut. Find the flat index of the first largest or smallest value."""
     if x.size == 0:
         raise ValueError("cannot find a largest or smallest value in nothing")
     parts = x.type.used

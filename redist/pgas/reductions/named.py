@@ -11,36 +11,36 @@ import numpy as np
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
-from redist.pgas.reductions.reduce import reduce, reduced
+from redist.pgas.reductions.reduce import reduce, reduced_type
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
 from redist.pgas.tiles.layouts import default_dims, make_type
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.cuda.arrays import fill_with
 
 
-def _accumulated(x: Tiled, dtype: Any) -> np.dtype[Any]:
+def _sum_dtype(x: Tiled, dtype: Any) -> np.dtype[Any]:
     """The dtype of a sum: small integers grow to the default one."""
-    return np.dtype(dtype) if dtype is not None else _grown(x.dtype)
+    return np.dtype(dtype) if dtype is not None else _grown_dtype(x.dtype)
 
 
 @lru_cache(maxsize=64)
-def _grown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _grown_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.sum(np.ones(1, dtype)).dtype
 
 
 @takes_array
 def sum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The sum over dims; pending over the axes that cut them until someone needs it."""
-    return reduce(x, "sum", axis, keepdims, _accumulated(x, dtype))
+    return reduce(x, "sum", axis, keepdims, _sum_dtype(x, dtype))
 
 
 @takes_array
 def prod(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The product over dims."""
-    return reduce(x, "prod", axis, keepdims, _accumulated(x, dtype))
+    return reduce(x, "prod", axis, keepdims, _sum_dtype(x, dtype))
 
 
 @takes_array
@@ -77,7 +77,7 @@ def count_nonzero(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 def mean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The average over dims."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
-    out = _divided(sum(x, axis=axis, keepdims=keepdims, dtype=_averaging(x.dtype)), n)
+    out = _divide(sum(x, axis=axis, keepdims=keepdims, dtype=_mean_dtype(x.dtype)), n)
     return out if x.dtype != np.float16 else astype(out, np.float16)
 
 
@@ -89,7 +89,7 @@ def var(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool =
     off = apply(np.abs, off) if off.dtype.kind == "c" else off
     squares = apply(np.multiply, off, off)
     total = sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
-    return _divided(total, n - correction)
+    return _divide(total, n - correction)
 
 
 @takes_array
@@ -110,14 +110,14 @@ def argmin(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     return _argument(x, np.argmin, axis, keepdims)
 
 
-def _averaging(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _mean_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which an average is summed: integers as float64, as NumPy does."""
     if dtype.kind in "biu":
         return np.dtype(np.float64)
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
-def _divided(total: Any, n: float) -> Any:
+def _divide(total: Any, n: float) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         return apply(np.true_divide, total, total.dtype.type(max0(n)))
 
@@ -133,9 +133,9 @@ def _truth(x: T) -> T:
 
 def _logical(x: T, op: str, axis: Axis, keepdims: bool) -> T:
     """Any and all, as the largest and the smallest of truth values; of nothing, as usual."""
-    x = settle(_truth(x))
+    x = resolve_pending(_truth(x))
     dims = tuple(sorted(dims_of(axis, x.ndim)))
-    t = reduced(x.type, dims, op, keepdims, np.bool_)
+    t = reduced_type(x.type, dims, op, keepdims, np.bool_)
     if x.local is None:
         return x.new(t, None)
     function = np.any if op == "max" else np.all
@@ -145,7 +145,7 @@ def _logical(x: T, op: str, axis: Axis, keepdims: bool) -> T:
 def _argument(x: T, function: Any, axis: int | None, keepdims: bool) -> T:
     if axis is not None:
         return along.argument(x, function, axis, keepdims)
-    return along.argument_of_all(settle(x), function, keepdims)
+    return along.argument_of_all(resolve_pending(x), function, keepdims)
 
 
 @takes_array
@@ -153,7 +153,7 @@ def cumulative_sum(
     x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> T:
     """Running sums along a dim."""
-    return _running(x, np.add, axis, dtype, include_initial)
+    return _cumulate(x, np.add, axis, dtype, include_initial)
 
 
 @takes_array
@@ -161,15 +161,15 @@ def cumulative_prod(
     x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> T:
     """Running products along a dim."""
-    return _running(x, np.multiply, axis, dtype, include_initial)
+    return _cumulate(x, np.multiply, axis, dtype, include_initial)
 
 
-def _running(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> T:
+def _cumulate(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> T:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"cannot run along {x.ndim} dims: name one with axis=")
         axis = 0
-    out = along.cumulate(x, function, axis, _accumulated(x, dtype))
+    out = along.cumulate(x, function, axis, _sum_dtype(x, dtype))
     if not initial:
         return out
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))

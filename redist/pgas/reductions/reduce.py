@@ -1,4 +1,4 @@
-"""How dims are reduced: each rank its tile, and what was cut stays pending until it is needed."""
+"""Reduce dims: each rank its tile; over cut dims the rest is pending until someone needs the value."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.reduce import identity
 
 
 @lru_cache(maxsize=4096)
-def reduced(t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype: Any) -> ArrayType:
+def reduced_type(
+    t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype: Any
+) -> ArrayType:
     """The type after reducing: axes that cut the dims are pending."""
     pending: list[SubAxis] = [*t.pending_axes, *(part for i in dims for part in t.dims[i])]
     keep = [i for i in range(t.ndim) if keepdims or i not in dims]
@@ -29,13 +31,13 @@ def reduced(t: ArrayType, dims: tuple[int, ...], op: str, keepdims: bool, dtype:
 
 
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
-    """**Collective** where something else is pending. Reduce by sum, prod, max or min."""
+    """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
-        x = settle(x)  # partial values in another dtype would not wrap where the sum does
+        x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
     dims = tuple(sorted(dims_of(axis, x.ndim)))
     if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
         raise ValueError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
-    t = reduced(x.type, dims, op, keepdims, dtype)
+    t = reduced_type(x.type, dims, op, keepdims, dtype)
     memory = x._memory
     if memory.limit_bytes is not None:
         memory.check(t.tile_bytes)

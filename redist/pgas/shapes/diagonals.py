@@ -8,13 +8,13 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T
 
 
 @lru_cache(maxsize=1024)
-def _with_one_cut(t: ArrayType, first: int, second: int) -> ArrayType:
+def _one_cut_type(t: ArrayType, first: int, second: int) -> ArrayType:
     """The cheapest type that cuts at most one of two dims, with tiles of the same size."""
     dims = list(t.dims)
     if not dims[first] or not dims[second]:
@@ -28,13 +28,13 @@ def _with_one_cut(t: ArrayType, first: int, second: int) -> ArrayType:
 
 
 def diagonal(x: T, first: int, second: int, offset: int = 0) -> T:
-    """**Collective** where both dims are cut. Elements ``i, i + offset`` of two dims, as the last dim.
+    """**Collective** if both dims are cut. Elements ``i, i + offset`` of two dims, as the last dim.
 
     With an offset of 0 and a square array the result is cut as the dim that was cut; else it is whole
     along its last dim, by a sum in which each rank gives what it has.
     """
-    x = settle(x)
-    x = move(x, _with_one_cut(x.type, first, second))
+    x = resolve_pending(x)
+    x = move(x, _one_cut_type(x.type, first, second))
     t = x.type
     rest = [i for i in range(t.ndim) if i not in (first, second)]
     rows, columns = t.shape[first], t.shape[second]

@@ -11,7 +11,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, meet
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import T, Tiled
@@ -19,11 +19,11 @@ from redist.runtime.index_sets.held import EdgeRange
 
 
 def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
-    """**Collective** where elements must move. Arrays one behind the other along a dim.
+    """**Collective** if elements must move. Join arrays along a dim.
 
     The result is cut as the largest of them is; without a dim (None), all are flattened first.
     """
-    given = [settle(x) for x in _alike("concat", arrays)]
+    given = [resolve_pending(x) for x in _alike("concat", arrays)]
     if axis is None:
         given, axis = [reshape(x, (x.size,)) for x in given], 0
     first = given[0]
@@ -70,7 +70,7 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
 
 
 def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
-    """**Collective** where types differ. Arrays of one shape along a new dim, which is not cut."""
+    """**Collective** if types differ. Join arrays of one shape along a new dim, which is not cut."""
     given = _alike("stack", arrays)
     first = given[0]
     for x in given[1:]:
@@ -98,7 +98,7 @@ def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
 
 
 def _alike(what: str, arrays: Sequence[T]) -> list[T]:
-    """Arrays of one mesh, in the dtype that they promote to."""
+    """Convert arrays to the dtype that they promote to; raise if they are not on one mesh."""
     given = list(arrays)
     if not given:
         raise ValueError(f"cannot {what} nothing: need at least one array")

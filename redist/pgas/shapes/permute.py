@@ -1,4 +1,4 @@
-"""Dims in another order, new ones and none of size 1: the elements stay where they are."""
+"""Reorder, add and drop dims: the elements stay where they are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import At, Cut
 from redist.pgas.tiles.arguments import dims_of, takes_array
-from redist.pgas.tiles.layouts import picked
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.layouts import select_dims
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 
 Axis = int | Sequence[int]
@@ -20,16 +20,16 @@ Axis = int | Sequence[int]
 
 @takes_array
 def permute_dims(x: T, /, axes: Sequence[int]) -> T:
-    """**Local.** The dims in another order; the tile is a view."""
+    """**Local.** Reorder the dims; the tile is a view."""
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
-    return x.new(picked(x.type, order), None if x.local is None else x.local.transpose(order))
+    return x.new(select_dims(x.type, order), None if x.local is None else x.local.transpose(order))
 
 
 @takes_array
 def matrix_transpose(x: T, /) -> T:
-    """**Local.** The last two dims swapped."""
+    """**Local.** Swap the last two dims."""
     if x.ndim < 2:
         raise ValueError(f"cannot transpose matrices of {x.ndim} dims: need 2")
     return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
@@ -37,7 +37,7 @@ def matrix_transpose(x: T, /) -> T:
 
 @takes_array
 def moveaxis(x: T, source: Axis, destination: Axis, /) -> T:
-    """**Local.** Some dims at other places, the others in order."""
+    """**Local.** Move some dims to other places; the others stay in order."""
     of, to = dims_of(source, x.ndim), dims_of(destination, x.ndim)
     if len(of) != len(to):
         raise ValueError(f"cannot move {len(of)} dims to {len(to)} places")
@@ -49,7 +49,7 @@ def moveaxis(x: T, source: Axis, destination: Axis, /) -> T:
 
 @takes_array
 def expand_dims(x: T, /, axis: Axis = 0) -> T:
-    """**Local.** New dims of size 1; the tile is a view."""
+    """**Local.** Add dims of size 1; the tile is a view."""
     new = dims_of(axis, x.ndim + (1 if isinstance(axis, (int, np.integer)) else len(axis)))
     n = x.ndim + len(new)
     old = iter(range(x.ndim))
@@ -68,13 +68,13 @@ def expand_dims(x: T, /, axis: Axis = 0) -> T:
 
 @takes_array
 def squeeze(x: T, /, axis: Axis) -> T:
-    """**Collective** where such a dim is cut. Without dims of size 1."""
+    """**Collective** if such a dim is cut. Drop dims of size 1."""
     gone = dims_of(axis, x.ndim)
     for i in gone:
         if x.shape[i] != 1:
             raise ValueError(f"cannot squeeze dim {i} of {x.shape}: its size is not 1")
     if any(x.type.dims[i] for i in gone):
         items = (At(i, 0) if i in gone else Cut(i, range(n)) for i, n in enumerate(x.shape))
-        return get_basic(settle(x), tuple(items))
-    result = picked(x.type, tuple(i for i in range(x.ndim) if i not in gone))
+        return get_basic(resolve_pending(x), tuple(items))
+    result = select_dims(x.type, tuple(i for i in range(x.ndim) if i not in gone))
     return x.new(result, None if x.local is None else np.squeeze(x.local, gone))

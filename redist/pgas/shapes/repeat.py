@@ -1,4 +1,4 @@
-"""The same values several times: each rank repeats its own, and what becomes uneven moves."""
+"""Repeat values: each rank repeats its own, and elements move if tiles become uneven."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.indexing import dispatch
-from redist.pgas.indexing.integer import on_all
+from redist.pgas.indexing.integer import gather_small
 from redist.pgas.tiles.arguments import takes_array, takes_arrays
 from redist.pgas.tiles.devices import check_alike, copy_to_host
-from redist.pgas.tiles.layouts import Dims, Shape, default_dims, folded, make_type, meet, with_dtype
-from redist.pgas.tiles.move import move, settle
+from redist.pgas.tiles.layouts import (
+    Dims,
+    Shape,
+    default_dims,
+    make_type,
+    meet,
+    operand_type,
+    with_dtype,
+)
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import idle_parts, new_tile, placed
+from redist.pgas.tiles.select import idle_parts, new_tile, place_axes
 from redist.pgas.tiles.tiled import T, Tiled
 
 
 @takes_array
 def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
-    """**Collective** where a stretched dim is cut. The values repeated along dims of size 1 and new ones.
+    """**Collective** if a stretched dim is cut. Repeat values along dims of size 1 and new ones.
 
     Axes that x does not use cut the result: each rank makes its part alone.
     """
-    x = settle(x)
+    x = resolve_pending(x)
     sizes = tuple(int(n) for n in shape)
     missing = len(sizes) - x.ndim
     if missing < 0 or any(n not in (1, m) for n, m in zip(x.shape, sizes[missing:], strict=True)):
@@ -37,12 +45,12 @@ def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
     dims: Dims = ((),) * missing + own
     if sizes == x.shape:
         return spread(x, x.type)
-    return spread(x, placed(x.type, sizes, dims, idle_parts(x.type, dims)))
+    return spread(x, place_axes(x.type, sizes, dims, idle_parts(x.type, dims)))
 
 
 def spread(x: T, t: ArrayType) -> T:
-    """**Collective** where x must move. The values as an array of type ``t``, which they broadcast to."""
-    x = move(x, folded(x.type, t))
+    """**Collective** if x must move. Broadcast values to an array of type ``t``."""
+    x = move(x, operand_type(x.type, t))
     tile = new_tile(x, t)
     if tile is not None and x.local is not None:
         tile[...] = x.local
@@ -51,7 +59,7 @@ def spread(x: T, t: ArrayType) -> T:
 
 @takes_arrays
 def broadcast_arrays(*arrays: T) -> list[T]:
-    """**Collective** where arrays must move. Arrays of one shape and one layout."""
+    """**Collective** if arrays must move. Broadcast arrays to one shape and one layout."""
     if not arrays:
         return []
     try:
@@ -61,12 +69,12 @@ def broadcast_arrays(*arrays: T) -> list[T]:
         raise ValueError(f"cannot broadcast shapes {shapes} together") from None
     _check(arrays)
     *_, t = meet(tuple(x.type for x in arrays))
-    return [spread(settle(x), with_dtype(t, x.type.dtype)) for x in arrays]
+    return [spread(resolve_pending(x), with_dtype(t, x.type.dtype)) for x in arrays]
 
 
 @takes_arrays
 def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
-    """**Collective** where arrays must move. Coordinates of a grid from those along each dim."""
+    """**Collective** if arrays must move. Make the coordinates of a grid from those along each dim."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
     if not arrays:
@@ -92,15 +100,15 @@ def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
 
 @takes_array
 def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
-    """**Collective** where tiles become uneven. Each element so often, one behind the other."""
-    x = settle(x)
+    """**Collective** if tiles become uneven. Repeat each element, one behind the other."""
+    x = resolve_pending(x)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     if not -x.ndim <= axis < x.ndim:
         raise IndexError(f"there is no dim {axis}: the array has {x.ndim}")
     dim, n = axis % x.ndim, x.shape[axis]
     if isinstance(repeats, Tiled):
-        repeats = on_all(settle(copy_to_host(repeats)))
+        repeats = gather_small(resolve_pending(copy_to_host(repeats)))
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu":
         raise TypeError(f"cannot repeat {counts.dtype} times: use integers")
@@ -117,9 +125,9 @@ def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
 
 @takes_array
 def tile(x: T, repetitions: Sequence[int], /) -> T:
-    """**Collective** where tiles become uneven. The whole array so often along every dim."""
+    """**Collective** if tiles become uneven. Repeat the whole array along every dim."""
     times = tuple(int(n) for n in repetitions)
-    x = settle(x)
+    x = resolve_pending(x)
     if len(times) > x.ndim:
         x = reshape(x, (1,) * (len(times) - x.ndim) + x.shape)
     first = x.ndim - len(times)
@@ -127,7 +135,7 @@ def tile(x: T, repetitions: Sequence[int], /) -> T:
 
 
 def _times(x: T, times: dict[int, int], behind: bool) -> T:
-    """Repeated along dims: a new dim beside each, then both as one."""
+    """Repeat along dims: add a new dim beside each, then join both."""
     mid: list[int] = []
     wide: list[int] = []
     dims: list[Any] = []

@@ -1,4 +1,4 @@
-"""Elements moved along dims: reversed, rolled, and subtracted from their neighbours."""
+"""Reverse, roll and subtract elements along dims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import Cut
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import dims_of, takes_array
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import T, Tile
@@ -23,22 +23,22 @@ Axis = int | Sequence[int]
 
 @takes_array
 def flip(x: T, /, *, axis: Axis | None = None) -> T:
-    """**Collective** where such a dim is cut. The order along dims reversed."""
+    """**Collective** if such a dim is cut. Reverse the order along dims."""
     dims = dims_of(axis, x.ndim)
     items = (
         Cut(i, range(n - 1, -1, -1) if i in dims and n else range(n)) for i, n in enumerate(x.shape)
     )
-    return get_basic(settle(x), tuple(items))
+    return get_basic(resolve_pending(x), tuple(items))
 
 
 @takes_array
 def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
-    """**Collective** where such a dim is cut. Elements moved along dims; those at the end come first."""
+    """**Collective** if such a dim is cut. Shift elements along dims; those at the end come first."""
     if axis is None:
         if not isinstance(shift, (int, np.integer)):
             raise ValueError("cannot roll by several shifts without dims: name them with axis=")
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
-    x = settle(x)
+    x = resolve_pending(x)
     shifts = (shift,) if isinstance(shift, (int, np.integer)) else tuple(shift)
     axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     if len(shifts) == 1:
@@ -57,12 +57,12 @@ def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
         if x.local is not None and out.local is not None:
             _roll_tile(x.local, out.local, {i: total[i] for i in near})
     for i in far:
-        out = _rolled(out, i, total[i])
+        out = _roll_cut(out, i, total[i])
     return out
 
 
 def _roll_tile(tile: Tile, out: Tile, shifts: dict[int, int]) -> None:
-    """Rolled along dims that are not cut, piece by piece."""
+    """Roll a tile along dims that are not cut, piece by piece."""
     pairs = [
         [(slice(None), slice(None))]
         if i not in shifts
@@ -76,8 +76,8 @@ def _roll_tile(tile: Tile, out: Tile, shifts: dict[int, int]) -> None:
         out[tuple(to for _, to in choice)] = tile[tuple(of for of, _ in choice)]
 
 
-def _rolled(x: T, dim: int, by: int) -> T:
-    """Rolled along one cut dim: its end and its start change places."""
+def _roll_cut(x: T, dim: int, by: int) -> T:
+    """Roll along one cut dim: its end and its start change places."""
     out = x.new(x.type, new_tile(x, x.type))
     n = x.shape[dim]
     for source, target in (range(n - by), range(by, n)), (range(n - by, n), range(by)):
@@ -99,12 +99,12 @@ def diff(
     x: T, /, *, axis: int = -1, n: int = 1, prepend: T | None = None,
     append: T | None = None,
 ) -> T:  # fmt: skip
-    """**Collective** where that dim is cut. Differences of neighbours along a dim, ``n`` times."""
+    """**Collective** if that dim is cut. Subtract neighbours along a dim, ``n`` times."""
     (dim,) = dims_of(axis, x.ndim)
     if n < 0:
         raise ValueError(f"cannot take differences {n} times")
     parts = [part for part in (prepend, x, append) if part is not None]
-    x = concat(parts, axis=dim) if len(parts) > 1 else settle(x)
+    x = concat(parts, axis=dim) if len(parts) > 1 else resolve_pending(x)
     for _ in range(n):
         size = x.shape[dim]
         ends = (

@@ -1,4 +1,4 @@
-"""Parts of an array along a dim: all of them, those with some indices, or other ones in every row."""
+"""Take parts of an array along a dim: all, those with some indices, or others in every row."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from redist.pgas.indexing.keys import At, Cut
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import make_type
-from redist.pgas.tiles.move import move, settle
-from redist.pgas.tiles.select import placed
+from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.select import place_axes
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.elements.by_position import rounds_of
 
 
 @takes_array
 def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
-    """**Collective** where that dim is cut. The parts along a dim, which goes away."""
+    """**Collective** if that dim is cut. Split an array along a dim, which goes away."""
     (dim,) = dims_of(axis, x.ndim)
-    x = settle(x)
+    x = resolve_pending(x)
     if x.type.cuts[dim] > 1:
         dims = tuple(() if i == dim else d for i, d in enumerate(x.type.dims))
         others = [i for i in range(x.ndim) if i != dim]
-        t = placed(
+        t = place_axes(
             x.type,
             tuple(x.shape[i] for i in others),
             tuple(dims[i] for i in others),
@@ -42,7 +42,7 @@ def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
 
 @takes_array
 def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
-    """**Collective.** Parts along a dim by their indices."""
+    """**Collective.** Take parts along a dim by their indices."""
     if axis is None and x.ndim != 1:
         raise ValueError(f"cannot take along {x.ndim} dims: name one with axis=")
     (dim,) = dims_of(0 if axis is None else axis, x.ndim)
@@ -52,9 +52,9 @@ def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
 @takes_array
 @in_memory
 def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
-    """**Collective** where that dim is cut. For each row along a dim, the elements at its own indices."""
+    """**Collective** if that dim is cut. Take from each row along a dim the elements at its own indices."""
     (dim,) = dims_of(axis, x.ndim)
-    x = settle(x)
+    x = resolve_pending(x)
     if indices.ndim != x.ndim:
         raise ValueError(f"cannot take along {x.ndim} dims by indices of {indices.ndim}")
     alike = all(
@@ -62,7 +62,7 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
     )
     if alike and x.type.cuts[dim] == 1 and isinstance(indices, Tiled):
         t = make_type(x.mesh, indices.type.dtype, indices.shape, x.type.dims)
-        return _along(x, move(settle(indices), t), dim)
+        return _along(x, move(resolve_pending(indices), t), dim)
     key: list[Any] = [
         np.arange(n).reshape([-1 if i == d else 1 for i in range(x.ndim)])
         for d, n in enumerate(x.shape)
@@ -72,7 +72,7 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
 
 
 def _along(x: T, indices: Tiled, dim: int) -> T:
-    """Rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
+    """Take from rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
     own, n = indices.local, x.shape[dim]
     wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)
     if rounds_of(x.comm, 0, wrong)[1]:

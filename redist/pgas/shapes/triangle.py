@@ -6,27 +6,27 @@ import numpy as np
 
 from redist.layout.tiles import box_of
 from redist.pgas.tiles.arguments import takes_array
-from redist.pgas.tiles.move import settle
+from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T
 
 
 @takes_array
 def tril(x: T, /, *, k: int = 0) -> T:
-    """**Local** unless a reduction is pending. Zeros above a diagonal."""
+    """**Local** unless a reduction is pending. Write zeros above a diagonal."""
     return _half(x, k, lower=True)
 
 
 @takes_array
 def triu(x: T, /, *, k: int = 0) -> T:
-    """**Local** unless a reduction is pending. Zeros below a diagonal."""
+    """**Local** unless a reduction is pending. Write zeros below a diagonal."""
     return _half(x, k, lower=False)
 
 
 def _half(x: T, k: int, *, lower: bool) -> T:
     if x.ndim < 2:
         raise ValueError(f"cannot take half of an array of {x.ndim} dims: need 2")
-    x = settle(x)
+    x = resolve_pending(x)
     out = x.new(x.type, new_tile(x, x.type))
     box = box_of(x.type, x.comm.rank)
     if out.local is not None and x.local is not None and box is not None:

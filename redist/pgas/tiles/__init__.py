@@ -1,1 +1,1 @@
-"""What every operation of global arrays stands on: tiles, their types, who holds what, and moves."""
+"""The base of every operation on global arrays: tiles, their types, who holds what, and moves."""

@@ -69,7 +69,7 @@ def takes_arrays(function: F) -> F:
 
 
 def check_arrays(name: str, *arrays: Any) -> None:
-    """An error where one is no global array."""
+    """Raise if one is no global array."""
     for x in arrays:
         if not isinstance(x, Tiled):
             raise RequestError(

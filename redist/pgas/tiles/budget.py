@@ -1,4 +1,4 @@
-"""Room for what an operation needs beside its result: asked for on all ranks before it begins."""
+"""Make sure on all ranks that an operation has room for what it needs beside its result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from redist.runtime.ranks.room import least_available
 from redist.text.units import format_bytes
 
 
-def need(x: Tiled, what: str, n_bytes: int) -> None:
-    """**Collective** under a limit. An error on all ranks where one has no room for so many bytes."""
+def require_room(x: Tiled, what: str, n_bytes: int) -> None:
+    """**Collective** under a limit. Raise on all ranks if one has no room for ``n_bytes``."""
     memory = x._memory
     if memory.limit_bytes is None:
         return
@@ -24,9 +24,9 @@ def need(x: Tiled, what: str, n_bytes: int) -> None:
 
 
 def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
-    """**Collective** under a memory limit. What staging may take on every rank, up to ``most_bytes``.
+    """**Collective** under a memory limit. Agree on what staging may take, up to ``most_bytes``.
 
-    ``n_bytes`` is what this rank takes before that; an error on all ranks where one has no room for
+    ``n_bytes`` is what this rank takes before that; an error on all ranks if one has no room for
     it. Less than :data:`SHARED_FROM` does not count: so much is there always.
     """
     memory = x._memory

@@ -1,4 +1,4 @@
-"""Where tiles lie: names of devices, tiles carried between memory and GPU, work done in memory instead.
+"""Devices of tiles: their names, copies between memory and GPU, and work done in memory instead.
 
 What has no rule for tiles on a GPU is marked by :func:`in_memory`: its operands are copied to memory, the
 work is done there, and its results are copied back. What cannot even do that is refused by name.
@@ -25,7 +25,7 @@ SAID = "Arrays on GPUs are copied to memory for it, and its results back."
 
 
 def is_gpu(device: Any) -> bool:
-    """**Local.** Whether the name of a device is that of this rank's GPU; an error if it is none.
+    """**Local.** Whether the name of a device is that of this rank's GPU; raise if it is no device.
 
     >>> is_gpu(None), is_gpu("cpu")
     (False, False)
@@ -76,7 +76,7 @@ def kind_of(x: Tiled) -> str:
 
 
 def check_alike(what: str, *arrays: Any) -> None:
-    """**Local.** An error where some tiles lie in memory and some on GPUs."""
+    """**Local.** Raise if some tiles lie in memory and some on GPUs."""
     found = {x._memory.on_device for x in arrays if isinstance(x, Tiled)}
     if len(found) > 1:
         raise RequestError(
@@ -86,12 +86,12 @@ def check_alike(what: str, *arrays: Any) -> None:
 
 
 def refuse(what: str) -> NoReturn:
-    """**Local.** The error where an array on a GPU cannot be used, the same on all ranks."""
+    """**Local.** Raise, alike on all ranks, because an array on a GPU cannot be used."""
     raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
 
 
 def to_device(x: T, device: Any) -> T:
-    """**Local.** The same values with tiles on ``cpu`` or on ``cuda``: itself where they are there."""
+    """**Local.** Copy the tiles of an array to ``cpu`` or ``cuda``; itself if they are there."""
     on_device = is_gpu(device)
     if on_device == x._memory.on_device:
         return x
@@ -109,7 +109,7 @@ def to_device(x: T, device: Any) -> T:
 
 
 def copy_to_host(thing: Any) -> Any:
-    """**Local.** Arrays in memory in place of those on a GPU, also in tuples, lists and slices."""
+    """**Local.** Copy arrays on a GPU to memory, also those in tuples, lists and slices."""
     if isinstance(thing, Tiled):
         return to_device(thing, "cpu")
     if isinstance(thing, (tuple, list)):
@@ -120,7 +120,7 @@ def copy_to_host(thing: Any) -> Any:
 
 
 def copy_to_gpu(thing: Any) -> Any:
-    """**Local.** Arrays on the GPU in place of those in memory, also in tuples of results."""
+    """**Local.** Copy arrays in memory to the GPU, also those in tuples of results."""
     if isinstance(thing, Tiled):
         return to_device(thing, "cuda")
     if isinstance(thing, tuple) and hasattr(thing, "_make"):
@@ -131,7 +131,7 @@ def copy_to_gpu(thing: Any) -> Any:
 
 
 def in_memory(function: F) -> F:
-    """The function; given arrays on GPUs, it works on copies in memory and its results go back."""
+    """Let a function work on copies in memory if it is given arrays on GPUs; its results go back."""
     what = function.__name__
 
     @wraps(function)

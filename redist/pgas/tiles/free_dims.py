@@ -10,22 +10,22 @@ from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.pgas.tiles.layouts import resolved
+from redist.pgas.tiles.layouts import resolved_type
 
 MOST_CANDIDATES = 600
 
 
 @lru_cache(maxsize=4096)
-def freed(t: ArrayType, dims: frozenset[int], later: frozenset[int] = frozenset()) -> ArrayType:
-    """The cheapest type in which ``dims`` are whole; dims that are wanted whole ``later`` cost more.
+def free_dims(t: ArrayType, dims: frozenset[int], later: frozenset[int] = frozenset()) -> ArrayType:
+    """Find the cheapest type in which ``dims`` are whole; dims wanted whole ``later`` cost more if cut.
 
     >>> from redist.layout.mesh import Mesh
-    >>> print(freed(ArrayType.parse("c128[8, 8{x}, 8{y}]", Mesh(x=2, y=2)), frozenset({1})))
+    >>> print(free_dims(ArrayType.parse("c128[8, 8{x}, 8{y}]", Mesh(x=2, y=2)), frozenset({1})))
     c128[8{x}, 8, 8{y}]
 
     Where no other dim is long enough to take the axes, some ranks hold nothing or all the same.
     """
-    plain = resolved(t)
+    plain = resolved_type(t)
     if t.pending_op is None and not any(t.dims[i] for i in dims):
         return t
     n = t.mesh.n_devices
@@ -38,7 +38,7 @@ def freed(t: ArrayType, dims: frozenset[int], later: frozenset[int] = frozenset(
 
 
 def _candidates(t: ArrayType, dims: frozenset[int]) -> Iterator[ArrayType]:
-    """All the axes to one dim, before or after its own, or each to a dim; or to none of them."""
+    """Give all the axes to one dim, before or after its own, or each to a dim, or to none."""
     parts = [part for i in sorted(dims) for part in t.dims[i]]
     others = [i for i in range(t.ndim) if i not in dims]
     yield t.with_dims([() if i in dims else dim for i, dim in enumerate(t.dims)])

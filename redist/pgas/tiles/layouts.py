@@ -26,7 +26,7 @@ def dtype_of(dtype: np.dtype[np.generic]) -> DType:
 
 @lru_cache(maxsize=64)
 def line_mesh(n: int) -> Mesh:
-    """All ranks along one axis, x: the mesh where none is named."""
+    """The mesh of all ranks along one axis, x, for calls that name none."""
     return Mesh(x=n)
 
 
@@ -50,14 +50,14 @@ def make_type(mesh: Mesh, dtype: DType, shape: Shape, dims: Dims) -> ArrayType:
 
 
 @lru_cache(maxsize=4096)
-def retyped(t: ArrayType, text: str | ArrayType) -> ArrayType:
-    """The type of an array that a user wants in another layout."""
+def parse_target(t: ArrayType, text: str | ArrayType) -> ArrayType:
+    """Read the type that a user wants for an array."""
     return parse_dims(text, t.mesh, t.dtype, t.shape)
 
 
 @lru_cache(maxsize=4096)
 def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Shape) -> ArrayType:
-    """A type for an array from what a user gives: nothing, the cuts alone, or a whole type.
+    """Read a type for an array from what a user gives: nothing, the cuts alone, or a whole type.
 
     >>> print(parse_dims("{x}, {}", Mesh(x=2), DType.named("f32"), (4, 6)))
     f32[4{x}, 6]
@@ -83,7 +83,7 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
 
 
 def _split(text: str) -> list[str]:
-    """Cuts of the dims: commas outside braces part them."""
+    """Split the cuts of dims at commas outside braces."""
     out, depth = [""], 0
     for letter in text:
         depth += (letter == "{") - (letter == "}")
@@ -102,10 +102,10 @@ def with_dtype(t: ArrayType, dtype: DType) -> ArrayType:
 
 
 @lru_cache(maxsize=4096)
-def picked(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
-    """The same layout of some dims, in this order; the others, if any, must be of size 1.
+def select_dims(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
+    """Keep the layout of some dims, in this order; the others, if any, must be of size 1.
 
-    >>> print(picked(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2)), (1, 0)))
+    >>> print(select_dims(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2)), (1, 0)))
     f32[9, 8{x}] sum{y}
     """
     shape, cuts = tuple(t.shape[i] for i in dims), tuple(t.dims[i] for i in dims)
@@ -113,10 +113,10 @@ def picked(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
 
 
 @lru_cache(maxsize=4096)
-def resolved(t: ArrayType) -> ArrayType:
-    """Where a pending array goes when its value is needed: cut along the pending axes if it can be.
+def resolved_type(t: ArrayType) -> ArrayType:
+    """The type of a pending array once its value is needed: cut by the pending axes if it can be.
 
-    >>> print(resolved(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2))))
+    >>> print(resolved_type(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2))))
     f32[8{x}, 9{y}]
     """
     if t.pending_op is None:
@@ -132,7 +132,7 @@ def resolved(t: ArrayType) -> ArrayType:
 
 @lru_cache(maxsize=4096)
 def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
-    """Where operands go so that an element-wise operation is local: one type each, the result's last.
+    """Choose types in which an element-wise operation is local: one for each operand, then the result's.
 
     Every operand's layout is a candidate, and the default one; the cheapest wins, by the bytes that a
     device receives and those that it writes.
@@ -144,12 +144,12 @@ def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
     """
     mesh = types[0].mesh
     shape = np.broadcast_shapes(*(t.shape for t in types))
-    layouts = [_spread(resolved(t), shape) for t in types]
+    layouts = [_spread(resolved_type(t), shape) for t in types]
     layouts.append(default_dims(mesh, shape))
     best: tuple[int, tuple[ArrayType, ...]] | None = None
     for dims in dict.fromkeys(layouts):
         result = make_type(mesh, types[0].dtype, shape, dims)
-        ends = [folded(t, result) for t in types]
+        ends = [operand_type(t, result) for t in types]
         moved = sum(lower_bound_bytes(t, end) for t, end in zip(types, ends, strict=True))
         cost = moved + result.tile_bytes * mesh.n_devices
         if best is None or cost < best[0]:
@@ -159,7 +159,7 @@ def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
 
 
 def _spread(t: ArrayType, shape: Shape) -> Dims:
-    """The cuts of an operand as cuts of the result."""
+    """Write the cuts of an operand as cuts of the result."""
     missing = len(shape) - t.ndim
     own = (
         dim if n == size else ()
@@ -168,8 +168,8 @@ def _spread(t: ArrayType, shape: Shape) -> Dims:
     return ((),) * missing + tuple(own)
 
 
-def folded(t: ArrayType, result: ArrayType) -> ArrayType:
-    """Where an operand must be for a result: cut like it, but whole where it is stretched."""
+def operand_type(t: ArrayType, result: ArrayType) -> ArrayType:
+    """The type that an operand needs for a result: cut like it, but whole along dims that are stretched."""
     missing = result.ndim - t.ndim
     dims = (
         dim if n == size else ()

@@ -9,7 +9,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
 from redist.pgas.tiles.devices import to_device
-from redist.pgas.tiles.layouts import resolved
+from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.traffic import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
@@ -24,7 +24,7 @@ def tile_shape(t: ArrayType, rank: int) -> tuple[int, ...] | None:
 
 
 def move(a: T, target: ArrayType, asked: bool = False) -> T:
-    """**Collective.** The array under another type; itself where it has that type.
+    """**Collective.** Move an array to another type; itself if it has that type.
 
     ``asked`` says that the user wrote the move: no warning where it gathers much.
     """
@@ -41,14 +41,14 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     memory = a._memory
     if memory.on_device and not _combines(source):
         return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
-    limit = None if memory.limit_bytes is None else _limit(a, target)
+    limit = None if memory.limit_bytes is None else _plan_limit(a, target)
     own = TileMove(a.local, source, target, tile_shape(target, a.comm.rank), memory)
     return a.new(target, seam.redistribute(own, a.comm, limit)[0])
 
 
-def settle(a: T) -> T:
-    """**Collective.** The array with its pending reduction done, by reduce_scatter where it can be."""
-    return a if a.type.pending_op is None else move(a, resolved(a.type))
+def resolve_pending(a: T) -> T:
+    """**Collective.** Finish a pending reduction, by reduce_scatter if the array can be cut so."""
+    return a if a.type.pending_op is None else move(a, resolved_type(a.type))
 
 
 def _combines(t: ArrayType) -> bool:
@@ -56,8 +56,8 @@ def _combines(t: ArrayType) -> bool:
     return t.pending_op is None or combines_on_gpu(t.pending_op, t.dtype)
 
 
-def _limit(a: Tiled, target: ArrayType) -> int | None:
-    """**Collective.** What the plan may take: None where the best one fits what all ranks have left."""
+def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
+    """**Collective.** Agree on the limit of a plan: None if the best one fits what all ranks have left."""
     memory = a._memory
     assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:

@@ -1,4 +1,4 @@
-"""Many global arrays moved as one operation, in one staging budget: weights from mesh to mesh."""
+"""Move many global arrays as one operation, in one staging budget: weights from mesh to mesh."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import retyped
+from redist.pgas.tiles.layouts import parse_target
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T
 from redist.pgas.watch.traffic import TileMove, traffic
 
 
 def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType]) -> dict[str, T]:
-    """**Collective.** Arrays by name, each under its new type, also on another mesh; one operation.
+    """**Collective.** Move arrays, by name, each to its new type, also on another mesh, as one operation.
 
     ``new = pgas.move_together({"w": w, "b": b}, {"w": "{}, {x}", "b": "{x}"})``
     """
@@ -22,7 +22,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
         raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
     check_alike("move together", *arrays.values())
-    targets = {name: retyped(a.type, types[name]) for name, a in arrays.items()}
+    targets = {name: parse_target(a.type, types[name]) for name, a in arrays.items()}
     moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
     out = dict(arrays)
     if not moving:

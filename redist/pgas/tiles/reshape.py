@@ -1,4 +1,4 @@
-"""Other dims over the same elements: most of them stay where they are, and only the rest moves.
+"""Reshape: most elements stay where they are, and only the rest moves.
 
 Sizes fall into groups with equal products, (6, 4, 5) -> (24, 5) into 6, 4 -> 24 and 5 -> 5; each group is
 judged alone. A group's axes go to one of its new dims, and tiles are boxes before and after, so each
@@ -16,12 +16,12 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.cuts import cut_dim
-from redist.pgas.memory import in_grains
+from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import Shape, default_dims, make_type
-from redist.pgas.tiles.move import settle, tile_shape
-from redist.pgas.tiles.select import Link, selected
+from redist.pgas.tiles.move import resolve_pending, tile_shape
+from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import viewed
@@ -32,19 +32,19 @@ DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 
 @takes_array
 def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) -> T:
-    """**Collective** where elements must move. The same elements, row by row, in another shape."""
-    x = settle(x)
+    """**Collective** if elements must move. Arrange the same elements, row by row, in another shape."""
+    x = resolve_pending(x)
     sizes = full_shape(shape, x.shape)
-    t, stays = reshaped(x.type, sizes)
+    t, stays = plan_reshape(x.type, sizes)
     if stays:
         own = tile_shape(t, x.comm.rank)
-        view = None if x.local is None or own is None else _viewed(x.local, own)
+        view = None if x.local is None or own is None else _try_view(x.local, own)
         if copy is False and view is None and x.local is not None:
             raise ValueError(
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
             )
         copies = x.local is not None and (copy or view is None)
-        staging_room(x, 0, in_grains(t.tile_bytes) if copies else 0)
+        staging_room(x, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if x.local is None or own is None or not copies:
             return x.new(t, view)
         fresh = x._memory.empty(x.local.shape, x.dtype, t.tile_bytes)
@@ -52,11 +52,11 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         return x.new(t, fresh.reshape(own))
     if copy is False:
         raise ValueError(f"cannot reshape {x.type} to {sizes} without a copy: elements must move")
-    return selected(x, t, _links(x.type, t))
+    return select(x, t, _links(x.type, t))
 
 
-def _viewed(tile: Tile, shape: Shape) -> Tile | None:
-    """The tile in another shape; None where that takes a copy."""
+def _try_view(tile: Tile, shape: Shape) -> Tile | None:
+    """View a tile in another shape; None if that takes a copy."""
     if is_device(tile):
         found: Tile | None = viewed(tile, shape)
         return found
@@ -67,7 +67,7 @@ def _viewed(tile: Tile, shape: Shape) -> Tile | None:
 
 
 def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:
-    """A shape with its one -1 filled in.
+    """Fill in the one -1 of a shape.
 
     >>> full_shape((-1, 4), (6, 2))
     (3, 4)
@@ -85,7 +85,7 @@ def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:
 
 @lru_cache(maxsize=4096)
 def groups(old: Shape, new: Shape) -> tuple[DimGroup, ...]:
-    """Dims of two shapes, none of them 0, that cover the same elements, the fewest at a time.
+    """Group dims of two shapes, none of size 0, that cover the same elements, the fewest at a time.
 
     >>> groups((6, 4, 5), (24, 5))
     (((0, 1), (0,)), ((2,), (1,)))
@@ -112,11 +112,11 @@ def groups(old: Shape, new: Shape) -> tuple[DimGroup, ...]:
 
 
 @lru_cache(maxsize=4096)
-def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
-    """The type after reshaping, and whether every rank keeps what it has.
+def plan_reshape(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
+    """Find the type after reshaping, and whether every rank keeps what it has.
 
     >>> from redist.layout.mesh import Mesh
-    >>> t, stays = reshaped(ArrayType.parse("f32[8{x}, 6]", Mesh(x=2)), (48,))
+    >>> t, stays = plan_reshape(ArrayType.parse("f32[8{x}, 6]", Mesh(x=2)), (48,))
     >>> str(t), stays
     ('f32[48{x}]', True)
     """
@@ -129,18 +129,18 @@ def reshaped(t: ArrayType, shape: Shape) -> tuple[ArrayType, bool]:
         if not parts:
             continue
         old = EdgeFlat(tuple(map(t.cut, olds)))
-        at, same = _best(old, tuple(shape[j] for j in news), math.prod(p.size for p in parts))
+        at, same = _best_dim(old, tuple(shape[j] for j in news), math.prod(p.size for p in parts))
         if at is None:
             plain = t.with_dims(() if i in olds else dim for i, dim in enumerate(t.dims))
-            found, _ = reshaped(plain, shape)
+            found, _ = plan_reshape(plain, shape)
             return found, False
         dims[news[at]] = parts
         stays = stays and same
     return make_type(t.mesh, t.dtype, shape, tuple(dims)), stays
 
 
-def _best(old: EdgeFlat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
-    """Which of the new dims to cut: one where nothing moves, else the one with the smallest tiles."""
+def _best_dim(old: EdgeFlat, sizes: Shape, cuts: int) -> tuple[int | None, bool]:
+    """Choose the new dim to cut: one for which nothing moves, else the one with the smallest tiles."""
     cut = [i for i, one in enumerate(old.cuts) if one.n_tiles > 1]
     for at in range(len(sizes)):
         if len(cut) == 1 and _same(old, cut[0], sizes, at, cuts):

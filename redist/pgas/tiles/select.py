@@ -1,4 +1,4 @@
-"""Results made of chosen elements of an operand: where they lie, and how they get there."""
+"""Select elements of an operand: the types of results, and the exchange that fills them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
-from redist.pgas.memory import in_grains
-from redist.pgas.tiles.budget import need, staging_room
+from redist.pgas.memory import round_to_grains
+from redist.pgas.tiles.budget import require_room, staging_room
 from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -33,9 +33,9 @@ class Link:
 
 
 def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
-    """**Collective** under a memory limit. A tile of a result; without room, an error on all ranks."""
+    """**Collective** under a memory limit. Allocate a tile of a result; raise on all ranks without room."""
     if x._memory.limit_bytes is not None:
-        need(x, f"make {t} from", in_grains(t.tile_bytes))
+        require_room(x, f"make {t} from", round_to_grains(t.tile_bytes))
     shape = tile_shape(t, x.comm.rank)
     return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
 
@@ -63,10 +63,10 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
 def _carry(
     seam: Traffic, x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
 ) -> tuple[Tile | None, int]:
-    """**Collective.** Do it; the tile of ``out``, and the bytes that this rank received."""
+    """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
     joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
-    local, room = in_order(x, selection.STAGING_BYTES) if joins else (x.local, None)
+    local, room = contiguous_tile(x, selection.STAGING_BYTES) if joins else (x.local, None)
     if room is None:
         room = staging_room(x, selection.STAGING_BYTES)
     result = out.local
@@ -78,12 +78,12 @@ def _carry(
     return out.local, received
 
 
-def in_order(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
-    """**Collective** under a memory limit. The tile with its elements in C order, and the staging left."""
+def contiguous_tile(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
+    """**Collective** under a memory limit. Copy the tile unless in C order; it, and the staging left."""
     tile = x.local
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
-    left = staging_room(x, most_bytes, in_grains(x.type.tile_bytes))
+    left = staging_room(x, most_bytes, round_to_grains(x.type.tile_bytes))
     fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
@@ -95,7 +95,7 @@ def made_up(out: Tiled) -> Tile | None:
 
 
 def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:
-    """A tile with one dim for each dim of a link; its own dims come in order."""
+    """View a tile with one dim for each link; its own dims come in order."""
     if tile is None:
         return None
     shape = []
@@ -109,20 +109,20 @@ def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:
     return tile.reshape(shape)
 
 
-def selected(x: T, t: ArrayType, links: Sequence[Link]) -> T:
-    """**Collective.** A new array of type ``t`` that one selection fills."""
+def select(x: T, t: ArrayType, links: Sequence[Link]) -> T:
+    """**Collective.** Make a new array of type ``t`` that one selection fills."""
     out = x.new(t, new_tile(x, t))
     if t.global_elems:
         carry(x, out, links)
     return out
 
 
-def placed(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
-    """A type like ``t`` with the axes ``free`` on the dim with the largest tiles, if it has room.
+def place_axes(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
+    """Put the axes ``free`` on the dim with the largest tiles if it has room; a type like ``t``.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 9]", Mesh(x=2))
-    >>> print(placed(t, (9,), ((),), t.dims[0]))
+    >>> print(place_axes(t, (9,), ((),), t.dims[0]))
     f32[9{x}]
     """
     out = make_type(t.mesh, t.dtype, shape, dims)

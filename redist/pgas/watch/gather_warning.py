@@ -19,7 +19,7 @@ SHARE = 10
 
 @lru_cache(maxsize=4096)
 def gathered_bytes(source: ArrayType, target: ArrayType) -> int:
-    """What every rank must receive of an array that gets more copies; 0 where that is little.
+    """What every rank must receive of an array that gets more copies; 0 if that is little.
 
     >>> from redist.layout.mesh import Mesh
     >>> cut, whole = (ArrayType.parse(t, Mesh(x=4)) for t in ("f64[1024{x}, 1024]", "f64[1024, 1024]"))

@@ -169,7 +169,7 @@ class Trace:
         if not self.moves:
             return "no array moved"
         head = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
-        rows = [_row(same) for same in _joined(self.moves)]
+        rows = [_row(same) for same in _group_by_line(self.moves)]
         total = (
             "total", str(len(self.moves)), "", "", "", format_bytes(self.received_bytes),
             format_bytes(self.planned_bytes), _model(self.moves), _took(self.moves),
@@ -209,7 +209,7 @@ def trace() -> Trace:
     return Trace()
 
 
-def _joined(moves: Sequence[Move]) -> list[list[Move]]:
+def _group_by_line(moves: Sequence[Move]) -> list[list[Move]]:
     """Moves of one line between the same types, in the order of the first."""
     found: dict[tuple[Line, str, str], list[Move]] = {}
     for move in moves:

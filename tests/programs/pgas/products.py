@@ -98,7 +98,7 @@ def einsum(draw: Draw) -> str | None:
 def forget() -> None:
     """Places are found again."""
     placing.place.cache_clear()
-    contracting._prepared.cache_clear()
+    contracting._prepare.cache_clear()
 
 
 def in_blocks(draw: Draw) -> str | None:
