@@ -25,7 +25,7 @@ def vector_norm(
     x: T, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
     ord: float = 2,
 ) -> T:  # fmt: skip
-    """**Collective** if a cut dim is summed and its value needed. The norm over dims; ord is a number or inf."""
+    """**Collective** if the root of a cut sum is taken. The norm over dims; ord is a number or inf."""
     check_arrays("vector_norm", x)
     if x.dtype.kind not in "fc":
         raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")

@@ -77,7 +77,7 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
 @takes_array
 @in_memory
 def unique_all(x: Tiled, /) -> UniqueAll:
-    """**Collective.** Find the different values, where each occurs first, which each element is, and counts."""
+    """**Collective.** Find the different values, their first places, which each element is, and counts."""
     x = _hold_once(x)
     require_room(
         x,
