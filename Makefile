@@ -43,7 +43,7 @@ test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests an
 	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
 
 THEN := coverage sanitize prove docs wheel
-test-all: $(STAMP)-dev ## the same with everything left out, full counts, and what stands beside it (half an hour)
+test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, full counts, and what stands beside it (half an hour)
 	@REDIST_TEST_ALL=1 $(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@$(MAKE) --no-print-directory --jobs=1 $(THEN)
 	@$(MAKE) --no-print-directory soak COUNT=100
