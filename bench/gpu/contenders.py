@@ -53,9 +53,7 @@ def f32_case(name: str, total_bytes: int, n_ranks: int) -> Case:
         return _thin(name, total_bytes, n_ranks)
     like = {"columns-rows": "rows-columns", "transposed": "rows-columns"}.get(name, name)
     made = make_case(like, 2 * total_bytes, n_ranks)
-    ends = [
-        ArrayType.parse(str(t).replace("f64", "f32", 1), t.mesh) for t in (made.source, made.target)
-    ]
+    ends = [t.with_dtype("f32") for t in (made.source, made.target)]
     if name == "columns-rows":
         ends.reverse()
     return Case(name, *ends)

@@ -12,6 +12,12 @@ A further kind of cut is a further frozen class here, a member of the union ``Cu
 (blocks dealt in turn) has no ``range_of``, ``ranges_of``, ``place_of`` or ``tiles_meeting``: the type
 checker then names every place that takes a tile for one range, first of all
 :class:`redist.layout.tiles.Grid`, which takes it for a box.
+
+Who assumes that cuts are even, and says so with :class:`EvenCut` or by its nature: `check` (above) and the
+formulas of `proofs`; rounds and shares of one tile; functions of `pgas` that make a type of k c indices
+so that each of k tiles has c (products in blocks, values along a cut dim, tall QR, transforms of cut
+lines); exchange with JAX and PyTorch, which cut evenly. The program tests/programs/mpi/shrinking.py puts
+tiles of other sizes here and finds that all the rest follows.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,62 +30,73 @@ def lower_bound_bytes(source: ArrayType, target: ArrayType) -> int:
     both = overlaps(a, ia, b, ib)
     if source.pending_op is None and target.pending_op is None:
         return (total(b.volumes()) - total(both)) * target.dtype.itemsize
-    return _pending_bound(source, target, a.shards()[ia], b.shards()[ib], ia, ib, both) * (
-        target.dtype.itemsize
-    )
-
-
-def _pending_bound(
-    source: ArrayType,
-    target: ArrayType,
-    from_shard: Ints,
-    to_shard: Ints,
-    ia: Ints,
-    ib: Ints,
-    both: Ints,
-) -> int:
-    """Elements to receive, summed over cells (source tile x target tile); a cell is all alike.
-
-    In a cell, own(q, p) counts the ranks that hold partial value p before and stand at coordinate q
-    of the target's pending axes after. A coordinate q whose holders all have p can keep it for
-    nothing; every other partial value has to reach a collector, which costs one receive each, and
-    the collector's r holders need the sum: r - 1 more, one less if one of them takes part already.
-    """
-    keeps = source.pending_op == target.pending_op or source.pending_op is None
-    g = math.prod(part.size for part in source.pending_axes)
-    h = math.prod(part.size for part in target.pending_axes)
-    holders = target.mesh.n_devices // (math.prod(target.cuts) * h)
-    cells_without = g + holders - 1
-    held = both > 0
+    partials = math.prod(part.size for part in source.pending_axes)
+    places = math.prod(part.size for part in target.pending_axes)
+    holders = target.mesh.n_devices // (math.prod(target.cuts) * places)
+    stays = both > 0
+    rows_a, rows_b = ia[stays], ib[stays]
     key = np.stack(
         [
-            from_shard[held],
-            to_shard[held],
-            coordinates(source.mesh, source.pending_axes)[ia][held],
-            coordinates(target.mesh, target.pending_axes)[ib][held],
+            a.shards()[rows_a],
+            b.shards()[rows_b],
+            coordinates(source.mesh, source.pending_axes)[rows_a],
+            coordinates(target.mesh, target.pending_axes)[rows_b],
         ]
     )
+    cells = _cells(key, both[stays], partials, holders)
+    may_stay = source.pending_op == target.pending_op or source.pending_op is None
+    received = int(np.sum(_receives(cells, partials, places, holders, may_stay) * cells.volume))
+    elsewhere = source.global_elems - int(np.sum(cells.volume))
+    return (received + elsewhere * (partials + holders - 1)) * target.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Elements in the same source tile and the same target tile are alike: the rows are such cells.
+
+    Only cells count of which some rank holds a partial value before and the element after. Of a
+    cell's partial values, ``present`` are so held; ``kept`` are held by all holders of one place of
+    the target's pending axes, where they can stay for nothing; and if each stays alone at the place
+    that suits it best, ``apart`` receives complete the holders of these places.
+    """
+
+    volume: Ints
+    present: Ints
+    kept: Ints
+    apart: Ints
+
+
+def _cells(key: Ints, volume: Ints, partials: int, holders: int) -> _Cells:
+    """The cells of ranks, one column each: source tile, target tile, partial value before, place after."""
     if key.shape[1] == 0:
-        return source.global_elems * cells_without
+        none = np.zeros(0, dtype=np.int64)
+        return _Cells(none, none, none, none)
     groups, first, own = np.unique(key, axis=1, return_index=True, return_counts=True)
-    volume = both[held][first]
-    # Per (cell, p): the best q; rows of `groups` are sorted by cell, then p.
-    starts = np.flatnonzero(np.r_[True, np.any(groups[:3, 1:] != groups[:3, :-1], axis=0)])
-    best = np.maximum.reduceat(own, starts)
-    cell_key, cell_volume = groups[:2, starts], volume[starts]
-    cells = np.flatnonzero(np.r_[True, np.any(cell_key[:, 1:] != cell_key[:, :-1], axis=0)])
-    present = np.diff(np.r_[cells, len(starts)])
+    # Columns are sorted by cell, then partial value, then place: the best place of each value.
+    values = _starts(groups[:3])
+    best = np.maximum.reduceat(own, values)
+    cells = _starts(groups[:2, values])
+    present = np.diff(np.r_[cells, len(values)])
     kept = np.add.reduceat((best == holders).astype(np.int64), cells)
-    singles = np.add.reduceat(holders - best, cells) + (g - present) * holders
-    if not keeps:
-        kept = np.zeros_like(kept)
-    collected = g - kept + holders - 1 - (present > kept)
-    cost = np.where(kept == g, 0, collected)
-    if keeps and (h > 1 or g == 1):
-        cost = np.minimum(cost, np.where(g <= h, singles, cost))
-    if h == 1 and g > 1:
-        cost = np.full_like(cost, g + holders - 2)
-    volumes = cell_volume[cells]
-    return int(np.sum(cost * volumes)) + cells_without * (
-        source.global_elems - int(np.sum(volumes))
-    )
+    apart = np.add.reduceat(holders - best, cells) + (partials - present) * holders
+    return _Cells(volume[first][values][cells], present, kept, apart)
+
+
+def _starts(columns: Ints) -> Ints:
+    """Where columns differ from the one before."""
+    return np.flatnonzero(np.r_[True, np.any(columns[:, 1:] != columns[:, :-1], axis=0)])
+
+
+def _receives(cells: _Cells, partials: int, places: int, holders: int, may_stay: bool) -> Ints:
+    """The least receives for an element of each cell.
+
+    Theorem *pending* (proofs/theorems/pending.py): to combine g values for r holders takes g + r - 1
+    receives, one less if a holder has one of them. A value that stays at its place is not combined;
+    the others are combined at one place. If there are places enough, all may stay apart instead.
+    """
+    if places == 1 and partials > 1:
+        return np.full_like(cells.volume, partials + holders - 2)
+    kept = cells.kept if may_stay else np.zeros_like(cells.kept)
+    combined = partials - kept + holders - 1 - (cells.present > kept)
+    least = np.where(kept == partials, 0, combined)
+    return np.minimum(least, cells.apart) if may_stay and partials <= places else least

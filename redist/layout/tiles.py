@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.cuts import Cut, cut_dim
+from redist.layout.cuts import Cut, EvenCut
 from redist.layout.mesh import Mesh
 
 Ints = NDArray[np.int64]
@@ -97,10 +97,11 @@ def grid(
     """The grid of a type, with ``extra`` dims of (size, parts) behind those of the array.
 
     Extra dims say in terms of boxes what the array's own dims do not: partial values that must not
-    mix, or groups that must not be left. Devices off coordinate 0 of ``at_zero`` hold nothing.
+    mix, or groups that must not be left; they are cut evenly. Devices off coordinate 0 of
+    ``at_zero`` hold nothing.
     """
     chains = [*t.dims, *(tuple(parts) for _, parts in extra)]
-    behind = (cut_dim(n, math.prod(part.size for part in parts)) for n, parts in extra)
+    behind = (EvenCut(n, math.prod(part.size for part in parts)) for n, parts in extra)
     columns = [coordinates(t.mesh, parts) for parts in chains]
     n_devices = t.mesh.n_devices
     index = np.stack(columns, axis=1) if columns else np.zeros((n_devices, 0), dtype=np.int64)

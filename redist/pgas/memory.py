@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redist.errors import MemoryLimitError, RequestError
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
-from redist.text.units import format_bytes, parse_bytes
+from redist.text.units import ceil_div, format_bytes, parse_bytes
 
 Tile = NDArray[Any]
 
@@ -208,7 +208,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Til
 
 def round_to_grains(n_bytes: int) -> int:
     """Round bytes up to the next whole grain, as segments have them."""
-    return -(-n_bytes // GRAIN) * GRAIN
+    return ceil_div(n_bytes, GRAIN) * GRAIN
 
 
 def check_room(n_bytes: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,13 +103,6 @@ class Plan:
     def with_certificate(self, certificate: Certificate) -> Plan:
         """The same plan, certified."""
         return replace(self, certificate=certificate)
-
-    def digest(self) -> str:
-        """A short hash of the plan; ranks compare it before they start."""
-        from redist.plan.serial import plan_to_dict
-
-        data = plan_to_dict(replace(self, certificate=None, considered=()))
-        return hashlib.sha256(repr(data).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
         """The plan as JSON text; :meth:`from_json` reads it back."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redist.errors import TopologyError
+from redist.text.units import ceil_div
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,7 +32,7 @@ class Level:
         >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
         2100000
         """
-        return messages * self.latency_ps + -(-n_bytes * self.byte_fs // 1000)
+        return messages * self.latency_ps + ceil_div(n_bytes * self.byte_fs, 1000)
 
 
 @dataclass(frozen=True, slots=True)

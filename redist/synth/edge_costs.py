@@ -15,7 +15,10 @@ from redist.plan.memory import default_staging_bytes, holder_classes
 from redist.plan.request import Request
 from redist.synth.pricing import Path, Pricer
 from redist.synth.type_space import TypeSpace
+from redist.text.units import ceil_div
 
+MORE_THAN_ANY_COST = 2**62
+"""What a route costs that there is not; costs of routes that exist stay below it, and in 64 bits."""
 MESSAGE_BITS = 20
 """Under objective ``bytes``, elements count first; messages break ties in the low bits."""
 
@@ -89,13 +92,13 @@ class Prices:
         senders = np.maximum(1, np.count_nonzero(volumes, axis=1))
         now, more = copies[u], np.maximum(copies[v] - copies[u], 0)
         worst = lack.max(axis=1)
-        busiest = np.maximum(worst, -(-lack.sum(axis=1) // senders))
-        busiest = np.maximum(busiest, -(-volumes.max(axis=1) * more // now)) * itemsize
-        many = np.maximum(messages.max(axis=1), -(-messages.sum(axis=1) // senders))
-        many = np.maximum(many, -(-more // now))
+        busiest = np.maximum(worst, ceil_div(lack.sum(axis=1), senders))
+        busiest = np.maximum(busiest, ceil_div(volumes.max(axis=1) * more, now)) * itemsize
+        many = np.maximum(messages.max(axis=1), ceil_div(messages.sum(axis=1), senders))
+        many = np.maximum(many, ceil_div(more, now))
         extra = self._extra_rounds(worst * itemsize, busiest, fixed_bytes)
         time = latency * (many + np.where(many > 0, extra, 0))
-        time = time - (-busiest * byte_fs // 1000) + 1
+        time = time + ceil_div(busiest * byte_fs, 1000) + 1
         return time + self._far(u, v)
 
     def _extra_rounds(self, worst: Ints, busiest: Ints, fixed_bytes: Ints) -> Ints | int:
@@ -108,7 +111,7 @@ class Prices:
         rounds = []
         for budget in (np.minimum(usual, request.limit_bytes - fixed_bytes), usual):
             staging = np.minimum(2 * worst, budget) // itemsize * itemsize
-            filled = -(-2 * busiest // np.maximum(staging, 1))
+            filled = ceil_div(2 * busiest, np.maximum(staging, 1))
             rounds.append(np.where(staging > 0, np.maximum(filled, 1), 1))
         return np.maximum(rounds[0] - rounds[1], 0)
 
@@ -123,7 +126,7 @@ class Prices:
             assert near.size is not None
             held = self.space.block_volumes(near.size)
             enter = np.maximum(held[v] - held[u], 0)
-            share = (-(-enter // self.space.block_sizes(near.size))).max(axis=1)
+            share = ceil_div(enter, self.space.block_sizes(near.size)).max(axis=1)
             slower = max(0, far.byte_fs - near.byte_fs) * self.request.source.dtype.itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
             extra += share * slower // 1000 + np.where(share > 0, waits, 0)
@@ -143,8 +146,8 @@ class Prices:
         holders = np.count_nonzero(space.volumes, axis=1)
         waits = _doublings(pieces)
         for count in (space.copies(), holders):
-            waits = np.maximum(waits, _doublings(-(-count[v] // np.maximum(count[ids], 1))))
-        time = latency * waits - (-worst * byte_fs // 1000)
+            waits = np.maximum(waits, _doublings(ceil_div(count[v], np.maximum(count[ids], 1))))
+        time = latency * waits + ceil_div(worst * byte_fs, 1000)
         return time + self._far(ids, np.full(len(ids), v))
 
     def cheapest_level(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective_search import CollectiveSearch
-from redist.synth.edge_costs import MESSAGE_BITS, Prices, route_cost
+from redist.synth.edge_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.named_steps import common_pieces
 from redist.synth.pricing import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
@@ -71,7 +71,7 @@ def find_plan(request: Request) -> Plan:
     )
     exactness = "exact"
     if request.strategy != "direct" and not _settled(request, pricer, routes, best):
-        below = 2**62 if best is None else _cost(request, pricer, routes[best])
+        below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
         found, exactness = _searched(request, pricer, below)
         if found is not None:
             routes["search"] = found
@@ -101,7 +101,7 @@ def _least_limit(request: Request, high: int) -> int:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
         pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
-        found, _ = _searched(trial, pricer, 2**62)
+        found, _ = _searched(trial, pricer, MORE_THAN_ANY_COST)
         if found is None:
             low = middle
         else:
@@ -188,9 +188,9 @@ def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:
     elems = source.global_elems * math.prod(part.size for part in resolved)
     ranks = max(source.mesh.n_devices, target.mesh.n_devices)
     if request.objective == "bytes":
-        return elems * ranks >= 2 ** (62 - MESSAGE_BITS)
+        return elems * ranks >= MORE_THAN_ANY_COST >> MESSAGE_BITS
     slowest = max(level.byte_fs for level in request.topology.levels)
-    return elems * source.dtype.itemsize * slowest >= 2**62
+    return elems * source.dtype.itemsize * slowest >= MORE_THAN_ANY_COST
 
 
 def _goals(start: ArrayType, target: ArrayType) -> list[tuple[ArrayType, Path]]:

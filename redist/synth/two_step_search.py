@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,10 +17,28 @@ from redist.layout.axes import prime_parts
 from redist.layout.tiles import Ints
 from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllReduce, Exchange, ReduceScatter
-from redist.synth.edge_costs import Prices
+from redist.synth.edge_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.named_steps import name_step
 from redist.synth.pricing import Hop, Path
 from redist.synth.type_space import TypeSpace
+
+
+class Priced(IntEnum):
+    """How much of a route has its exact price; the rest counts with lower bounds."""
+
+    NOTHING = 0
+    TAIL = 1
+    FIRST_LEG = 2
+    ALL = 3
+
+
+class OpenRoute(NamedTuple):
+    """start -> middle -> end -> gathers, waiting under a lower bound of its cost; the least is next."""
+
+    bound: int
+    priced: Priced
+    middle: int
+    end: int
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +52,13 @@ class MiddleSearch:
     prices: Prices
     most_prices: int | None = None
     _hops: dict[tuple[int, int], tuple[int, Hop]] = field(default_factory=dict)
+    """Exact costs of steps between two types."""
     _tails: dict[int, tuple[int, Path]] = field(default_factory=dict)
+    """Exact costs of the gathers from an end to the goal."""
     _floors: dict[int, int] = field(default_factory=dict)
+    """Lower bounds of these."""
     _bounds: dict[int, int] = field(default_factory=dict)
+    """Lower bounds of the first leg to a type."""
 
     def run(self, below: int) -> Path | None:
         """The cheapest route, None if none costs less than ``below``."""
@@ -42,43 +66,49 @@ class MiddleSearch:
         ends = self._ends()
         floors = prices.floor_to(np.array(ends, dtype=np.int64), prices.goal)
         self._floors = {end: int(floor) for end, floor in zip(ends, floors, strict=True)}
-        queue: list[tuple[int, int, int, int]] = []
+        queue: list[OpenRoute] = []
         for end in ends:
             alone = 0 if end == start else self._first_leg(end)
             if alone is not None and alone + self._floors[end] < below:
-                queue.append((alone + self._floors[end], 0, end, end))
+                queue.append(OpenRoute(alone + self._floors[end], Priced.NOTHING, end, end))
                 self._bounds[end] = alone
-        for _, _, end, _ in sorted(queue)[:3]:
+        for route in sorted(queue)[:3]:
             # What a route without a middle costs bounds the search for one with.
-            below = min(below, self._leg(start, end) + self._tail(end)[0] + 1)
+            alone = self._leg(start, route.end) + self._tail(route.end)[0]
+            below = min(below, alone + 1)
         first, ids = self._first_legs(below)
         for end in ends:
             bound, middles = self._second_legs(first, ids, end, self._floors[end], below)
-            queue += [(int(c), 0, int(v), end) for c, v in zip(bound, middles, strict=True)]
+            queue += [
+                OpenRoute(c, Priced.NOTHING, v, end)
+                for c, v in zip(bound.tolist(), middles.tolist(), strict=True)
+            ]
         self._bounds |= {int(v): int(c) for v, c in zip(ids, first, strict=True)}
         return self._cheapest(queue, below)
 
-    def _cheapest(self, queue: list[tuple[int, int, int, int]], below: int) -> Path | None:
+    def _cheapest(self, queue: list[OpenRoute], below: int) -> Path | None:
         """Price what comes up: first the tail, then the first leg, then the second."""
         heapq.heapify(queue)
         start = self.prices.start
         while queue:
             if self.most_prices is not None and len(self._hops) > self.most_prices:
-                queue = sorted(item for item in queue if item[1] == 3)[:1]
+                queue = sorted(route for route in queue if route.priced is Priced.ALL)[:1]
                 if not queue:
                     break
-            bound, known, middle, end = heapq.heappop(queue)
-            if known == 3:
-                return self._named(self._route(middle, end))
-            if known == 0:
-                bound += self._tail(end)[0] - self._floors[end]
-            elif known == 1:
-                bound += self._leg(start, middle) - self._bounds[middle]
-            elif middle != end:
-                exact = self._tail(end)[0] + self._leg(start, middle)
-                bound = max(bound, exact + self._hop(middle, end)[0])
+            bound, priced, middle, end = heapq.heappop(queue)
+            match priced:
+                case Priced.ALL:
+                    return self._named(self._route(middle, end))
+                case Priced.NOTHING:
+                    bound += self._tail(end)[0] - self._floors[end]
+                case Priced.TAIL:
+                    bound += self._leg(start, middle) - self._bounds[middle]
+                case Priced.FIRST_LEG:
+                    if middle != end:
+                        exact = self._tail(end)[0] + self._leg(start, middle)
+                        bound = max(bound, exact + self._hop(middle, end)[0])
             if bound < below:
-                heapq.heappush(queue, (bound, known + 1, middle, end))
+                heapq.heappush(queue, OpenRoute(bound, Priced(priced + 1), middle, end))
         return None
 
     def _route(self, middle: int, end: int) -> Path:
@@ -170,9 +200,9 @@ class MiddleSearch:
         """Cost of the gathers; out of reach where one breaks the limit."""
         limit = self.prices.request.limit_bytes
         before = self.prices.type(end)
-        for _, after in route if limit is not None else ():
-            if self.prices.pricer.fixed_bytes(before, after) > (limit or 0):
-                return 2**62
+        for _, after in route:
+            if limit is not None and self.prices.pricer.fixed_bytes(before, after) > limit:
+                return MORE_THAN_ANY_COST
             before = after
         return self.prices.exact(end, self.prices.goal, route)
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, overload
 
 from redist.errors import RequestError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 _UNITS = {
     "": 1,
@@ -62,8 +69,12 @@ def format_time(time_ps: int) -> str:
     return f"{time_ps} ps" if time_ps else "0 s"
 
 
-def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up.
+@overload
+def ceil_div(a: int, b: int) -> int: ...
+@overload
+def ceil_div(a: Ints, b: int | Ints) -> Ints: ...
+def ceil_div(a: int | Ints, b: int | Ints) -> int | Ints:
+    """a / b rounded up, of numbers or of arrays.
 
     >>> ceil_div(7, 2)
     4

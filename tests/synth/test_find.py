@@ -158,20 +158,20 @@ def test_disjoint_meshes_share_no_memory():
     assert plan.received_bytes == plan.lower_bound_bytes == 256
 
 
-DIGESTS = """
+PLANS = """
 from bench.problems.problems import problems
 from redist.plan.request import STRATEGIES, Request
 from redist.synth.find import find_plan
 for p in problems(15, seed=9):
     for strategy in ("auto", "collectives"):
-        print(find_plan(Request(p.source, p.target, strategy=strategy)).digest())
+        print(find_plan(Request(p.source, p.target, strategy=strategy)).to_json())
 """
 
 
 def test_plans_are_the_same_under_every_hash_seed():
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", DIGESTS],
+            [sys.executable, "-c", PLANS],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,

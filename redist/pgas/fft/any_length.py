@@ -25,6 +25,7 @@ from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.text.units import ceil_div
 
 Axes = tuple[SubAxis, ...]
 CHUNK = 2**12
@@ -61,7 +62,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     """**Collective.** Transform along a cut dim of any length, in double precision."""
     size, cut, p = x.shape[dim], x.type.dims[dim], x.type.cuts[dim]
     sign = 1j if inverse else -1j
-    length = p * p * smooth(-(-(2 * size - 1) // (p * p)))
+    length = p * p * smooth(ceil_div(2 * size - 1, p * p))
 
     def chirp(k: Tile) -> Tile:
         return np.asarray(np.exp((sign * np.pi / size) * (k * k % (2 * size))))

@@ -14,6 +14,7 @@ from redist.layout.tiles import Ints
 from redist.pgas.tiles.tiled import Tile
 from redist.pgas.watch.traffic import traffic
 from redist.runtime.ranks.world import Comm
+from redist.text.units import ceil_div
 
 FEW, MANY = 8, 64
 """Elements that a rank shows of one open interval in a round: at least, at most."""
@@ -79,7 +80,7 @@ def _close_ends(lo: Ints, hi: Ints, targets: Ints) -> None:
 
 def _sample_places(lo: int, hi: int, n: int) -> Ints:
     """Places to show between lo and hi, the last of each of up to ``n`` equal steps."""
-    step = max(1, -(-(hi - lo) // max(1, n)))
+    step = max(1, ceil_div(hi - lo, max(1, n)))
     return np.arange(lo + step - 1, hi, step, dtype=np.int64)
 
 

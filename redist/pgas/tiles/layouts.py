@@ -97,8 +97,8 @@ def _split(text: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def with_dtype(t: ArrayType, dtype: DType) -> ArrayType:
-    """The same layout of other elements."""
-    return ArrayType(t.mesh, dtype, t.shape, t.dims, t.pending_op, t.pending_axes)
+    """The same layout of other elements, made once."""
+    return t.with_dtype(dtype)
 
 
 @lru_cache(maxsize=4096)

@@ -22,6 +22,7 @@ from redist.runtime.ranks.neighbours import together
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import World, world_of
 from redist.runtime.shm.segments import can_share, shared_bytes
+from redist.text.units import ceil_div
 
 Tile = NDArray[Any]
 ROUND_ELEMS = 2**17
@@ -86,7 +87,7 @@ def rounds_of(
     timeout_s: float | None = TIMEOUT_S,
 ) -> tuple[int, bool]:
     """**Collective.** How many rounds all ranks need, and whether something is wrong on any."""
-    said = np.array([-(-n // (round_elems or ROUND_ELEMS)), wrong], dtype=np.int64)
+    said = np.array([ceil_div(n, round_elems or ROUND_ELEMS), wrong], dtype=np.int64)
     world_of(comm, timeout_s=timeout_s).all_max(said, timeout_s)
     return int(said[0]), bool(said[1])
 

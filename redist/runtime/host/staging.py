@@ -14,6 +14,7 @@ from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
 from redist.runtime.schedule.slots import Box, Exports
+from redist.text.units import ceil_div
 
 BOOK_BYTES = 2**17
 """Of a staging budget, an eighth up to this much is left for boards, tables and programs."""
@@ -94,7 +95,7 @@ class Staging:
         )
         least = np.array([need], dtype=np.int64)
         world.all_max(least, timeout_s)
-        slot_bytes = -(-int(least[0]) // 64) * 64 if shared else 0
+        slot_bytes = ceil_div(int(least[0]), 64) * 64 if shared else 0
         packed = 0 if world.one_node else slot
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
@@ -119,7 +120,7 @@ def _weights(
     parts = np.ones(len(loads), dtype=np.int64)
     for item, (load, needs) in enumerate(zip(loads, all_needs, strict=True)):
         # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
-        message = -(-needs.largest(1) * slot // MAX_MESSAGE_BYTES)
+        message = ceil_div(needs.largest(1) * slot, MAX_MESSAGE_BYTES)
         weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
         if weights[item] > slot:
             most = max(1, max((part_elems(p.shape, 1) for p in load.phase.pieces), default=1))

@@ -12,6 +12,7 @@ from redist.layout.tiles import Ints
 from redist.runtime.index_sets.part import Part
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Bytes, Handle, find
+from redist.text.units import ceil_div
 
 Tile = NDArray[Any]
 REFERENCE = 6
@@ -22,7 +23,7 @@ def enclose(code: int, part: Part, values: Tile) -> Bytes:
     """A record with its values; those of size 1 along a dim stretch."""
     words = _head(code, 0, part, values)
     n_bytes = 8 * len(words) + values.nbytes
-    record = np.empty(-(-n_bytes // 8) * 8, np.uint8)
+    record = np.empty(ceil_div(n_bytes, 8) * 8, np.uint8)
     record[: 8 * len(words)].view(np.int64)[:] = words
     body = record[8 * len(words) : n_bytes].view(values.dtype).reshape(values.shape)
     body[...] = values

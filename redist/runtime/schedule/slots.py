@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from redist.runtime.schedule.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import part_elems
+from redist.text.units import ceil_div
 
 Box = tuple[Shape, Shape]
 
@@ -48,4 +49,4 @@ class Exports:
 
     def _part_bytes(self, box: Box, parts: int) -> int:
         n_bytes = part_elems(box[1], parts) * self.itemsize
-        return -(-n_bytes // self.align) * self.align
+        return ceil_div(n_bytes, self.align) * self.align

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.shm.segments import find
+from redist.text.units import ceil_div
 
 
 def release_pages(array: NDArray[Any]) -> None:
@@ -20,7 +21,7 @@ def release_pages(array: NDArray[Any]) -> None:
     if not array.flags.contiguous or not hasattr(mmap, "MADV_DONTNEED"):
         return
     page = mmap.PAGESIZE
-    start = -(-address_of(array) // page) * page
+    start = ceil_div(address_of(array), page) * page
     end = (address_of(array) + array.nbytes) // page * page
     if end <= start:
         return

@@ -20,6 +20,7 @@ from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Round, TypedPieces
 from redist.runtime.schedule.pieces import Shape
+from redist.text.units import ceil_div
 
 LEAST_RANKS = 3
 """Of two, each packs for one other: nothing would be saved."""
@@ -100,7 +101,7 @@ def room_for(ranks: Ranks, staging: Staging) -> tuple[int, int]:
     (0, 4096)
     """
     n_bytes = len(ranks) * (staging.send_bytes // (len(ranks) - 1))
-    return 0, -(-n_bytes // GRAIN_BYTES) * GRAIN_BYTES
+    return 0, ceil_div(n_bytes, GRAIN_BYTES) * GRAIN_BYTES
 
 
 def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRound:

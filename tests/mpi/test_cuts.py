@@ -1,0 +1,16 @@
+"""One place says who holds what: with other tiles there, oracle, simulator and ranks still agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs.launch import run
+
+
+@pytest.mark.parametrize(("ranks", "n"), [(1, 60), (4, 40)])
+def test_shrinking_tiles_are_moved_like_even_ones(ranks: int, n: int) -> None:
+    done = run("shrinking", ranks, "--n", str(n), "--seed", "3")
+    assert done.status == 0, done.output
+    (said,) = (line for line in done.output.splitlines() if "cases agree" in line)
+    good, _, total, *_ = said.split()
+    assert good == total and int(total) > n // 2, done.output
