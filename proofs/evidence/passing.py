@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
-from redist.runtime.schedule.pieces import Piece, phases_of
+from redist.runtime.schedule.pieces import Piece, pieces_of_step
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.simulator import random_tiles
 
 Tiles = dict[int, NDArray[Any]]
 Cut = Callable[[Piece, RoundPart], "Piece | None"]
-"""What of a piece passes in a turn."""
+"""What of a piece passes in a round."""
 Post = tuple[str, int]
 """A message under way: ``to`` or ``from`` a rank."""
 
@@ -27,7 +27,7 @@ def pieces_of(plan: Plan) -> list[Piece]:
     (step,) = plan.steps
     out = []
     for rank in tile_shapes(step.after):
-        (phase,) = phases_of(step, plan.source, rank, FLAT)
+        (phase,) = pieces_of_step(step, plan.source, rank, FLAT)
         out += [piece for piece in phase.pieces if piece.receiver == rank]
     return out
 
@@ -72,12 +72,12 @@ def pooled(plan: Plan, parts: int, slots: int) -> tuple[Tiles, int]:
     """
     before, after, intact = random_tiles(plan.source), blank_tiles(plan), 0
     pool: dict[tuple[int, Piece], NDArray[Any]] = {}
-    turns = [RoundPart(0, parts, number) for number in range(parts)]
+    round_parts = [RoundPart(0, parts, number) for number in range(parts)]
     pieces = pieces_of(plan)
 
     def stage(number: int) -> None:
         for piece in pieces:
-            part = part_of(piece, turns[number])
+            part = part_of(piece, round_parts[number])
             if part is not None:
                 data = before[part.sender][_box(part.src_lo, part.shape)]
                 pool[number % slots, piece] = data.copy()
@@ -87,7 +87,7 @@ def pooled(plan: Plan, parts: int, slots: int) -> tuple[Tiles, int]:
         if number + 1 < parts:
             stage(number + 1)
         for piece in pieces:
-            part = part_of(piece, turns[number])
+            part = part_of(piece, round_parts[number])
             if part is None:
                 continue
             own = before[part.sender][_box(part.src_lo, part.shape)]

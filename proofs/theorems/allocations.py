@@ -99,14 +99,14 @@ def _kept_and_tight() -> Iterator[Obligation]:
     given = (*SIZES, *(r >= 0 for r in (peak, room_0, room_1, middle_2)))
 
     def kept() -> Any:
-        route: Any = SimpleNamespace(
+        schedule: Any = SimpleNamespace(
             plans=[SimpleNamespace(types=types)],
             stages=[(), ()],
             staging_bytes=lambda stage: (room_0, room_1)[stage],
             peak_bytes=lambda: peak,
         )
         held = sum(sizes) + max(room_0, room_1)
-        return held <= peak if OwnTiles(route, donate=False).keeps else True
+        return held <= peak if OwnTiles(schedule, donate=False).keeps else True
 
     def early(donate: bool) -> Callable[[], Any]:
         def claim() -> Any:
@@ -145,11 +145,11 @@ def _batch() -> Obligation:
         return SimpleNamespace(steps=steps, peak_bytes=max(step.peak_bytes for step in steps))
 
     def held() -> list[Any]:
-        legs = [[SimpleNamespace(item=item, step=k) for item in (0, 1)] for k in (0, 1)]
-        route: Any = SimpleNamespace(plans=[plan(0), plan(1)], stages=legs)
-        route.staging_bytes = lambda stage: TransferStages.staging_bytes(route, stage)
-        bound = TransferStages.peak_bytes(route)
-        return [fixed[0][k] + fixed[1][k] + route.staging_bytes(k) <= bound for k in (0, 1)]
+        parts = [[SimpleNamespace(item=item, step_number=k) for item in (0, 1)] for k in (0, 1)]
+        schedule: Any = SimpleNamespace(plans=[plan(0), plan(1)], stages=parts)
+        schedule.staging_bytes = lambda stage: TransferStages.staging_bytes(schedule, stage)
+        bound = TransferStages.peak_bytes(schedule)
+        return [fixed[0][k] + fixed[1][k] + schedule.staging_bytes(k) <= bound for k in (0, 1)]
 
     given = [value >= 0 for pair in values for value in pair]
     return claimed("batch: tiles of all arrays and their staging within the bound", given, held)

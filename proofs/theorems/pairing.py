@@ -28,7 +28,7 @@ alike is because parts and rounds are made from numbers that all ranks agreed on
 part in a block have it at the same number; by induction over positions every event happens. *Times*: a
 meeting is left after all have arrived; meetings that lie further apart are joined by induction, base
 and step being obligations. *Progress*: a rank that waits, be it at a meeting or for messages, calls MPI
-again and again (``World.patiently``, ``wait_for``), so what it has posted is delivered meanwhile.
+again and again (``Meeting.wait_until``, ``wait_for``), so what it has posted is delivered meanwhile.
 """
 
 from __future__ import annotations
@@ -237,10 +237,10 @@ def _times() -> Iterator[Obligation]:
 
 def _slots_apart() -> Obligation:
     pool, even, odd, start = symbols("pool even odd start")
-    board: Any = SimpleNamespace(pool_address=start, pool_bytes=pool)
+    page: Any = SimpleNamespace(pool_address=start, pool_bytes=pool)
 
     def apart() -> list[Any]:
-        front, back = ControlPage.slot(board, 0, even), ControlPage.slot(board, 1, odd)
+        front, back = ControlPage.slot(page, 0, even), ControlPage.slot(page, 1, odd)
         return [front == start, front + even <= back, back + odd == start + pool]
 
     return claimed(

@@ -19,9 +19,9 @@ correspond one to one; without dims there is one box. *Counts*: a dim takes k of
 parts // k to the dims behind it; by induction the product is at most ``parts``, so every box has its
 round. *Largest part*: one factor for each dim, so the claims about ``part_elems`` are the step of an
 induction over dims, joined by the lemma on products; without dims there is one element. *Loops*: what
-``parts_needed`` carries from turn to turn is one number from 1 to ``most``, and the first guess can be
-any of them; what ``make_rounds`` carries is the weight in the open round, and a first array can bring
-any. So one turn from there is the step for every turn.
+``parts_needed`` carries from one pass to the next is one number from 1 to ``most``, and the first
+guess can be any of them; what ``make_rounds`` carries is the weight in the open round, and a first
+array can bring any. So one pass from there is the step for every pass.
 """
 
 from __future__ import annotations
@@ -191,13 +191,13 @@ def _largest_part() -> Iterator[Obligation]:
 
 
 class _GoesOn(Exception):
-    """The loop takes another turn."""
+    """The loop takes another pass."""
 
 
 def _parts_needed() -> Obligation:
     limit, first, second, most = symbols("limit first second most")
 
-    def turn() -> list[Any]:
+    def one_pass() -> list[Any]:
         asked: list[Any] = []
 
         def need(parts: Any) -> Any:
@@ -215,7 +215,7 @@ def _parts_needed() -> Obligation:
         return [found >= 1, found < most, found == asked[1], second <= limit]
 
     given = (most >= 1, limit >= 0, first >= 0, second >= 0)
-    return claimed("parts needed: it ends with parts that fit, or with the most", given, turn)
+    return claimed("parts needed: it ends with parts that fit, or with the most", given, one_pass)
 
 
 def _sharing_rounds() -> Iterator[Obligation]:
@@ -224,12 +224,17 @@ def _sharing_rounds() -> Iterator[Obligation]:
 
     def shared(cut: tuple[int, int]) -> list[Any]:
         rounds = make_rounds((first, second), cut, slot)
-        turns = [turn for together in rounds for turn in together]
+        round_parts = [round_part for together in rounds for round_part in together]
         wanted = [RoundPart(item, k, number) for item, k in enumerate(cut) for number in range(k)]
         several = [together for together in rounds if len(together) > 1]
-        weights = [sum((first, second)[turn.item] for turn in together) for together in several]
-        whole = all(turn.parts == 1 for together in several for turn in together)
-        return [turns == wanted and whole and all(rounds), *(weight <= slot for weight in weights)]
+        weights = [
+            sum((first, second)[round_part.item] for round_part in together) for together in several
+        ]
+        whole = all(round_part.parts == 1 for together in several for round_part in together)
+        return [
+            round_parts == wanted and whole and all(rounds),
+            *(weight <= slot for weight in weights),
+        ]
 
     for cut in ((1, 1), (2, 1), (1, 2), (2, 2)):
         yield claimed(
@@ -317,8 +322,8 @@ def _boxes_rounded_down() -> Obligation:
 
 
 def _show_boxes_rounded_down(v: Mapping[str, int]) -> Shown:
-    def cut(piece: Piece, turn: RoundPart) -> Piece:
-        lo, size = rounded_down(piece.shape[0], turn.parts, turn.number)
+    def cut(piece: Piece, round_part: RoundPart) -> Piece:
+        lo, size = rounded_down(piece.shape[0], round_part.parts, round_part.number)
         to = (piece.src_lo[0] + lo,), (piece.dst_lo[0] + lo,)
         return replace(piece, src_lo=to[0], dst_lo=to[1], shape=(size,))
 

@@ -58,18 +58,20 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
     near = READ if _all_read(world, timeout_s) else POOL
     why = [("process reads", "yes" if near == READ else "no: the system does not let ranks")]
     if not all(has for _, _, has in told):
-        return Pairing(ranks, _ways(world.groups, near, (), "", ""), tuple(why))
-    from redist.runtime.cuda.executor import peers_of
+        return Pairing(ranks, _ways(world.node.groups, near, (), "", ""), tuple(why))
     from redist.runtime.cuda.transports.choice import choose
+    from redist.runtime.cuda.transports.peers import peers_of
 
-    peers = peers_of(comm, world, timeout_s)
+    with world.operation(timeout_s):
+        peers = peers_of(comm, world)
     why.append(("CUDA IPC", _said(peers.problems, world)))
-    choice = choose(peers.world, timeout_s)
+    with peers.world.operation(timeout_s):
+        choice = choose(peers.world)
     why += [_split(text) for text in choice.refused]
     best = "yes: the best that joins GPUs of different nodes here"
     more = "; all-gathers of 3 ranks and more by its own call, others as grouped messages"
     why.append((choice.carrier.name, best + (more if choice.carrier.name == "NCCL" else "")))
-    ways = _ways(world.groups, near, peers.world.groups, IPC, choice.carrier.name)
+    ways = _ways(world.node.groups, near, peers.world.node.groups, IPC, choice.carrier.name)
     return Pairing(ranks, ways, tuple(why))
 
 
@@ -110,7 +112,7 @@ def _all_read(world: World, timeout_s: float | None) -> bool:
 def _said(problems: Sequence[str], world: World) -> str:
     if problems:
         return f"no: {problems[0]}"
-    if all(world.groups.count(group) == 1 for group in world.groups):
+    if all(world.node.groups.count(group) == 1 for group in world.node.groups):
         return "not tried: no two ranks are on one node"
     return "yes: every rank has read a number of each other on its node"
 

@@ -71,8 +71,8 @@ def calibrate(
     if comm.size < 2:
         raise RequestError("cannot calibrate 1 rank: it has nobody to send to; start 2 or more")
     world = world_of(comm, "auto", node_size)
-    size = max(world.groups.count(group) for group in world.groups)
-    in_blocks = world.groups == tuple(rank // size * size for rank in range(comm.size))
+    size = max(world.node.groups.count(group) for group in world.node.groups)
+    in_blocks = world.node.groups == tuple(rank // size * size for rank in range(comm.size))
     sizes = [size] if in_blocks and size < comm.size and comm.size % size == 0 else []
     trials = [t for t in _trials(comm.size, (*sizes, comm.size)) if t is not None]
     watch = Stopwatch.on(comm)

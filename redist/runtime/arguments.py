@@ -48,7 +48,7 @@ def place_of(local: Any, out: Any) -> Place:
 class CallArguments:
     """The arrays of a transfer's calls in memory: by name in a batch, else one without a name."""
 
-    stages: TransferStages
+    schedule: TransferStages
     names: tuple[str, ...]
     is_batch: bool
 
@@ -82,15 +82,15 @@ class CallArguments:
 
     def check_source(self, item: int, array: Any) -> Any:
         """**Local.** A source as a tile; an error if it is none, or is donated and read-only."""
-        plan, what = self.stages.plans[item], f"source tile{self.label(item)}"
-        source = self.as_tile(array, self.stages.shape_of(item, 0), plan.source, what)
+        plan, what = self.schedule.plans[item], f"source tile{self.label(item)}"
+        source = self.as_tile(array, self.schedule.shape_of(item, 0), plan.source, what)
         if plan.donate and source is not None and not getattr(source.flags, "writeable", True):
             raise RequestError(f"the {what} is read-only and cannot be donated")
         return source
 
     def check_target(self, item: int, array: Any, given: Any, source: Any) -> Any:
         """**Local.** The array for a result: the one given, the source if it stays, else a new one."""
-        plan, shape = self.stages.plans[item], self.target_shape(item)
+        plan, shape = self.schedule.plans[item], self.target_shape(item)
         if array is not None:
             self.as_tile(array, shape, plan.target, f"out{self.label(item)}")
             return array
@@ -102,7 +102,7 @@ class CallArguments:
 
     def target_shape(self, item: int) -> Shape | None:
         """The shape of this rank's target tile, None outside the mesh."""
-        return self.stages.shape_of(item, self.stages.last(item))
+        return self.schedule.shape_of(item, self.schedule.last(item))
 
     def as_tile(self, array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
         """**Local.** The array; an error if it is no tile of type t in memory."""

@@ -10,15 +10,33 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
-from redist.runtime.ranks.agreement import Place, heard, judge
+from redist.runtime.ranks.agreement import Place, gather_answers, raise_unless_agreed
+from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import NEW, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import SAME, Comm, Disagreement, World, comm_or_world, world_of
+from redist.runtime.ranks.world import Comm, World, comm_or_world, world_of
 from redist.runtime.request import Named, TransferOptions, TransferRequest, Type, try_request
 from redist.runtime.transfer import Transfer
 
-REMEMBERED = 64
+MOST_TRANSFERS = 64
 """Prepared transfers that a communicator keeps."""
+
+
+class TransferCache:
+    """The prepared transfers of a communicator, by the arguments of :func:`redistribute`."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Any, Transfer] = {}
+
+    def add(self, key: Any, transfer: Transfer) -> None:
+        """Keep a transfer; the oldest goes if there are too many."""
+        if len(self.by_key) >= MOST_TRANSFERS:
+            self.by_key.pop(next(iter(self.by_key)))
+        self.by_key[key] = transfer
+
+    def close(self) -> None:
+        """**Local.** Forget all."""
+        self.by_key.clear()
 
 
 def redistribute(
@@ -88,8 +106,9 @@ def redistribute_with_transfer(
     comm = comm_or_world(comm)
     world = world_of(comm, timeout_s=timeout_s)
     key = _key(source, target, limit_bytes, donate, mesh, target_mesh, topology)
+    cache = world.kept(TransferCache) or world.keep(TransferCache())
     try:
-        transfer: Transfer | None = world.transfers.get(key)
+        transfer = cache.by_key.get(key)
     except TypeError:  # something in it is of the wrong kind; the meeting tells all ranks
         transfer = None
     if transfer is not None:
@@ -103,9 +122,7 @@ def redistribute_with_transfer(
         asked = try_request(source, target, mesh, target_mesh, world.size, options)
         request = _agree_on_new(world, *asked, timeout_s)
     transfer = Transfer.for_request(comm, request, timeout_s)
-    if len(world.transfers) >= REMEMBERED:
-        world.transfers.pop(next(iter(world.transfers)))
-    world.transfers[key] = transfer
+    cache.add(key, transfer)
     return transfer(local, out), transfer
 
 
@@ -116,28 +133,18 @@ def _agree_on_new(
     timeout_s: float | None,
 ) -> TransferRequest:
     """**Collective.** The request, if all ranks make it and none has prepared it; else raise on all."""
-    world.check_usable()
-    world.finish()
     token = Token.ERROR if request is None else request.token | NEW
-    with world.failing_together():
-        met = world.meet(token, 0, timeout_s)
-    if request is None or met != SAME:
+    with world.operation(timeout_s):
+        met = world.meet(token)
+    if request is None or met is not Met.SAME:
         text = None if request is None else request.text
-        answers = heard(world.comm, text, error, timeout_s, Place.UNPREPARED)
+        answers = gather_answers(world.comm, text, error, timeout_s, Place.UNPREPARED)
         all_new = all(place == Place.UNPREPARED and failed is None for _, failed, place in answers)
-        judge("cannot make a transfer" if all_new else "cannot transfer", answers, error)
+        raise_unless_agreed(
+            "cannot make a transfer" if all_new else "cannot transfer", answers, error
+        )
     assert request is not None
     return request
-
-
-def prepared(
-    comm: Comm,
-    source: Type | Named,
-    target: Type | Named,
-    limit_bytes: int | None = None,
-) -> Transfer:
-    """**Local.** The transfer behind a call of :func:`redistribute` that has just been made."""
-    return world_of(comm).transfers[_key(source, target, limit_bytes, False, None, None, None)]
 
 
 def _key(source: Type | Named, target: Type | Named, *options: Any) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +13,24 @@ from redist.errors import RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.arguments import OWN, AnyArray, CallArguments, Locals, Own, place_of
+from redist.runtime.arguments import OWN, CallArguments, Locals, Own, place_of
 from redist.runtime.copies.gpu_arrays import on_this_gpu
-from redist.runtime.host.executor import HostExecutor
-from redist.runtime.host.own_tiles import Key, OwnTiles
-from redist.runtime.host.recorded import RecordedCall, scenes_of
+from redist.runtime.host.executor import HostExecutor, Tiles
+from redist.runtime.host.own_tiles import OwnTiles
+from redist.runtime.host.recorded import RecordedCall, RecordedCalls
 from redist.runtime.host.report import Report, TransferCounts
-from redist.runtime.host.stage import Stage
-from redist.runtime.ranks.agreement import Place, all_agree, from_first, heard, judge
-from redist.runtime.ranks.background import Running
+from redist.runtime.ranks.agreement import (
+    Place,
+    all_agree,
+    from_first,
+    gather_answers,
+    raise_unless_agreed,
+)
+from redist.runtime.ranks.background import run_now
+from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import (
-    SAME,
-    Comm,
-    Disagreement,
-    comm_or_world,
-    default_topology,
-    world_of,
-)
+from redist.runtime.ranks.world import Comm, comm_or_world, default_topology, world_of
 from redist.runtime.request import (
     Named,
     TransferOptions,
@@ -38,15 +38,10 @@ from redist.runtime.request import (
     Type,
     try_request,
 )
-from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.stages import TransferStages
-from redist.runtime.shm.pages import release_pages
 
 if TYPE_CHECKING:
     from redist.runtime.cuda.executor import CudaExecutor
-
-REMEMBERED = 3
-"""Scripts that a transfer keeps."""
 
 
 class Transfer:
@@ -100,7 +95,7 @@ class Transfer:
         text = request.text if request else None
         all_agree(comm, "cannot make a transfer", text, error, timeout_s)
         assert request is not None
-        self._prepare(comm, request, timeout_s)
+        self._prepare(comm, request, timeout_s, is_shared=False)
 
     @classmethod
     def for_request(cls, comm: Comm, request: TransferRequest, timeout_s: float | None) -> Transfer:
@@ -110,54 +105,41 @@ class Transfer:
         requests.
         """
         transfer = cls.__new__(cls)
-        transfer._prepare(comm, request, timeout_s)
-        transfer._buffers.keep = False
-        transfer._meets = True
+        transfer._prepare(comm, request, timeout_s, is_shared=True)
         return transfer
 
-    def _prepare(self, comm: Comm, asked: TransferRequest, timeout_s: float | None) -> None:
-        self.comm, self.timeout_s = comm, timeout_s
-        self.request, self._token = asked, asked.token
-        options = asked.options
-        world = world_of(self.comm, options.transport, options.node_size, self.timeout_s)
-        self._world = world
-        world.check_usable()
-        world.finish()
+    def _prepare(
+        self, comm: Comm, request: TransferRequest, timeout_s: float | None, is_shared: bool
+    ) -> None:
+        options = request.options
+        self.comm, self.request, self.timeout_s = comm, request, timeout_s
+        self._token, self._names = request.token, tuple(request.pairs)
+        self._world = world = world_of(comm, options.transport, options.node_size, timeout_s)
         self.topology = options.topology or default_topology(world)
-        plans = from_first(world.comm, lambda: asked.plans(self.topology), self.timeout_s)
-        self._names = tuple(asked.pairs)
-        with world.failing_together():
-            self._route = route = TransferStages.of(plans, world.rank, self.topology)
-            self._stages = tuple(
-                Stage(
-                    world,
-                    [TypedPieces(leg.phase, plans[leg.item].source.dtype) for leg in legs],
-                    route.staging_bytes(number),
-                    options.limit_bytes is not None,
-                    self.timeout_s,
-                )
-                for number, legs in enumerate(route.stages)
+        world.failure.raise_if_broken()
+        world.drain()
+        plans = from_first(world.comm, lambda: request.plans(self.topology), timeout_s)
+        with world.operation(timeout_s):
+            self._schedule = TransferStages.of(plans, world.rank, self.topology)
+            self._own_tiles = OwnTiles(self._schedule, options.donate, keep=not is_shared)
+            self._counts = TransferCounts(world, self._schedule)
+            limited = options.limit_bytes is not None
+            self._host = HostExecutor(
+                world, self._schedule, self._own_tiles, self._counts, options.donate, limited
             )
-            pool_bytes = max(stage.pool_bytes for stage in self._stages)
-            world.reserve(len(plans), pool_bytes, self.timeout_s)
-            self._buffers = OwnTiles(route, options.donate)
-            self._watch = TransferCounts(world, route)
-            self._course = HostExecutor(
-                world, route, self._stages, self._buffers, self._watch, options.donate
-            )
-        self._arguments = CallArguments(route, self._names, asked.is_batch)
-        ends = [(p.source.mesh.rank_array(), p.target.mesh.rank_array()) for p in plans]
-        self._exchanges = not all(stage.is_local for stage in self._stages)
+        self._gpu: CudaExecutor | None = None
+        """The executor for arrays of GPUs, once there were such arrays."""
+        self._was_on_gpu = False
+        self._arguments = CallArguments(self._schedule, self._names, request.is_batch)
+        self._exchanges = not all(stage.is_local for stage in self._host.stages)
         # A rank that has no source cannot know whether it is among GPUs.
-        self._meets = self._exchanges or any(
-            set(target.tolist()) - set(source.tolist()) for source, target in ends
-        )
-        self._on_device: CudaExecutor | None = None
-        self._is_on_device = False
-        self._scripts: list[RecordedCall] = []
+        ends = ((set(p.source.mesh.ranks), set(p.target.mesh.ranks)) for p in plans)
+        self._meets = is_shared or self._exchanges or any(b - a for a, b in ends)
+        meets_first = self._meets and self._host.is_local(0)
+        self._recorded = RecordedCalls(self._host, self._token, meets_first, request.is_batch)
         self._ends: tuple[Any, Any] | None = None
-        self._running: Running | None = None
-        self._closed = False
+        self._started: Future[Any] | None = None
+        self._is_closed = False
 
     # What it is
 
@@ -171,46 +153,46 @@ class Transfer:
         """The plan; of a batch, see :attr:`plans`."""
         if self.is_batch:
             raise TransferError("cannot say which plan: a batch has one per array; see .plans")
-        return self._route.plans[0]
+        return self._schedule.plans[0]
 
     @property
     def plans(self) -> dict[str, Plan]:
         """The plan of every array of a batch, by name."""
-        return dict(zip(self._names, self._route.plans, strict=True))
+        return dict(zip(self._names, self._schedule.plans, strict=True))
 
     @property
     def peak_bytes(self) -> int:
         """The certified bound on what a rank allocates, ends included; on a GPU, donations given up."""
-        return self._route.peak_bytes()
+        return self._schedule.peak_bytes()
 
     @property
     def received_bytes(self) -> int:
         """**Local.** What this rank receives from others in a call, counted piece by piece."""
-        return sum(self._watch.received_bytes)
+        return sum(self._counts.received_bytes)
 
     def received_bytes_of(self, number: int) -> int:
         """**Local.** The same of one array of a batch."""
-        return self._watch.received_bytes[number]
+        return self._counts.received_bytes[number]
 
     @property
     def input(self) -> Any:
         """**Local.** This rank's source tile in shared memory, made when first asked for."""
         return self._arguments.by_name(
-            [self._buffers.end(item, 0) for item in range(len(self._names))]
+            [self._own_tiles.end(item, 0) for item in range(len(self._names))]
         )
 
     @property
     def output(self) -> Any:
         """**Local.** This rank's target tile in shared memory, made when first asked for."""
-        last = self._route.last
+        last = self._schedule.last
         return self._arguments.by_name(
-            [self._buffers.end(item, last(item)) for item in range(len(self._names))]
+            [self._own_tiles.end(item, last(item)) for item in range(len(self._names))]
         )
 
     def report(self) -> Report:
         """**Collective.** What every step moved and took so far, against the model."""
-        self._world.finish()
-        return self._watch.report(self.timeout_s)
+        self._world.drain()
+        return self._counts.report(self.timeout_s)
 
     def _own(self, out: Any) -> tuple[Any, Any]:
         """The transfer's own buffers."""
@@ -223,20 +205,16 @@ class Transfer:
     def __call__(self, local: Locals | Own = OWN, out: Locals = None) -> Any:
         """**Collective.** Move ``local`` (default: :attr:`input`); the target tile.
 
-        The result is ``out`` where given, :attr:`output` where :attr:`input` was moved, else new.
+        The result is ``out`` if given, :attr:`output` if :attr:`input` was moved, else new.
         """
-        self._world.finish()
+        self._world.drain()
         if local is OWN:
             local, out = self._own(out)
-        unknown = local is None and out is None
-        if self._scripts and not (unknown and self._is_on_device):
-            if self._scripts[0].is_again(local, out):
-                return self._repeat(self._scripts[0], local, out)
-            for script in self._scripts:
-                if script.fits(local, out):
-                    result = script.new() if out is None else out
-                    script.point_at(local, result)
-                    return self._repeat(script, local, result, out is not None)
+        is_unknown = local is None and out is None
+        if self._recorded.calls and not (is_unknown and self._was_on_gpu):
+            found = self._recorded.find(local, out)
+            if found is not None:
+                return self._repeat(*found, local, out)
         return self._run(local, out, place_of(local, out))
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
@@ -245,7 +223,7 @@ class Transfer:
         Leave ``local`` and ``out`` alone until then. Transfers over one communicator run one after
         another, in the order they were started. Work of a GPU goes onto the current stream at once.
         """
-        if self._running is not None:
+        if self._started is not None:
             raise TransferError("cannot start: this transfer is under way; wait() first")
         if local is OWN:
             local, out = self._own(out)
@@ -254,165 +232,134 @@ class Transfer:
         def work() -> Any:
             return self._run(local, out, place)
 
-        self._running = Running(on_this_gpu(work) if place is Place.UNKNOWN else work)
         if self._goes_on_gpu(place):
-            self._world.finish()
-            self._running()
+            self._world.drain()
+            self._started = run_now(work)
         else:
-            self._world.enqueue(self._running)
+            there = on_this_gpu(work) if place is Place.UNKNOWN else work
+            self._started = self._world.enqueue(there)
 
     def wait(self) -> Any:
         """**Collective.** The result of :meth:`start`."""
-        if self._running is None:
+        if self._started is None:
             raise TransferError("cannot wait: nothing was started")
-        running, self._running = self._running, None
-        return running.result()
+        started, self._started = self._started, None
+        return started.result()
 
-    def _repeat(self, script: RecordedCall, local: Any, out: Any, is_given: bool = True) -> Any:
-        """The short way; see :mod:`redist.runtime.host.recorded`."""
+    def _repeat(self, call: RecordedCall, result: Any, local: Any, out: Any) -> Any:
+        """Repeat a recorded call; see :mod:`redist.runtime.host.recorded`."""
         world = self._world
-        world.check_usable()
+        world.failure.raise_if_broken()
         start = time.perf_counter()
         try:
-            done, in_place = script.run(self.timeout_s)
-            if done < len(self._stages) or in_place:
-                with world.failing_together():
-                    tiles = {(0, 0): local, (0, self._route.last(0)): out}
-                    self._course.finish(self._token, tiles, done, in_place, self.timeout_s)
+            call.run(local, result, self.timeout_s)
         except Disagreement:
-            given = out if is_given else None
-            place = place_of(local, given)
+            place = place_of(local, out)
             if self._explain(None, place):
-                return self._run(local, given, place)
+                return self._run(local, out, place)
             raise
         except BaseException as error:
-            if world.broken is None:
-                world.abort(f"{type(error).__name__}: {error}")
+            world.abort_once(error)
             raise
-        self._watch.count(0, time.perf_counter() - start)
-        self._watch.calls += 1
-        return out
-
-    def _goes_on_gpu(self, place: Place) -> bool:
-        """Whether a call with arrays at this place runs on GPUs: if unknown, as the last one did."""
-        return self._is_on_device if place is Place.UNKNOWN else place is Place.GPUS
+        self._counts.count(0, time.perf_counter() - start)
+        self._counts.calls += 1
+        return result
 
     def _run(self, local: Any, out: Any, place: Place) -> Any:
-        """Run once, not through a recorded call; started transfers are not waited for."""
-        if self._closed:
+        """Run once, not through a recorded call."""
+        if self._is_closed:
             raise TransferError("cannot run: this transfer is closed")
-        world = self._world
-        world.check_usable()
-        on_device = self._goes_on_gpu(place)
-        arguments = self._gpu_arguments() if on_device else self._arguments
+        self._world.failure.raise_if_broken()
+        on_gpu = self._goes_on_gpu(place)
+        arguments = self._gpu_arguments() if on_gpu else self._arguments
         sources, targets, error = arguments.check_call(local, out)
         if error is not None and not self._meets:
             raise error
         try:
-            with world.failing_together():
-                results = self._move(sources, targets, error is not None, on_device)
+            with self._world.operation(self.timeout_s):
+                self._meet(on_gpu, error is not None)
+                tiles = self._tiles(sources, targets)
+                self._run_on_gpu(tiles) if on_gpu else self._run_on_host(tiles)
         except Disagreement as met:
             if self._explain(error or met.error, place):
                 return self._run(
                     local, out, place
                 )  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
-        self._watch.calls += 1
-        return self._arguments.results(results, out)
+        self._counts.calls += 1
+        last = self._schedule.last
+        results = [tiles[item, last(item)] for item in range(len(self._names))]
+        return arguments.results(results, out)
+
+    def _goes_on_gpu(self, place: Place) -> bool:
+        """Whether a call with arrays at this place runs on GPUs: if unknown, as the last one did."""
+        return self._was_on_gpu if place is Place.UNKNOWN else place is Place.GPUS
 
     def _gpu_arguments(self) -> CallArguments:
         from redist.runtime.cuda.arguments import GpuArguments
+        from redist.runtime.cuda.transports.ipc import Peers
 
-        gpus = self._world.gpus if self._exchanges else None
-        return GpuArguments.of(self._arguments, None if gpus is None else gpus.device)
+        peers = self._world.kept(Peers) if self._exchanges else None
+        return GpuArguments.of(self._arguments, None if peers is None else peers.device)
 
     def _explain(self, error: RedistError | None, place: Place) -> bool:
-        """Raise the error that made ranks disagree, on all of them.
+        """**Collective.** Raise the error that made ranks disagree, on all of them.
 
         True if they only did because some have no array that says whether GPUs are meant.
         """
-        answers = heard(self._world.comm, self.request.text, error, self.timeout_s, place)
-        judge("cannot transfer", answers, error)
+        answers = gather_answers(self._world.comm, self.request.text, error, self.timeout_s, place)
+        raise_unless_agreed("cannot transfer", answers, error)
         places = {place for *_, place in answers}
-        self._is_on_device = Place.GPUS in places
+        self._was_on_gpu = Place.GPUS in places
         return Place.UNKNOWN in places and not places & {None, Place.UNPREPARED}
 
-    def _move(
-        self, sources: list[Any], targets: list[Any], failed: bool, on_device: bool
-    ) -> list[Any]:
-        world, route = self._world, self._route
-        token = Token.ERROR if failed else self._token | (ON_GPU if on_device else 0)
-        same = True
-        first = self._stages[0]
-        course = self._on_device
-        token |= FIRST_ON_GPU if on_device and course is None and not failed else 0
-        apart = on_device and (course is None or course.world is not world)  # else it meets there
-        if failed or (self._meets and (first.is_local or apart)):
-            same = world.meet(token, 0, self.timeout_s) == SAME
-        if failed or not same:
-            raise Disagreement
-        tiles: dict[Key, Any] = {}
-        for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            tiles[item, 0] = source
-            if target is not None or not on_device:
-                tiles[item, route.last(item)] = target
-        if on_device:
-            course = self._course_on_device()
-            with course.world.failing_together():
-                course.finish(token, tiles, 0, False, self.timeout_s)
-        else:
-            first.gives_back = []
-            if route.is_tight:  # no page of the target yet
-                several = [len(plan.steps) > 1 for plan in route.plans]
-                first.gives_back = [
-                    target
-                    for target, k in zip(targets, several, strict=True)
-                    if target is not None and k
-                ]
-            while first.is_local and first.gives_back:
-                release_pages(first.gives_back.pop())
-            waits = self._course.finish(token, tiles, 0, False, self.timeout_s)
-            self._remember(tiles, waits)
-        return [tiles[item, route.last(item)] for item in range(len(self._names))]
+    def _token_at(self, on_gpu: bool) -> int:
+        """What this rank brings to the first meeting of a call."""
+        if not on_gpu:
+            return self._token
+        return self._token | ON_GPU | (FIRST_ON_GPU if self._gpu is None else 0)
 
-    def _course_on_device(self) -> CudaExecutor:
-        """**Collective, the first time.** The same course for arrays of GPUs."""
-        if self._on_device is None:
-            from redist.runtime.cuda.executor import CudaExecutor, peers_of
+    def _meet(self, on_gpu: bool, failed: bool) -> None:
+        """**Collective.** Meet before the first stage, unless that does; raise if ranks disagree."""
+        apart = on_gpu and (self._gpu is None or self._gpu.world is not self._world)
+        if failed or (self._meets and (self._host.is_local(0) or apart)):
+            met = self._world.meet(Token.ERROR if failed else self._token_at(on_gpu))
+            if failed or met is not Met.SAME:
+                raise Disagreement
+
+    def _tiles(self, sources: list[Any], targets: list[Any]) -> Tiles:
+        """The arrays of a call by (array, buffer)."""
+        tiles: Tiles = {(item, 0): source for item, source in enumerate(sources)}
+        for item, target in enumerate(targets):
+            if target is not None:
+                tiles[item, self._schedule.last(item)] = target
+        return tiles
+
+    def _run_on_host(self, tiles: Tiles) -> None:
+        """**Collective.** Run all stages in memory, and record how."""
+        self._recorded.record(tiles, self._host.run(self._token, tiles))
+
+    def _run_on_gpu(self, tiles: Tiles) -> None:
+        """**Collective.** Run all stages on GPUs; the executor for them is made the first time."""
+        token = self._token_at(True)
+        if self._gpu is None:
+            from redist.runtime.cuda.executor import CudaExecutor
 
             limited = self.request.options.limit_bytes is not None
-            peers = peers_of(self.comm, self._world, self.timeout_s, self._meets)
-            self._on_device = CudaExecutor(
-                self._course, peers, self.topology, limited, self.timeout_s
-            )
-        return self._on_device
-
-    def _remember(self, buffers: dict[Key, AnyArray | None], waits: bool) -> None:
-        """Make the next call with arrays like these a short one, if it can be."""
-        world, route = self._world, self._route
-        if self.is_batch or not world.one_node or world.kernels is None:
-            return
-        options = self.request.options
-        if options.donate or options.limit_bytes is not None or route.is_tight:
-            return
-        scenes = scenes_of(self._stages, route, self._buffers.keeps)
-        if scenes:
-            source, target = buffers[0, 0], buffers[0, route.last(0)]
-            meets = self._meets and self._stages[0].is_local
-            script = RecordedCall(scenes, source, target, self._token, meets, waits)
-            self._scripts.insert(0, script)
-            del self._scripts[REMEMBERED:]
+            self._gpu = CudaExecutor.of(self._host, self.comm, self.topology, limited, self._meets)
+        with self._gpu.world.operation(self.timeout_s):
+            self._gpu.run(token, tiles)
 
     # Ending
 
     def close(self) -> None:
         """**Local.** Free buffers; arrays handed out stay valid."""
-        if self._running is not None:
+        if self._started is not None:
             self.wait()
-        self._closed = True
-        self._scripts.clear()
+        self._is_closed = True
+        self._recorded.calls.clear()
         self._ends = None
-        self._buffers.clear()
+        self._own_tiles.clear()
 
     def __enter__(self) -> Transfer:
         return self
@@ -423,5 +370,5 @@ class Transfer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None or self._running is None:
+        if kind is None or self._started is None:
             self.close()

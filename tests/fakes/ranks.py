@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import Staging
-from redist.runtime.schedule.compiler import POOL, Bases, Compiler, Round, TypedPieces
-from redist.runtime.schedule.pieces import StepPieces, phases_of
+from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
+from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
+from redist.runtime.schedule.stages import StagePart
 
 
 class Meeting:
@@ -38,17 +40,18 @@ class ThreadWorld:
     """As much of a world as preparing needs; ``groups`` has the node of every rank."""
 
     def __init__(self, rank: int, groups: Sequence[int], all_: Meeting, near: Meeting) -> None:
-        self.rank, self.size, self.groups = rank, len(groups), tuple(groups)
-        self.node = tuple(r for r, group in enumerate(groups) if group == groups[rank])
-        self.one_node = len(self.node) == self.size
-        self.place = self.node.index(rank)
+        self.rank, self.size = rank, len(groups)
+        near_ranks = tuple(r for r, group in enumerate(groups) if group == groups[rank])
+        place = near_ranks.index(rank)
+        self.node = SimpleNamespace(ranks=near_ranks, groups=tuple(groups), place=place)
+        self.one_node = len(near_ranks) == self.size
         self._all, self._near = all_, near
 
-    def all_max(self, values: Any, timeout_s: float | None) -> None:
+    def all_max(self, values: Any) -> None:
         values[:] = np.max(self._all.gather(self.rank, values.copy()), axis=0)
 
-    def gather_on_node(self, value: Any, timeout_s: float | None) -> list[Any]:
-        return self._near.gather(self.place, value)
+    def gather_on_node(self, value: Any) -> list[Any]:
+        return self._near.gather(self.node.place, value)
 
 
 def worlds(groups: Sequence[int]) -> list[ThreadWorld]:
@@ -72,17 +75,20 @@ def random_groups(rng: Random, n: int) -> list[int]:
 
 def phase_of(plan: Plan, number: int, again: int, rank: int) -> StepPieces:
     """One phase of a step of a plan, as a rank sees it."""
-    return phases_of(plan.steps[number], plan.types[number], rank, FLAT)[again]
+    return pieces_of_step(plan.steps[number], plan.types[number], rank, FLAT)[again]
 
 
 def staged(
-    loads: Sequence[Sequence[TypedPieces]], groups: Sequence[int], staging_bytes: int, limited: bool
+    stage_parts: Sequence[Sequence[StagePart]],
+    groups: Sequence[int],
+    staging_bytes: int,
+    limited: bool,
 ) -> list[Staging]:
     """What every rank prepares."""
     with ThreadPoolExecutor(len(groups)) as pool:
         return list(
             pool.map(
-                lambda world: Staging.of(world, loads[world.rank], staging_bytes, limited, 20.0),
+                lambda world: Staging.of(world, stage_parts[world.rank], staging_bytes, limited),
                 worlds(groups),
             )
         )
@@ -94,21 +100,21 @@ def compiled(
     """The rounds of every rank in one phase of a step, all data of a node passing through pools."""
     ranks = range(len(groups))
     dtype = plan.source.dtype
-    loads = [[TypedPieces(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
-    staging = staged(loads, groups, staging_bytes, False)
+    stage_parts = [[StagePart(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
+    staging = staged(stage_parts, groups, staging_bytes, False)
     before, after = (tile_shapes(plan.types[number + k]) for k in (again, 1))
     out = []
     for rank, world in enumerate(worlds(groups)):
         got = staging[rank]
         compiler = Compiler(
             rank,
-            loads[rank],
-            Bases(1, world.node),
-            dict.fromkeys(((r, 0) for r in world.node), POOL),
+            stage_parts[rank],
+            Bases(1, world.node.ranks),
+            dict.fromkeys(((r, 0) for r in world.node.ranks), TileAt.POOL),
             got.offsets,
             [c_strides(before.get(rank, ()), dtype.itemsize)],
             [c_strides(after.get(rank, ()), dtype.itemsize)],
             (got.send_bytes, got.receive_bytes),
         )
-        out.append([compiler.round(turns) for turns in got.rounds])
+        out.append([compiler.round(round_parts) for round_parts in got.rounds])
     return out

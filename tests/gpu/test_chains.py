@@ -69,7 +69,7 @@ def test_a_tile_that_lies_otherwise_waits() -> None:
     (combine,) = one.combines
     rows = [*CopyList.of([other]).rows, *combine.moves.rows]
     unlike = Combine("sum", F32, CopyList(np.array(rows), 0, 0))
-    made = CudaRound.of(Round(one.stage, one.pack, (), (), one.copies, (), one.unpack, (unlike,)))
+    made = CudaRound.of(Round(one.publish, one.pack, (), (), one.copies, (), one.unpack, (unlike,)))
     assert len(made.copies) == 1
     assert not made.combines[0].chains
     assert len(made.combines[0].turns) == 4

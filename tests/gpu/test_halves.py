@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from redist.layout.dtype import DType
-from redist.runtime.cuda.transports import all_gather as cuda_gather
 from redist.runtime.cuda.transports import carriers as cuda_carriers
 from redist.runtime.cuda.transports.all_gather import GatherClaim, agree, room_for
 from redist.runtime.cuda.transports.carriers import ByMessages, StagingLease
@@ -18,8 +17,8 @@ from redist.runtime.cuda.transports.nccl import ByNccl
 from redist.runtime.host import staging
 from redist.runtime.host.staging import ROUND_BYTES, Staging
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.pieces import Piece, StepPieces
+from redist.runtime.schedule.stages import StagePart
 from tests.fakes.ranks import random_groups, worlds
 from tests.programs.gpu.jobs import must_succeed, needs_mpi
 from tests.proofs.test_allocations import random_loads
@@ -73,7 +72,7 @@ def carried(*n_halves: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     carrier = ByMessages(world)
     for n in n_halves:
         tables: Any = list(range(n))
-        carrier.carry(rounds_of(3, log), carrier.room(), tables, stream, None, 1.0)
+        carrier.carry(rounds_of(3, log), carrier.lease(), tables, stream, None)
     return log
 
 
@@ -116,11 +115,16 @@ def test_the_next_transfer_waits_until_all_that_was_received_is_taken_apart(
 def test_nccl_passes_a_round_while_the_next_is_packed(n_halves: int) -> None:
     log: list[str] = []
     side, own = Events(log, "side"), Events(log, "own")
-    world: Any = SimpleNamespace(size=2, rank=0, patiently=lambda look, timeout_s: look())
+    world: Any = SimpleNamespace(
+        size=2,
+        rank=0,
+        meeting=SimpleNamespace(wait_until=lambda look: look()),
+        failure=SimpleNamespace(timeout_s=1.0),
+    )
     carrier = ByNccl(world, None, None, side)
     carrier._pass = lambda round_, table: log.append(f"pass in {table}")  # type: ignore[assignment,method-assign]
     tables: Any = list(range(n_halves))
-    carrier.carry(rounds_of(3, log), StagingLease(True), tables, own, None, 1.0)
+    carrier.carry(rounds_of(3, log), StagingLease(True), tables, own, None)
     after = log.index("~side:pack 1 in 1" if n_halves == 2 else "~side:pack 1 in 0")
     before = log[:after]
     # The second exchange waits for its own pack; with two halves not for the first to be taken apart.
@@ -131,11 +135,13 @@ def test_nccl_passes_a_round_while_the_next_is_packed(n_halves: int) -> None:
     assert last > log.index("apart 0 in 0") > log.index("~own:pass in 0")
 
 
-def prepared(loads: list[list[TypedPieces]], groups: list[int], n_bytes: int, limited: bool) -> Any:
+def prepared(
+    stage_parts: list[list[StagePart]], groups: list[int], n_bytes: int, limited: bool
+) -> Any:
     """The staging of every rank's GPU."""
 
     def of(world: Any) -> Staging:
-        return Staging.of(world, loads[world.rank], n_bytes, limited, 20.0, packs_all=True)
+        return Staging.of(world, stage_parts[world.rank], n_bytes, limited, packs_all=True)
 
     with ThreadPoolExecutor(len(groups)) as pool:
         return list(pool.map(of, worlds(groups)))
@@ -168,23 +174,22 @@ def test_both_halves_together_are_no_larger_than_what_is_granted(
 def test_rounds_have_a_sensible_size_however_much_is_granted(gib: int) -> None:
     n = gib * 2**30
     piece = Piece(0, 1, 0, (0,), (0,), (n,), (n,), (n,))
-    load = TypedPieces(StepPieces((piece,), None, False, False, False, (n,)), DType.named("u8"))
-    for each in prepared([[load], [load]], [0, 1], n // 8, False):
+    stage_part = StagePart(StepPieces((piece,), None, False, False, False, (n,)), DType.named("u8"))
+    for each in prepared([[stage_part], [stage_part]], [0, 1], n // 8, False):
         assert each.halves == 2 and each.send_bytes == each.receive_bytes <= ROUND_BYTES
         assert each.send_bytes == min(ROUND_BYTES, (n // 8 - 2**18) // 4)
         assert len(each.rounds) == -(-n // each.send_bytes)
         assert each.send_bytes % 512 == 0
 
 
-def test_a_group_is_one_only_where_all_its_ranks_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_one_only_where_all_its_ranks_say_so() -> None:
     claim = GatherClaim((0, 2, 3), ((0, (4, 5)),))
     same, none = (3, claim.digest), (None, False)
     other = (3, GatherClaim((0, 2, 3), ((0, (5, 4)),)).digest)
-    world: Any = SimpleNamespace(comm=None)
 
     def agreed(*told: Any) -> tuple[Any, bool]:
-        monkeypatch.setattr(cuda_gather, "gather", lambda comm, value, timeout_s: list(told))
-        found = agree(world, claim, True, 1.0)
+        world: Any = SimpleNamespace(gather=lambda value: list(told))
+        found = agree(world, claim, True)
         return found.ranks, found.is_any_new
 
     assert agreed((same, True), none, (same, True), (same, True)) == ((0, 2, 3), True)

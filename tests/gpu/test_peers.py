@@ -13,9 +13,9 @@ from mpi4py import MPI
 from redist.errors import RequestError
 from redist.runtime.cuda.transports import ipc as cuda_peers
 from redist.runtime.cuda.transports.ipc import (
-    DONE,
-    READY,
+    NoPeers,
     OpenedMemory,
+    PeerEvent,
     Peers,
     can_open,
     check_shareable,
@@ -111,42 +111,43 @@ def place(k: int, number: int = 1, offset: int = 0) -> OpenedMemory:
 def world(*gpus: bytes) -> Any:
     """Rank 0 of a node; the others say ``gpus``, or the same as this one."""
 
-    def gather(mine: Any, timeout_s: float | None) -> list[Any]:
+    def gather(mine: Any) -> list[Any]:
         others = [gpu.hex() if isinstance(mine, str) and mine else mine for gpu in gpus]
         return [mine, *others]
 
-    node = tuple(range(len(gpus) + 1))
-    return SimpleNamespace(rank=0, size=9, node=node, gather_on_node=gather, broken=None)
+    node = SimpleNamespace(ranks=tuple(range(len(gpus) + 1)), place=0)
+    failure = SimpleNamespace(broken=None)
+    return SimpleNamespace(rank=0, size=9, node=node, gather_on_node=gather, failure=failure)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_rank_that_shares_nothing_asks_nothing_of_ipc(runtime: Runtime, alone: bool) -> None:
     runtime.refuses = "get event"
-    peers = Peers(world(b"b") if alone else world(), None, alone)
-    peers.say(READY, SimpleNamespace())
-    peers.say(DONE, SimpleNamespace())
-    peers.await_all(DONE, (0,), SimpleNamespace())
+    peers = NoPeers(world(b"b")) if alone else Peers(world())
+    peers.say(PeerEvent.READY, SimpleNamespace())
+    peers.say(PeerEvent.DONE, SimpleNamespace())
+    peers.await_all(PeerEvent.DONE, (0,), SimpleNamespace())
     assert runtime.events == []
 
 
 def test_ranks_with_gpus_of_their_own_wait_by_events(runtime: Runtime) -> None:
-    peers = Peers(world(b"b"), None)
-    peers.await_all(READY, (0, 1), SimpleNamespace(ptr=1))
-    assert peers.crowd == () and len(runtime.events) == 2 and len(runtime.waited) == 1
+    peers = Peers(world(b"b"))
+    peers.await_all(PeerEvent.READY, (0, 1), SimpleNamespace(ptr=1))
+    assert peers.mates == () and len(runtime.events) == 2 and len(runtime.waited) == 1
 
 
 def test_a_rank_with_its_own_gpu_waits_where_others_share_one(runtime: Runtime) -> None:
-    peers = Peers(world(b"b", b"b"), None)
+    peers = Peers(world(b"b", b"b"))
     waited: list[bool] = []
-    peers.say(READY, SimpleNamespace(synchronize=lambda: waited.append(True)))
-    peers.await_all(READY, (0, 1, 2), SimpleNamespace(ptr=1))
-    assert peers.crowd == (0,) and waited == [True] and runtime.waited == []
+    peers.say(PeerEvent.READY, SimpleNamespace(synchronize=lambda: waited.append(True)))
+    peers.await_all(PeerEvent.READY, (0, 1, 2), SimpleNamespace(ptr=1))
+    assert peers.mates == (0,) and waited == [True] and runtime.waited == []
 
 
 @pytest.mark.parametrize("refuses", ["", "get event", "open event"])
 def test_what_is_tried_out_includes_events(runtime: Runtime, refuses: str) -> None:
     runtime.refuses = refuses
-    problems = can_open(world(b"b"), None)
+    problems = can_open(world(b"b"))
     assert bool(problems) == bool(refuses)
     assert "an event of rank 1" in problems[0] if refuses == "open event" else True
     assert len(runtime.destroyed) == (not refuses)
@@ -154,7 +155,7 @@ def test_what_is_tried_out_includes_events(runtime: Runtime, refuses: str) -> No
 
 def test_memory_in_use_is_not_closed(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_peers, "MOST_OPENED", 3)
-    peers = Peers(world(b"b"), None)
+    peers = Peers(world(b"b"))
     peers.begin()
     first = [peers.opened(1, place(k)) for k in range(5)]
     assert len(set(first)) == 5 and runtime.closed == []
@@ -170,7 +171,7 @@ def test_memory_in_use_is_not_closed(runtime: Runtime, monkeypatch: pytest.Monke
 
 
 def test_memory_that_came_back_with_another_number_is_opened_again(runtime: Runtime) -> None:
-    peers = Peers(world(b"b"), None)
+    peers = Peers(world(b"b"))
     assert peers.opened(1, place(0, 1)) == 1000
     assert peers.opened(1, place(0, 2)) == 2000
     assert runtime.closed == [1000] and peers.n_closed == 1
@@ -179,20 +180,20 @@ def test_memory_that_came_back_with_another_number_is_opened_again(runtime: Runt
 @pytest.mark.parametrize("refuses", ["", "close", "destroy"])
 def test_what_was_opened_is_closed_in_the_end(runtime: Runtime, refuses: str) -> None:
     runtime.refuses = refuses
-    peers = Peers(world(b"b"), None)
+    peers = Peers(world(b"b"))
     peers.opened(1, place(0))
-    peers.forget()
-    peers.forget()
+    peers.close()
+    peers.close()
     assert runtime.closed == ([1000] if refuses != "close" else [])
     assert runtime.destroyed == ([70, 70] if refuses != "destroy" else [])
 
 
-def test_a_world_that_is_closed_forgets() -> None:
+def test_a_world_that_is_closed_closes_what_it_keeps() -> None:
     comm = MPI.COMM_SELF.Dup()
     said: list[str] = []
-    world_of(comm).gpus = SimpleNamespace(forget=lambda: said.append("forgotten"))
+    world_of(comm).keep(SimpleNamespace(close=lambda: said.append("closed")))
     comm.Free()
-    assert said == ["forgotten"]
+    assert said == ["closed"]
 
 
 def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

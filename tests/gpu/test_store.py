@@ -32,15 +32,15 @@ def test_transfers_of_a_carrier_share_memory_of_the_largest(
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     world: Any = None
     carrier = ByMessages(world)
-    small, large = carrier.room(), carrier.room()
+    small, large = carrier.lease(), carrier.lease()
     small.reserve(100, 50)
     large.reserve(200, 50)
     event = SimpleNamespace(synchronize=lambda: Pinned.log.append("read"))
     stream = SimpleNamespace(record=lambda: event)
-    for room in (small, large, small, large):
-        with room.lent() as (send, receive):
+    for lease in (small, large, small, large):
+        with lease.lent() as (send, receive):
             assert send != receive
-            room.store.mark(stream)
+            lease.pool.mark(stream)
     # What is too small goes before more is taken, and not before it was read.
     assert Pinned.log[:3] == ["+100", "+50", "read"]
     assert sorted(Pinned.log[3:5]) == ["-100", "-50"]

@@ -72,8 +72,7 @@ def test_messages_of_nccl_that_never_arrive_are_an_error(fails: str) -> None:
     """The GPU would wait for ever: the communicator is given up, and the error says why."""
     aborted = []
 
-    def patiently(look: Any, timeout_s: float | None) -> None:
-        assert timeout_s is None
+    def wait_until(look: Any) -> None:
         while look() != ALL_SAME:
             if fails == "elsewhere":
                 raise PeerError("rank 1 failed: no memory")
@@ -81,14 +80,18 @@ def test_messages_of_nccl_that_never_arrive_are_an_error(fails: str) -> None:
     never = SimpleNamespace(done=False)
     stream = SimpleNamespace(ptr=0, record=lambda: never, wait_event=lambda event: None)
     carrier = ByNccl(
-        SimpleNamespace(patiently=patiently, size=1),  # type: ignore[arg-type]
+        SimpleNamespace(  # type: ignore[arg-type]
+            meeting=SimpleNamespace(wait_until=wait_until),
+            failure=SimpleNamespace(timeout_s=0.05),
+            size=1,
+        ),
         SimpleNamespace(abort=lambda: aborted.append(True)),
         SimpleNamespace(groupStart=lambda: None, groupEnd=lambda: None),
         stream,
     )
     said = "within 0.05 s" if fails == "late" else "rank 1 failed"
     with pytest.raises(PeerError, match=said):
-        carrier.carry([], StagingLease(on_device=True), [np.zeros(0, np.uintp)], stream, None, 0.05)
+        carrier.carry([], StagingLease(on_device=True), [np.zeros(0, np.uintp)], stream, None)
     assert aborted == [True]
 
 

@@ -19,7 +19,6 @@ from redist.runtime.host import staging as staging_module
 from redist.runtime.host.executor import HostExecutor
 from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.pieces import Piece, StepPieces
 from redist.runtime.schedule.rounds import make_rounds
 from redist.runtime.schedule.stages import StagePart, TransferStages
@@ -28,7 +27,7 @@ from tests.problems.strategies import random_pair
 from tests.tiers import sample
 
 
-def random_loads(rng: Random, n: int) -> list[list[TypedPieces]]:
+def random_loads(rng: Random, n: int) -> list[list[StagePart]]:
     """Random pieces between random ranks, some of them partial values."""
     pieces = []
     for _ in range(rng.randint(1, 12)):
@@ -40,7 +39,7 @@ def random_loads(rng: Random, n: int) -> list[list[TypedPieces]]:
     dtype = DType.named(rng.choice(["u8", "f32", "c128"]))
     return [
         [
-            TypedPieces(
+            StagePart(
                 StepPieces(
                     tuple(p for p in pieces if rank in (p.sender, p.receiver)),
                     "sum", False, False, False, (9, 9),
@@ -87,25 +86,24 @@ def test_staging_is_divided_as_the_theorem_says(monkeypatch: pytest.MonkeyPatch)
 
 
 def walked(
-    plan: Plan, route: TransferStages, keep: bool
+    plan: Plan, schedule: TransferStages, keep: bool
 ) -> Iterator[tuple[StagePart, set[int], bool]]:
-    """Stage by stage, the buffers that exist, by the course's own bookkeeping; whether all stay."""
-    buffers = OwnTiles(route, plan.donate)
-    buffers.keep = keep
-    course: Any = SimpleNamespace(
-        route=route,
+    """Stage by stage, the buffers that exist, by the executor's own bookkeeping; whether all stay."""
+    buffers = OwnTiles(schedule, plan.donate, keep)
+    executor: Any = SimpleNamespace(
+        schedule=schedule,
         donates=plan.donate,
-        keeps=buffers.keeps,
-        after_reading=lambda timeout_s: None,
+        keeps_tiles=buffers.keeps,
+        wait_for_readers=lambda: None,
         free=lambda *tile: None,
     )
-    held: dict[tuple[int, int], Any] = {(0, 0): None, (0, route.last(0)): None}
-    for number, (leg,) in enumerate(route.stages):
-        held.setdefault((0, leg.source), None)
-        held.setdefault((0, leg.target), None)
-        yield leg, {buffer for _, buffer in held}, buffers.keeps
-        if number + 1 < len(route.stages):
-            HostExecutor._let_go(course, number, held, False, None)
+    held: dict[tuple[int, int], Any] = {(0, 0): None, (0, schedule.last(0)): None}
+    for number, (part,) in enumerate(schedule.stages):
+        held.setdefault((0, part.source), None)
+        held.setdefault((0, part.target), None)
+        yield part, {buffer for _, buffer in held}, buffers.keeps
+        if number + 1 < len(schedule.stages):
+            HostExecutor._free_tiles(executor, number, held, False)
 
 
 def test_buffers_live_as_the_model_says() -> None:
@@ -119,17 +117,17 @@ def test_buffers_live_as_the_model_says() -> None:
         if not plan.steps:
             continue
         for rank in {*source.mesh.ranks, *target.mesh.ranks}:
-            route = TransferStages.of([plan], rank, FLAT)
-            shapes = [route.shape_of(0, k) for k in range(route.last(0) + 1)]
+            schedule = TransferStages.of([plan], rank, FLAT)
+            shapes = [schedule.shape_of(0, k) for k in range(schedule.last(0) + 1)]
             sizes = [0 if s is None else math.prod(s) * source.dtype.itemsize for s in shapes]
-            for leg, buffers, keeps in walked(plan, route, rng.random() < 0.5):
-                step = plan.steps[leg.step]
-                needed = buffers - ({route.last(0)} - {leg.target})
+            for part, buffers, keeps in walked(plan, schedule, rng.random() < 0.5):
+                step = plan.steps[part.step_number]
+                needed = buffers - ({schedule.last(0)} - {part.target})
                 held = sum(sizes[k] for k in needed) + step.staging_bytes
                 assert held <= (plan.peak_bytes if keeps else step.peak_bytes)
                 if keeps:
                     assert sum(sizes) + step.staging_bytes <= plan.peak_bytes
-                if not route.is_tight:
+                if not schedule.is_tight:
                     assert sum(sizes[k] for k in buffers) + step.staging_bytes <= plan.peak_bytes
                 stages += 1
                 several += len(plan.steps) > 1

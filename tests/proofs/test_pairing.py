@@ -20,7 +20,7 @@ from redist.runtime.host import stage as stage_module
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.control_page import ControlPage
-from redist.runtime.schedule.compiler import POOL, Bases, Message
+from redist.runtime.schedule.compiler import Bases, Message, TileAt
 from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
@@ -63,11 +63,11 @@ def all_pieces(phases: list[StepPieces]) -> list[Any]:
     return [p for rank, phase in enumerate(phases) for p in phase.pieces if p.receiver == rank]
 
 
-def said_of(pieces: list[Any], groups: list[int], parts: int, turn: int) -> dict[Any, int]:
+def said_of(pieces: list[Any], groups: list[int], parts: int, round_part: int) -> dict[Any, int]:
     """Elements of every message (sender, receiver) of a round, by the theorem."""
     said: dict[Any, int] = {}
     for piece in pieces:
-        part = part_of(piece, RoundPart(0, parts, turn))
+        part = part_of(piece, RoundPart(0, parts, round_part))
         for a in range(len(groups)):
             for b in range(len(groups)):
                 args = piece.sender, piece.receiver, groups[a] == groups[b]
@@ -94,10 +94,10 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
         parts = len(rounds[0])
         programs: dict[int, list[list[tuple[str, int]]]] = {rank: [] for rank in range(n)}
         wanted = []
-        for turn in range(parts):
-            said = said_of(all_pieces(phases), groups, parts, turn)
+        for round_part in range(parts):
+            said = said_of(all_pieces(phases), groups, parts, round_part)
             for rank in range(n):
-                own = rounds[rank][turn]
+                own = rounds[rank][round_part]
                 out = {(rank, m.peer): m.n_bytes // itemsize for m in own.sends}
                 into = {(m.peer, rank): m.n_bytes // itemsize for m in own.receives}
                 assert len(out) == len(own.sends) and len(into) == len(own.receives)
@@ -119,11 +119,12 @@ class Recorder:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, combines: bool) -> None:
         self.log: list[str] = []
         self.slots: list[int] = []
-        board: Any = SimpleNamespace(pool_address=0, pool_bytes=1000)
-        board.slot = lambda parity, size: ControlPage.slot(board, parity, size)
+        page: Any = SimpleNamespace(pool_address=0, pool_bytes=1000)
+        page.slot = lambda parity, size: ControlPage.slot(page, parity, size)
         self.world: Any = SimpleNamespace(
-            rank=0, seq=7, boards={0: board}, comm=SimpleNamespace(Irecv="receive", Isend="send"),
-            meet_node=self.meet, wait=lambda requests, timeout_s: self.log.append("wait"), pids={},
+            rank=0, meeting=SimpleNamespace(seq=7), pages={0: page},
+            comm=SimpleNamespace(Irecv="receive", Isend="send"),
+            meet_node=self.meet, wait=lambda requests: self.log.append("wait"),
         )  # fmt: skip
         self.stage = object.__new__(Stage)
         bases = Bases(1, (0,))
@@ -131,19 +132,18 @@ class Recorder:
             world=self.world,
             bases=bases,
             staging=SimpleNamespace(slot_bytes=100),
-            _table=np.zeros(bases.size, dtype=np.uintp),
         )
         monkeypatch.setattr(stage_module, "post", lambda start, *rest: self.log.append(start))
         self.combines = (self.does("combine"),) if combines else ()
 
-    def meet(self, timeout_s: float | None) -> None:
-        self.world.seq += 1
+    def meet(self) -> None:
+        self.world.meeting.seq += 1
         self.log.append("meet")
 
     def does(self, what: str) -> Any:
         def run(table: Any) -> None:
             self.log.append(what)
-            if what == "stage":
+            if what == "publish":
                 self.slots.append(int(table[self.stage.bases.pool]))
 
         return SimpleNamespace(run=run)
@@ -151,7 +151,7 @@ class Recorder:
     def round(self) -> Any:
         message = Message(1, 0, 0, 8)
         return SimpleNamespace(
-            stage=self.does("stage"), pack=self.does("pack"), sends=(message,),
+            publish=self.does("publish"), pack=self.does("pack"), sends=(message,),
             receives=(message, message), copies=self.does("copy"), reads=(),
             unpack=self.does("unpack"), combines=self.combines,
         )  # fmt: skip
@@ -163,11 +163,12 @@ def test_a_stage_goes_in_the_order_of_the_theorem(
 ) -> None:
     recorder = Recorder(monkeypatch, combines)
     rounds = [recorder.round() for _ in range(3)]
-    recorder.stage._run_rounds(rounds, {(0, 0): POOL}, None)
+    table = np.zeros(recorder.stage.bases.size, dtype=np.uintp)
+    recorder.stage._run_rounds(rounds, {(0, 0): TileAt.POOL}, table, None)
     end = ["wait", "copy"] if combines else ["copy", "wait"]
     post = ["receive", "receive", "pack", "send"]
     last = [*end, "unpack", *(["combine"] if combines else [])]
-    assert recorder.log == [*post, *last, *2 * ["stage", *post, "meet", *last]]
+    assert recorder.log == [*post, *last, *2 * ["publish", *post, "meet", *last]]
     # Meetings 8 and 9: slots for even meetings in front, for odd ones at the back.
     assert recorder.slots == [0, 900]
     kinds = {"receive": POST, "send": POST, "meet": (ARRIVE, LEAVE), "wait": DONE}
@@ -182,4 +183,8 @@ def test_a_stage_goes_in_the_order_of_the_theorem(
 
 
 def test_worlds_of_threads_know_their_nodes() -> None:
-    assert [world.node for world in worlds([0, 0, 2, 2, 2])] == [(0, 1), (0, 1), *3 * [(2, 3, 4)]]
+    assert [world.node.ranks for world in worlds([0, 0, 2, 2, 2])] == [
+        (0, 1),
+        (0, 1),
+        *3 * [(2, 3, 4)],
+    ]

@@ -20,8 +20,8 @@ from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.schedule.pieces import (
     Piece,
     StepPieces,
-    copy_phase,
-    phases_of,
+    pieces_of_copy,
+    pieces_of_step,
     split,
 )
 from redist.runtime.simulator import random_tiles, simulate
@@ -46,7 +46,7 @@ def steps_of(n: int, seed: int, **options: Any) -> Iterator[tuple[Step, ArrayTyp
 
 def phases_by_rank(step: Step, before: ArrayType, topology: Topology) -> dict[int, Any]:
     ranks = {*before.mesh.ranks, *step.after.mesh.ranks}
-    return {rank: phases_of(step, before, rank, topology) for rank in ranks}
+    return {rank: pieces_of_step(step, before, rank, topology) for rank in ranks}
 
 
 def run(step: Step, before: ArrayType, tiles: Any, phases: dict[int, Any]) -> dict[int, Any]:
@@ -169,9 +169,9 @@ def test_all_reduce_scatters_then_gathers() -> None:
 
 def test_a_plan_without_steps_copies() -> None:
     t = ArrayType.parse("f32[5{x}, 2]", Mesh(x=2))
-    assert [p.shape for p in copy_phase(t, 1).pieces] == [(2, 2)]
-    assert copy_phase(t, 1).is_local
-    assert copy_phase(t, 7).pieces == ()
+    assert [p.shape for p in pieces_of_copy(t, 1).pieces] == [(2, 2)]
+    assert pieces_of_copy(t, 1).is_local
+    assert pieces_of_copy(t, 7).pieces == ()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 5), (3, 1, 4)])

@@ -79,14 +79,16 @@ def test_rounds_take_every_part_of_every_array_once_and_in_order(rng: Random) ->
     weights = [rng.choice((0, 1, 5, 20, 60, 200)) for _ in range(n)]
     parts = [1 if weight <= slot else rng.randint(2, 9) for weight in weights]
     rounds = make_rounds(weights, parts, slot)
-    turns = [turn for turns in rounds for turn in turns]
-    assert turns == sorted(turns, key=lambda turn: (turn.item, turn.number))
-    assert Counter(turn.item for turn in turns) == Counter(dict(enumerate(parts)))
+    round_parts = [round_part for round_parts in rounds for round_part in round_parts]
+    assert round_parts == sorted(
+        round_parts, key=lambda round_part: (round_part.item, round_part.number)
+    )
+    assert Counter(round_part.item for round_part in round_parts) == Counter(dict(enumerate(parts)))
     for together in rounds:
         assert together
         if len(together) > 1:
-            assert all(turn.parts == 1 for turn in together)
-            assert sum(weights[turn.item] for turn in together) <= slot
+            assert all(round_part.parts == 1 for round_part in together)
+            assert sum(weights[round_part.item] for round_part in together) <= slot
 
 
 def test_small_arrays_share_a_round() -> None:

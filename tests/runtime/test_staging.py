@@ -14,16 +14,17 @@ from redist.layout.dtype import DType
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging, _Needs
-from redist.runtime.schedule.compiler import Bases, Compiler, TypedPieces
-from redist.runtime.schedule.pieces import Piece, StepPieces, phases_of
+from redist.runtime.schedule.compiler import Bases, Compiler
+from redist.runtime.schedule.pieces import Piece, StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import parts_needed
+from redist.runtime.schedule.stages import StagePart
 
 
 def needs(*shapes: tuple[int, ...]) -> _Needs:
     """What rank 0 needs to send contiguous pieces to rank 1, which is on another node."""
     pieces = tuple(Piece(0, 1, 0, (0,) * len(s), (0,) * len(s), s, s, s) for s in shapes)
     phase = StepPieces(pieces, None, False, False, False, shapes[0])
-    return _Needs(TypedPieces(phase, DType.named("u8")), 0, (0,))
+    return _Needs(StagePart(phase, DType.named("u8")), 0, (0,))
 
 
 @given(st.lists(st.integers(1, 2**36), min_size=1, max_size=4))
@@ -45,24 +46,22 @@ def test_contiguous_pieces_need_no_staging_but_are_cut(shape: tuple[int, ...]) -
 def test_partial_values_of_many_nodes_find_room(ranks: int) -> None:
     mesh = redist.Mesh(x=ranks)
     plan = redist.synthesize(f"c128[{ranks}] sum{{x}}", f"c128[{ranks}{{x}}]", mesh=mesh)
-    (phase,) = phases_of(plan.steps[0], plan.source, 0, FLAT)
-    load, bases = TypedPieces(phase, plan.source.dtype), Bases(1, (0,))
+    (phase,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
+    stage_part, bases = StagePart(phase, plan.source.dtype), Bases(1, (0,))
     apart: Any = SimpleNamespace(
         rank=0,
         size=ranks,
-        node=(0,),
-        groups=tuple(range(ranks)),
+        node=SimpleNamespace(ranks=(0,), groups=tuple(range(ranks)), place=0),
         one_node=False,
-        place=0,
-        all_max=lambda values, timeout_s: None,
-        gather_on_node=lambda value, timeout_s: [value],
+        all_max=lambda values: None,
+        gather_on_node=lambda value: [value],
     )
-    staging = Staging.of(apart, [load], plan.steps[0].staging_bytes, False, None)
+    staging = Staging.of(apart, [stage_part], plan.steps[0].staging_bytes, False)
     strides = [c_strides((ranks,), 16)], [c_strides((1,), 16)]
     room = staging.send_bytes, staging.receive_bytes
-    compiler = Compiler(0, [load], bases, {}, staging.offsets, *strides, room)
-    for turns in staging.rounds:
-        for message in compiler.round(turns).receives:
+    compiler = Compiler(0, [stage_part], bases, {}, staging.offsets, *strides, room)
+    for round_parts in staging.rounds:
+        for message in compiler.round(round_parts).receives:
             forms = message.forms or ((message.base, message.offset, None),)
             for base, offset, form in forms:
                 n_bytes = message.n_bytes if form is None else form.n_bytes

@@ -66,7 +66,7 @@ class ArrayAccess:
     def write(self, selection: TileSelection, values: Any, op: str) -> None:
         """**Local.** Note a write for the end of the interval."""
         data = self._copy_values(selection, values)
-        code, node = NAMES.index(op), self.window.world.node
+        code, node = NAMES.index(op), self.window.world.node.ranks
         is_shared = not selection.part.has_list and find(data) is not None
         made: list[tuple[int, Bytes]] = []
         for shard, piece, where in selection.pieces(self.cuts):

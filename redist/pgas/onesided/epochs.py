@@ -149,7 +149,7 @@ class Epoch(Generic[T]):
         text = f"{type(error).__name__}: {error}"
         world = space.window.world
         if not isinstance(error, Exception):  # Ctrl-C waits for nobody
-            world.abort(text)
+            world.failure.abort(text)
             return
         with contextlib.suppress(RedistError):
             come_together(space.window, EpochEvent.END, False, text, self._timeout_s)
@@ -163,7 +163,6 @@ def reach(
 ) -> ArrayAccess:
     """**Collective.** Make every tile reachable from every rank; options as for a Transfer."""
     world = world_of(a.comm, transport, node_size, timeout_s)
-    world.check_usable()
     a._space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
     return a._space
 
@@ -191,9 +190,9 @@ def _finish(space: ArrayAccess, event: EpochEvent, timeout_s: float | None) -> N
     world, log, done = space.window.world, space.log, False
     try:
         if come_together(space.window, event, bool(log), None, timeout_s):
-            with world.failing_together():
-                deliver(world, [log.get(r, ()) for r in range(world.size)], space.take, timeout_s)
-                world.meet(Token.WRITES_DONE, 0, timeout_s)
+            with world.operation(timeout_s):
+                deliver(world, [log.get(r, ()) for r in range(world.size)], space.take)
+                world.meet(Token.WRITES_DONE)
         done = True
     except RequestError:  # all ranks have one, and will say so when they leave
         done = True

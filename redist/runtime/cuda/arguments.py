@@ -36,7 +36,7 @@ class GpuArguments(CallArguments):
     @staticmethod
     def of(host: CallArguments, gpu: int | None) -> GpuArguments:
         """The same transfer on GPUs."""
-        return GpuArguments(host.stages, host.names, host.is_batch, gpu)
+        return GpuArguments(host.schedule, host.names, host.is_batch, gpu)
 
     def check_arrays(self, local: Any, out: Any) -> tuple[list[Any], list[Any]]:
         """**Local.** Sources and targets in order; a target is None if the executor shall make it."""
@@ -45,9 +45,9 @@ class GpuArguments(CallArguments):
                 f"cannot use GPU {current_gpu()}: the ranks of this communicator know of GPU "
                 f"{self.gpu} here; use that one, or a communicator of its own"
             )
-        check_on_device(self.stages.plans)
+        check_on_device(self.schedule.plans)
         given, results = self.in_order(local, "local"), self.in_order(out, "out")
-        for item, plan in enumerate(self.stages.plans):
+        for item, plan in enumerate(self.schedule.plans):
             check_place(given[item], f"the source tile{self.label(item)}", plan.donate)
             check_place(results[item], f"out{self.label(item)}", True)
         return super().check_arrays(local, out)
@@ -55,18 +55,18 @@ class GpuArguments(CallArguments):
     def check_source(self, item: int, array: Any) -> Any:
         """**Local.** A source as a tile; an error if it is donated and cannot be."""
         source = super().check_source(item, array)
-        plan = self.stages.plans[item]
+        plan = self.schedule.plans[item]
         if plan.donate and source is not None:
             check_donated(plan, source, f"source tile{self.label(item)}")
         return source
 
     def check_target(self, item: int, array: Any, given: Any, source: Any) -> Any:
         """**Local.** The array for a result as a tile; None if the executor shall make it."""
-        plan, what = self.stages.plans[item], f"out{self.label(item)}"
+        plan, what = self.schedule.plans[item], f"out{self.label(item)}"
         if array is None:
             return source if plan.donate and not plan.steps else None  # it stays where it is
         tile = self.as_tile(array, self.target_shape(item), plan.target, what)
-        check_early(self.stages, plan, what)
+        check_early(self.schedule, plan, what)
         strides = zip(tile.strides, tile.shape, strict=True)
         if tile.size and any(stride == 0 and n > 1 for stride, n in strides):
             raise RequestError(f"{what} has elements in one place")
@@ -141,12 +141,12 @@ def check_donated(plan: Plan, source: Any, what: str) -> None:
         )
 
 
-def check_early(stages: TransferStages, plan: Plan, what: str) -> None:
+def check_early(schedule: TransferStages, plan: Plan, what: str) -> None:
     """An error if a limit has no room for a target of a GPU that is there from the start.
 
     In memory its pages are given back until they are needed.
     """
-    if plan.limit_bytes is not None and stages.is_tight:
+    if plan.limit_bytes is not None and schedule.is_tight:
         raise RequestError(
             f"cannot keep to the limit of {plan.limit_bytes} bytes with {what} on a GPU: it is there "
             "before the plan has room for it; leave it away and take the result"

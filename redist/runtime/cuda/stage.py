@@ -19,26 +19,27 @@ from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import packed_once, room_for
 from redist.runtime.cuda.transports.carriers import StagingLease
-from redist.runtime.cuda.transports.ipc import DONE, READY, WORDS, OpenedMemory, Peers
+from redist.runtime.cuda.transports.ipc import WORDS, NoPeers, OpenedMemory, PeerEvent
 from redist.runtime.cuda.transports.shared_gpu import Described, GpuMates, describe
-from redist.runtime.host.stage import Kinds, Layouts
+from redist.runtime.host.stage import Kinds, Layouts, StageRecord
 from redist.runtime.host.staging import Staging
+from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token
-from redist.runtime.ranks.world import DISAGREE, Disagreement
-from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Round, TypedPieces
+from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import Rounds, whole
+from redist.runtime.schedule.stages import StagePart
 
-MOST_ROUNDS = 64
+MOST_KEPT_ROUNDS = 64
 """Of all programs that are kept: tables of a round take some 3 KiB of the GPU."""
 
 FarStrides = dict[tuple[int, int], tuple[int, ...]]
 
 
 class LazyRounds(Sequence[Any]):
-    """Things made one after another when they are asked for: only the last two are kept.
+    """A sequence whose items are made when they are asked for; only the last two are kept.
 
-    >>> late = LazyRounds(str, (1, 2, 3))
-    >>> late[0], late[1], len(late), list(late)
+    >>> rounds = LazyRounds(str, (1, 2, 3))
+    >>> rounds[0], rounds[1], len(rounds), list(rounds)
     ('1', '2', 3, ['1', '2', '3'])
     """
 
@@ -62,57 +63,52 @@ class CudaStage:
 
     def __init__(
         self,
-        peers: Peers,
-        room: StagingLease,
-        loads: Sequence[TypedPieces],
-        crowd_loads: Callable[[int], Sequence[TypedPieces]],
+        peers: NoPeers,
+        lease: StagingLease,
+        parts: Sequence[StagePart],
+        mate_parts: Callable[[int], Sequence[StagePart]],
         staging_bytes: int,
         is_limited: bool,
-        timeout_s: float | None,
     ) -> None:
-        self.world, self.peers, self.loads = peers.world, peers, tuple(loads)
-        self.bases = Bases(len(loads), self.world.node)
-        self.is_local = all(load.phase.is_local for load in loads)
-        self.whole = whole(len(loads))
-        self.staging = Staging.none(len(loads))
+        self.world, self.peers, self.parts = peers.world, peers, tuple(parts)
+        self.bases = Bases(len(parts), self.world.node.ranks)
+        self.is_local = all(part.step.is_local for part in parts)
+        self.whole = whole(len(parts))
+        self.staging = Staging.none(len(parts))
         if not self.is_local:
-            self.staging = Staging.of(
-                self.world, loads, staging_bytes, is_limited, timeout_s, packs_all=True
-            )
-        self.room = room
+            self.staging = Staging.of(self.world, parts, staging_bytes, is_limited, packs_all=True)
+        self.lease = lease
         self._gathers: tuple[int, ...] = ()
         """Ranks among which messages are one all-gather."""
         self._half = self.staging.send_bytes, self.staging.receive_bytes
         """Bytes to send from and to receive into, of one half of the staging."""
         if not self.is_local and not self.world.one_node:
-            self._gathers = peers.carrier.all_gather(loads, timeout_s)
+            self._gathers = peers.carrier.all_gather(parts)
             if self._gathers:
                 self._half = room_for(self._gathers, self.staging)
-        room.reserve(*(self.staging.halves * n_bytes for n_bytes in self._half))
+        lease.reserve(*(self.staging.halves * n_bytes for n_bytes in self._half))
         me = self.world.rank
         self._read = {
             (piece.sender, item): len(piece.shape)
-            for item, load in enumerate(loads)
-            for piece in load.phase.pieces
+            for item, part in enumerate(parts)
+            for piece in part.step.pieces
             if piece.receiver == me != piece.sender
         }
         """Whose tiles this rank reads, and how many dims they have."""
-        self._crowd: GpuMates | None = None
-        if peers.crowd and self.world.one_node and not self.is_local:
-            first = peers.crowd[0] == me
-            self._crowd = GpuMates(
-                self.world.node, {r: crowd_loads(r) for r in peers.crowd if first}
+        self._mates: GpuMates | None = None
+        if peers.mates and self.world.one_node and not self.is_local:
+            first = peers.mates[0] == me
+            self._mates = GpuMates(
+                self.world.node.ranks, {r: mate_parts(r) for r in peers.mates if first}
             )
         self._found: tuple[Any, Described] | None = None
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self._programs: dict[Any, Sequence[CudaRound]] = {}
 
-    def run(
-        self, word: int, sources: Sequence[Any], targets: Sequence[Any], timeout_s: float | None
-    ) -> bool:
-        """Move; whether anyone reads a neighbour's array in place (and must be waited for).
+    def run(self, token: int, sources: Sequence[Any], targets: Sequence[Any]) -> StageRecord:
+        """**Collective.** Start to move on the current stream.
 
-        Raises :class:`Disagreement` after the first meeting if a rank came with another word, or with
+        Raises :class:`Disagreement` after the first meeting if a rank came with another token, or with
         an array that cannot be shared.
         """
         world, bases, table = self.world, self.bases, self._table
@@ -123,57 +119,59 @@ class CudaStage:
         )
         error = self._describe(sources, targets)
         if error is not None:
-            world.meet(Token.ERROR, 0, timeout_s)
+            world.meet(Token.ERROR)
             raise Disagreement(error)
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            load = self.loads[item]
+            part = self.parts[item]
             if target is not None:
                 table[bases.target(item)] = device_address(target)
-                if load.phase.fills:
-                    blank = identity(load.phase.op or "", load.dtype)
-                    fill_with(target.view(load.dtype.to_numpy()), blank)
+                if part.step.fills:
+                    blank = identity(part.step.op or "", part.dtype)
+                    fill_with(target.view(part.dtype.to_numpy()), blank)
             if source is not None:
                 table[bases.source(item)] = device_address(source)
         if self.is_local:
             self._program(self.whole, {}, {}, strides)[0].fetch(table, stream)
-            return False
+            return StageRecord(in_place=False)
         self.peers.begin()
-        self.peers.say(READY, stream)
-        if world.meet(word, 0, timeout_s) == DISAGREE:
+        self.peers.say(PeerEvent.READY, stream)
+        if world.meet(token) is Met.DISAGREE:
             raise Disagreement
-        if self._crowd is not None:
-            if self._crowd.loads:
-                self._crowd.run(self._all_tiles(world.seq & 1, sources, targets), stream)
+        if self._mates is not None:
+            if self._mates.parts:
+                self._mates.run(self._all_tiles(world.meeting.seq & 1, sources, targets), stream)
                 stream.synchronize()
-            world.meet_node(timeout_s)  # another rank has written this one's targets
-            return False
-        kinds, far = self._look(world.seq & 1)
-        givers = {rank for rank, _ in self._read if rank in world.node}
-        self.peers.await_all(READY, givers, stream)
-        self._run_rounds(kinds, far, strides, stream, (sources, targets), timeout_s)
-        self.peers.say(DONE, stream)
-        return len(world.node) > 1
+            world.meet_node()  # another rank has written this one's targets
+            return StageRecord(in_place=False)
+        kinds, far = self._look(world.meeting.seq & 1)
+        givers = {rank for rank, _ in self._read if rank in world.node.ranks}
+        self.peers.await_all(PeerEvent.READY, givers, stream)
+        self._run_rounds(kinds, far, strides, stream, (sources, targets))
+        self.peers.say(PeerEvent.DONE, stream)
+        return StageRecord(in_place=len(world.node.ranks) > 1)
 
     def _all_tiles(self, parity: int, sources: Sequence[Any], targets: Sequence[Any]) -> Described:
         """Where the tiles of all ranks of the node are found here; remembered for the next call."""
-        world, n = self.world, len(self.loads)
-        told = [world.boards[rank].descriptions[parity][: 2 * n].tobytes() for rank in world.node]
+        world, n = self.world, len(self.parts)
+        told = [
+            world.pages[rank].descriptions[parity][: 2 * n].tobytes() for rank in world.node.ranks
+        ]
         key = self.peers.n_closed, tuple(told)
         if self._found is not None and self._found[0] == key:
             return self._found[1]
-        found = Described(n, world.node)
+        found = Described(n, world.node.ranks)
         for number, array in enumerate([*sources, *targets]):
             if array is not None:
                 address = device_address(array)
                 found.put(number // n, world.rank, number % n, address, array.strides)
-        for rank in world.node:
-            rows = world.boards[rank].descriptions[parity]
+        for rank in world.node.ranks:
+            rows = world.pages[rank].descriptions[parity]
             for number in range(2 * n):
                 # Nobody writes what ranks on other GPUs have.
-                skips = number >= n and rank not in self.peers.crowd
-                if rank == world.rank or rows[number, 0] != SHARED or skips:
+                skips = number >= n and rank not in self.peers.mates
+                if rank == world.rank or rows[number, 0] != TileAt.SHARED or skips:
                     continue
-                n_dims = len(self.loads[number % n].phase.src_tile)
+                n_dims = len(self.parts[number % n].step.src_tile)
                 address = self.peers.opened(rank, OpenedMemory.read(rows[number, 1 : 1 + WORDS]))
                 strides = tuple(rows[number, 1 + WORDS : 1 + WORDS + n_dims].tolist())
                 found.put(number // n, rank, number % n, address, strides)
@@ -182,20 +180,20 @@ class CudaStage:
 
     def settle(self) -> None:
         """**Local**, after a meeting: let the stream wait until the neighbours have read."""
-        self.peers.await_all(DONE, self.world.node, current_stream())
+        self.peers.await_all(PeerEvent.DONE, self.world.node.ranks, current_stream())
 
     def _describe(self, sources: Sequence[Any], targets: Sequence[Any]) -> RequestError | None:
         """Tell the neighbours where this rank's tiles are found, for the next meeting; why not, if so."""
-        world, n = self.world, len(self.loads)
-        if self.is_local or len(world.node) == 1:
+        world, n = self.world, len(self.parts)
+        if self.is_local or len(world.node.ranks) == 1:
             return None
-        rows = world.boards[world.rank].descriptions[(world.seq + 1) & 1]
-        if self._crowd is None:
+        rows = world.pages[world.rank].descriptions[(world.meeting.seq + 1) & 1]
+        if self._mates is None:
             exports = self.staging.exports
             sources = [s if exports[world.rank, item] else None for item, s in enumerate(sources)]
         try:
             describe(rows[:n], sources, "source tile")
-            if self._crowd is not None and len(self.peers.crowd) > 1:
+            if self._mates is not None and len(self.peers.mates) > 1:
                 describe(rows[n : 2 * n], targets, "target tile")
         except RequestError as error:
             return error
@@ -206,11 +204,11 @@ class CudaStage:
         world = self.world
         kinds: Kinds = {}
         strides: FarStrides = {}
-        for rank in world.node:
-            rows = world.boards[rank].descriptions[parity]
-            for item in range(len(self.loads)):
-                given = self.staging.exports[rank, item] and len(world.node) > 1
-                kinds[rank, item] = SHARED if given else NOTHING
+        for rank in world.node.ranks:
+            rows = world.pages[rank].descriptions[parity]
+            for item in range(len(self.parts)):
+                given = self.staging.exports[rank, item] and len(world.node.ranks) > 1
+                kinds[rank, item] = TileAt.SHARED if given else TileAt.NOTHING
                 if given and (rank, item) in self._read:
                     place = OpenedMemory.read(rows[item, 1 : 1 + WORDS])
                     self._table[self.bases.neighbour(rank, item)] = self.peers.opened(rank, place)
@@ -225,7 +223,6 @@ class CudaStage:
         strides: Layouts,
         stream: Any,
         held: Any,
-        timeout_s: float | None,
     ) -> None:
         table = self._table
         if self.world.one_node:
@@ -234,7 +231,7 @@ class CudaStage:
             round_.take_apart(table, stream)
             return
         rounds = self._program(self.staging.rounds, kinds, far, strides)
-        with self.room.lent() as starts:
+        with self.lease.lent() as starts:
             tables = []
             for half in range(self.staging.halves):
                 places = zip(starts, self._half, strict=True)
@@ -242,7 +239,7 @@ class CudaStage:
                     start + half * n_bytes for start, n_bytes in places
                 )
                 tables.append(table.copy())
-            self.peers.carrier.carry(rounds, self.room, tables, stream, held, timeout_s)
+            self.peers.carrier.carry(rounds, self.lease, tables, stream, held)
 
     def _program(
         self, rounds: Rounds, kinds: Kinds, far: FarStrides, strides: Layouts
@@ -252,7 +249,7 @@ class CudaStage:
         if found is None:
             compiler = Compiler(
                 self.world.rank,
-                self.loads,
+                self.parts,
                 self.bases,
                 kinds,
                 self.staging.offsets,
@@ -262,9 +259,9 @@ class CudaStage:
                 packs_all=True,
                 far_strides=far,
             )
-            found = LazyRounds(lambda turns: self._on_gpu(compiler.round(turns)), rounds)
-            if len(rounds) <= MOST_ROUNDS:
-                if sum(map(len, self._programs.values())) + len(rounds) > MOST_ROUNDS:
+            found = LazyRounds(lambda parts: self._on_gpu(compiler.round(parts)), rounds)
+            if len(rounds) <= MOST_KEPT_ROUNDS:
+                if sum(map(len, self._programs.values())) + len(rounds) > MOST_KEPT_ROUNDS:
                     self._programs.clear()
                 self._programs[key] = found = tuple(found)
         return found

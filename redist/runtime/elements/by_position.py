@@ -88,7 +88,9 @@ def rounds_of(
 ) -> tuple[int, bool]:
     """**Collective.** How many rounds all ranks need, and whether something is wrong on any."""
     said = np.array([ceil_div(n, round_elems or ROUND_ELEMS), wrong], dtype=np.int64)
-    world_of(comm, timeout_s=timeout_s).all_max(said, timeout_s)
+    world = world_of(comm, timeout_s=timeout_s)
+    with world.operation(timeout_s):
+        world.all_max(said)
     return int(said[0]), bool(said[1])
 
 
@@ -132,8 +134,8 @@ def fetch(
                 continue
             rest = np.concatenate(far)
             rest = rest[np.argsort(serving[shard[rest]], kind="stable")]
-            asked, sent, come = _pass(world, place[rest], serving[shard[rest]], timeout_s)
-            values, _, _ = _pass_back(world, flat[asked], come, sent, timeout_s)
+            asked, sent, come = _pass(world, place[rest], serving[shard[rest]])
+            values, _, _ = _pass_back(world, flat[asked], come, sent)
             part[rest] = values
     return received
 
@@ -155,14 +157,12 @@ def store(
     the bytes of values that came from other ranks.
     """
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
     places = places_of(t)
     most = round_elems or ROUND_ELEMS
     received = 0
     dtype = t.dtype.to_numpy()
     nearby = world.one_node and can_share()
-    with world.failing_together():
+    with world.operation(timeout_s):
         stage = _Outbox(len(places.holders), min(n, most), dtype, nearby)
         for k in range(rounds):
             lo, hi = (min(n, i * most) for i in (k, k + 1))
@@ -175,8 +175,8 @@ def store(
             for copy in range(places.copies):
                 owner = places.holders[shard, copy]
                 order = np.argsort(owner, kind="stable")
-                at, sent, come = _pass(world, place[order], owner[order], timeout_s)
-                got, _, _ = _pass_back(world, given[order], sent, come, timeout_s)
+                at, sent, come = _pass(world, place[order], owner[order])
+                got, _, _ = _pass_back(world, given[order], sent, come)
                 received += (len(got) - int(come[world.rank])) * got.itemsize
                 _put(tile, at, got)
     return received
@@ -248,19 +248,15 @@ def _by_number(numbers: Ints, most: int) -> tuple[Ints, list[int]]:
     return np.argsort(short, kind="stable"), [0, *np.cumsum(counts).tolist()]
 
 
-def _pass(
-    world: World, values: Ints, ranks: Ints, timeout_s: float | None
-) -> tuple[Ints, Ints, Ints]:
+def _pass(world: World, values: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
     """**Collective.** Send numbers, ordered by rank; what came, how many went and how many came."""
     sent = np.bincount(ranks, minlength=world.size).astype(np.int64)
     come = np.empty(world.size, dtype=np.int64)
-    world.wait([world.comm.Ialltoall(sent, come)], timeout_s)
-    return _pass_back(world, values, sent, come, timeout_s)
+    world.wait([world.comm.Ialltoall(sent, come)])
+    return _pass_back(world, values, sent, come)
 
 
-def _pass_back(
-    world: World, values: Tile, sent: Ints, come: Ints, timeout_s: float | None
-) -> tuple[Tile, Ints, Ints]:
+def _pass_back(world: World, values: Tile, sent: Ints, come: Ints) -> tuple[Tile, Ints, Ints]:
     """**Collective.** Send values, so many to each rank, and receive so many from each."""
     out = np.empty(int(come.sum()), values.dtype)
     values = np.ascontiguousarray(values)
@@ -273,16 +269,14 @@ def _pass_back(
         )
         for array, n in ((values, sent), (out, come))
     )
-    world.wait([world.comm.Ialltoallv(list(there), list(here))], timeout_s)
+    world.wait([world.comm.Ialltoallv(list(there), list(here))])
     return out, sent, come
 
 
 def all_counts(comm: MPI.Comm, n: int, timeout_s: float | None = TIMEOUT_S) -> list[int]:
     """**Collective.** A number of every rank, in order."""
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
     said = np.empty(world.size, dtype=np.int64)
-    with world.failing_together():
-        world.wait([world.comm.Iallgather(np.array([n], dtype=np.int64), said)], timeout_s)
+    with world.operation(timeout_s):
+        world.wait([world.comm.Iallgather(np.array([n], dtype=np.int64), said)])
     return said.tolist()

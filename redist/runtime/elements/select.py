@@ -183,7 +183,7 @@ def exchange(
             most = min(MESSAGE_BYTES, staging_bytes // 2)
             received = route.copy(to_tile, nearby.tiles, world.rank, most)
         if not nearby.complete:
-            passing = _Passing(world, route, nearby, from_tile, to_tile, staging_bytes, timeout_s)
+            passing = _Passing(world, route, nearby, from_tile, to_tile, staging_bytes)
             received += passing.run()
         return received
 
@@ -207,10 +207,9 @@ class _Passing:
         from_tile: Tile | None,
         to_tile: Tile | None,
         staging_bytes: int,
-        timeout_s: float | None,
     ) -> None:
         self._world, self._route, self._nearby = world, route, nearby
-        self._from, self._to, self._timeout_s = from_tile, to_tile, timeout_s
+        self._from, self._to = from_tile, to_tile
         self._staging_bytes = staging_bytes
         self._requests: list[Any] = []
         self._arriving: list[tuple[Block, Tile]] = []
@@ -242,7 +241,7 @@ class _Passing:
 
     def _in_order(self) -> Iterator[tuple[Any, Any]]:
         """Messages to and from ranks at distance 1, then 2, ...: what is first for one is so for all."""
-        rank, size, node = self._world.rank, self._world.size, self._world.node
+        rank, size, node = self._world.rank, self._world.size, self._world.node.ranks
         for distance in range(1, size):
             to, of = (rank + distance) % size, (rank - distance) % size
             give = () if self._nearby.reads(to, node) else self._cut(to, self._route.given)
@@ -261,7 +260,7 @@ class _Passing:
 
     def _finish(self) -> None:
         if self._requests:
-            self._world.wait(self._requests, self._timeout_s)
+            self._world.wait(self._requests)
         for block, message in self._arriving:
             assert self._to is not None
             write(self._to, block, message)

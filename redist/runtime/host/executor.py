@@ -1,85 +1,104 @@
-"""The stages of a transfer one after another, with the tiles between them made and freed in time."""
+"""Run the stages of a transfer one after another; tiles between them are made and freed in time."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from redist.runtime.host.own_tiles import Key, OwnTiles
 from redist.runtime.host.report import TransferCounts
-from redist.runtime.host.stage import Stage
+from redist.runtime.host.stage import Stage, StageRecord
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.shm.pages import release_pages
 
 Tiles = dict[Key, Any]
+"""The arrays of a call by (array, buffer)."""
 
 
-class HostExecutor:
-    """Runs the stages of a route on arrays in memory.
+@dataclass(frozen=True, slots=True, eq=False)
+class CallRecord:
+    """How a call ran: its stages, and whether the ranks of a node met after the last of them."""
+
+    stages: tuple[StageRecord, ...]
+    met_after: bool
+
+
+class Executor(ABC):
+    """Runs the stages of a transfer on arrays of one kind.
 
     ``tiles`` of a call has the sources and targets by (array, buffer); what lies between is added
     when it is first needed, and dropped when nobody needs it any more.
     """
 
     def __init__(
-        self,
-        world: World,
-        route: TransferStages,
-        stages: Sequence[Stage],
-        buffers: OwnTiles,
-        watch: TransferCounts,
-        donates: bool,
+        self, world: World, schedule: TransferStages, counts: TransferCounts, donates: bool
     ) -> None:
-        self.world, self.route, self.stages = world, route, tuple(stages)
-        self.buffers, self.watch, self.donates = buffers, watch, donates
-        self.staging = (
-            np.empty(max(stage.staging.send_bytes for stage in stages), np.uint8),
-            np.empty(max(stage.staging.receive_bytes for stage in stages), np.uint8),
-        )
+        self.world, self.schedule, self.counts, self.donates = world, schedule, counts, donates
+
+    def run(self, token: int, tiles: Tiles) -> CallRecord:
+        """**Collective.** Run all stages; targets that ``tiles`` lacks are made."""
+        return self.finish(token, tiles, 0, False)
 
     def finish(
-        self, word: int, tiles: Tiles, done: int, in_place: bool, timeout_s: float | None
-    ) -> bool:
-        """Run the stages from ``done`` on; whether there was a meeting after the last."""
-        for number in range(done, len(self.stages)):
-            legs = self.route.stages[number]
-            start = time.perf_counter()
-            for leg in legs:
-                for key in ((leg.item, leg.source), (leg.item, leg.target)):
-                    if key not in tiles:
-                        tiles[key] = self.made(key)
-            ins = [tiles[leg.item, leg.source] for leg in legs]
-            outs = [tiles[leg.item, leg.target] for leg in legs]
-            read = self.run_stage(number, word, ins, outs, timeout_s)
-            # Meeting again settles earlier reads.
-            in_place = read or (in_place and self.stages[number].is_local)
-            if number + 1 < len(self.stages):
-                del ins, outs
-                in_place = self._let_go(number, tiles, in_place, timeout_s)
-            self.watch.count(number, time.perf_counter() - start)
-        if in_place:
-            self.after_reading(timeout_s)
-        return in_place
+        self,
+        token: int,
+        tiles: Tiles,
+        done: int,
+        in_place: bool,
+        release: Sequence[Any] = (),
+    ) -> CallRecord:
+        """**Collective.** Run the stages from ``done`` on.
 
-    def _let_go(self, number: int, tiles: Tiles, in_place: bool, timeout_s: float | None) -> bool:
-        """Free what no later stage reads, once the neighbours have read it; all ranks alike."""
-        route = self.route
-        later = {(leg.item, leg.source) for legs in route.stages[number + 1 :] for leg in legs}
-        done = {(leg.item, leg.source) for leg in route.stages[number]} - later
+        ``in_place`` says that neighbours may still read what the stages before wrote; pages of the
+        arrays in ``release`` are given back once the ranks have met.
+        """
+        records = []
+        n_stages = len(self.schedule.stages)
+        for number in range(done, n_stages):
+            parts = self.schedule.stages[number]
+            start = time.perf_counter()
+            for part in parts:
+                for key in ((part.item, part.source), (part.item, part.target)):
+                    if key not in tiles:
+                        tiles[key] = self.new_tile(key)
+            ins = [tiles[part.item, part.source] for part in parts]
+            outs = [tiles[part.item, part.target] for part in parts]
+            record = self.run_stage(number, token, ins, outs, release if number == done else ())
+            records.append(record)
+            # Meeting again settles earlier reads.
+            in_place = record.in_place or (in_place and self.is_local(number))
+            if number + 1 < n_stages:
+                del ins, outs
+                in_place = self._free_tiles(number, tiles, in_place)
+            self.counts.count(number, time.perf_counter() - start)
+        if in_place:
+            self.wait_for_readers()
+        return CallRecord(tuple(records), in_place)
+
+    def _free_tiles(self, number: int, tiles: Tiles, in_place: bool) -> bool:
+        """Free what no later stage reads, once the neighbours have read it; all ranks alike.
+
+        Whether neighbours may still read.
+        """
+        schedule = self.schedule
+        later = {(p.item, p.source) for parts in schedule.stages[number + 1 :] for p in parts}
+        done = {(part.item, part.source) for part in schedule.stages[number]} - later
         gone = {0} if self.donates else set()
         free = [
             (item, buffer)
             for item, buffer in done
-            if buffer in gone or (0 < buffer < route.last(item) and not self.keeps)
+            if buffer in gone or (0 < buffer < schedule.last(item) and not self.keeps_tiles)
         ]
         if not free:
             return in_place
         if in_place:
-            self.after_reading(timeout_s)
+            self.wait_for_readers()
         for item, buffer in free:
             array = tiles.pop((item, buffer))
             if array is not None:
@@ -90,23 +109,92 @@ class HostExecutor:
     # What depends on where arrays lie
 
     @property
-    def keeps(self) -> bool:
+    @abstractmethod
+    def keeps_tiles(self) -> bool:
         """Whether tiles on the way stay allocated between calls; the same on every rank."""
-        return self.buffers.keeps
 
-    def made(self, key: Key) -> Any:
-        """A tile between two steps."""
-        return self.buffers.middle(*key)
+    @abstractmethod
+    def is_local(self, number: int) -> bool:
+        """Whether a stage moves nothing between ranks."""
+
+    @abstractmethod
+    def new_tile(self, key: Key) -> Any:
+        """A tile between two steps, or a target; None outside the mesh."""
+
+    @abstractmethod
+    def run_stage(
+        self, number: int, token: int, ins: list[Any], outs: list[Any], release: Sequence[Any]
+    ) -> StageRecord:
+        """**Collective.** Run one stage."""
+
+    @abstractmethod
+    def wait_for_readers(self) -> None:
+        """**Collective over the node.** Wait until the neighbours have read."""
+
+    @abstractmethod
+    def free(self, array: Any, rest: Sequence[Any], is_source: bool) -> None:
+        """Give up a tile; a donated source gives its memory back, unless one of ``rest`` is in it."""
+
+
+class HostExecutor(Executor):
+    """Runs the stages of a transfer on arrays in memory. Making one is **collective**."""
+
+    def __init__(
+        self,
+        world: World,
+        schedule: TransferStages,
+        own_tiles: OwnTiles,
+        counts: TransferCounts,
+        donates: bool,
+        is_limited: bool,
+    ) -> None:
+        super().__init__(world, schedule, counts, donates)
+        self.own_tiles = own_tiles
+        self.stages = tuple(
+            Stage(world, parts, schedule.staging_bytes(number), is_limited)
+            for number, parts in enumerate(schedule.stages)
+        )
+        world.reserve(len(schedule.plans), max(stage.pool_bytes for stage in self.stages))
+        self._buffers = (
+            np.empty(max(stage.staging.send_bytes for stage in self.stages), np.uint8),
+            np.empty(max(stage.staging.receive_bytes for stage in self.stages), np.uint8),
+        )
+        self._is_tight = schedule.is_tight
+
+    def run(self, token: int, tiles: Tiles) -> CallRecord:
+        """**Collective.** Run all stages; no page of a target exists before a tight plan has room."""
+        release = self._early_targets(tiles) if self._is_tight else []
+        while self.stages[0].is_local and release:
+            release_pages(release.pop())
+        return self.finish(token, tiles, 0, False, release)
+
+    def _early_targets(self, tiles: Tiles) -> list[Any]:
+        """Targets that are written by a later stage than the first."""
+        last = [(item, self.schedule.last(item)) for item in range(len(self.schedule.plans))]
+        return [tiles[key] for key in last if key[1] > 1 and tiles.get(key) is not None]
+
+    @property
+    def keeps_tiles(self) -> bool:
+        """Whether tiles on the way stay allocated between calls; the same on every rank."""
+        return self.own_tiles.keeps
+
+    def is_local(self, number: int) -> bool:
+        """Whether a stage moves nothing between ranks."""
+        return self.stages[number].is_local
+
+    def new_tile(self, key: Key) -> Any:
+        """A tile between two steps; None outside the mesh."""
+        return self.own_tiles.middle(*key)
 
     def run_stage(
-        self, number: int, word: int, ins: list[Any], outs: list[Any], timeout_s: float | None
-    ) -> bool:
-        """Run one; whether neighbours may still read this rank's tiles."""
-        return self.stages[number].run(word, ins, outs, self.staging, timeout_s)
+        self, number: int, token: int, ins: list[Any], outs: list[Any], release: Sequence[Any]
+    ) -> StageRecord:
+        """**Collective.** Run one stage."""
+        return self.stages[number].run(token, ins, outs, self._buffers, release)
 
-    def after_reading(self, timeout_s: float | None) -> None:
-        """Wait until the neighbours have read."""
-        self.world.meet_node(timeout_s)
+    def wait_for_readers(self) -> None:
+        """**Collective over the node.** Wait until the neighbours have read."""
+        self.world.meet_node()
 
     def free(self, array: Any, rest: Sequence[Any], is_source: bool) -> None:
         """Give up a tile; a donated source gives its pages back, unless one of ``rest`` is in them."""

@@ -17,26 +17,26 @@ Key = tuple[int, int]
 class OwnTiles:
     """Allocates in shared memory, so that neighbours read in place, and counts.
 
-    ``keep`` says that tiles on the way stay allocated between calls, where the certified bound leaves
+    ``keep`` says that tiles on the way stay allocated between calls, if the certified bound leaves
     room for them beside both ends.
     """
 
-    def __init__(self, route: TransferStages, donate: bool) -> None:
-        self.route = route
-        self.keep = True
-        held = sum(t.tile_bytes for plan in route.plans for t in plan.types)
-        staging = max(route.staging_bytes(k) for k in range(len(route.stages)))
-        self._room = not donate and held + staging <= route.peak_bytes()
+    def __init__(self, schedule: TransferStages, donate: bool, keep: bool = True) -> None:
+        self.schedule = schedule
+        self.keep = keep
+        held = sum(t.tile_bytes for plan in schedule.plans for t in plan.types)
+        staging = max(schedule.staging_bytes(k) for k in range(len(schedule.stages)))
+        self._room = not donate and held + staging <= schedule.peak_bytes()
         self._kept: dict[Key, AnyArray] = {}
         self._ends: dict[Key, AnyArray] = {}
 
     def end(self, item: int, buffer: int) -> AnyArray | None:
         """The transfer's own source (buffer 0) or target tile."""
-        return self._made(self._ends, (item, buffer))
+        return self._find(self._ends, (item, buffer))
 
     def middle(self, item: int, buffer: int) -> AnyArray | None:
         """A tile between two steps."""
-        return self._made(self._kept if self.keeps else {}, (item, buffer))
+        return self._find(self._kept if self.keeps else {}, (item, buffer))
 
     @property
     def keeps(self) -> bool:
@@ -48,12 +48,12 @@ class OwnTiles:
         self._kept.clear()
         self._ends.clear()
 
-    def _made(self, known: dict[Key, AnyArray], key: Key) -> AnyArray | None:
+    def _find(self, known: dict[Key, AnyArray], key: Key) -> AnyArray | None:
         if key in known:
             return known[key]
-        shape = self.route.shape_of(*key)
+        shape = self.schedule.shape_of(*key)
         if shape is None:
             return None
-        array = shared_empty(shape, self.route.plans[key[0]].source.dtype.to_numpy())
+        array = shared_empty(shape, self.schedule.plans[key[0]].source.dtype.to_numpy())
         known[key] = array
         return array

@@ -1,7 +1,7 @@
-"""A call as one list of operations for the compiled kernel, written down after it ran once.
+"""Repeat a call by one list of operations for the compiled kernel, recorded after it ran once.
 
-A repeated call with arrays like those of the call before then costs a few checks and one call into
-C: describe, stage, meet, look whether the neighbours' arrays are where they were, fetch, meet again.
+A repeated call with arrays like those of the call before then costs a few checks and one call into C:
+describe, publish, meet, check that the neighbours' arrays are where they were, fetch, meet again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -17,158 +18,218 @@ from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies import kernels
-from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
-from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageRecord
-from redist.runtime.ranks.world import SLICE_NS, Disagreement
-from redist.runtime.schedule.compiler import PRIVATE, SHARED
-from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles
+from redist.runtime.host.stage import IN_PLACE, MOST_ROUNDS, Stage, StageReplay
+from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
 
 AnyArray = NDArray[Any]
-AddressTables = tuple[NDArray[np.uintp], NDArray[np.uintp]]
-LOCAL, OUT, FIXED = range(3)
-"""Whose array a stage reads or writes: the caller's source, the caller's target, or a tile between."""
+AddressTables = tuple[Addresses, Addresses]
+"""Base addresses for even and for odd meetings."""
+MOST_CALLS = 3
+"""Recorded calls that a transfer keeps."""
+
+
+class Whose(Enum):
+    """Whose array a stage reads or writes."""
+
+    SOURCE = auto()
+    TARGET = auto()
+    BETWEEN = auto()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedStage:
-    """One stage of a script: how it went, and whose arrays it reads and writes."""
+    """One stage of a recorded call: what it did, and whose arrays it reads and writes."""
 
     stage: Stage
-    call: StageRecord
-    reads: int
-    writes: int
+    replay: StageReplay
+    reads: Whose
+    writes: Whose
 
 
-def scenes_of(stages: Sequence[Stage], route: TransferStages, keeps: bool) -> list[RecordedStage]:
-    """A call as it went, stage by stage; empty where it cannot be written down."""
-    whose = {0: LOCAL, route.last(0): OUT}
-    scenes = []
-    for stage, (leg,) in zip(stages, route.stages, strict=True):
-        between = {leg.source, leg.target} - set(whose)
-        if stage.last is None or (between and not keeps):
+def recorded_stages(host: HostExecutor, record: CallRecord) -> list[RecordedStage]:
+    """The stages of a call; empty if the kernel cannot repeat one of them."""
+    schedule = host.schedule
+    whose = {0: Whose.SOURCE, schedule.last(0): Whose.TARGET}
+    found = []
+    for stage, ran, (part,) in zip(host.stages, record.stages, schedule.stages, strict=True):
+        between = {part.source, part.target} - set(whose)
+        if ran.replay is None or (between and not host.keeps_tiles):
             return []
-        reads, writes = whose.get(leg.source, FIXED), whose.get(leg.target, FIXED)
-        scenes.append(RecordedStage(stage, stage.last, reads, writes))
-    return scenes if can_repeat(scenes) else []
+        reads, writes = (whose.get(key, Whose.BETWEEN) for key in (part.source, part.target))
+        found.append(RecordedStage(stage, ran.replay, reads, writes))
+    return found if all(map(_can_repeat, found)) else []
 
 
-def can_repeat(scenes: Sequence[RecordedStage]) -> bool:
-    """Whether a call is nothing but what the kernel can do."""
-    for scene in scenes:
-        if any(load.phase.fills for load in scene.stage.loads) or len(scene.stage.loads) > 1:
-            return False
-        if len(scene.call.rounds) > MOST_ROUNDS:
-            return False
-        for round_ in scene.call.rounds:
-            if any(kernel_code(c.op, c.dtype) is None for c in round_.combines):
-                return False
-    return True
+def _can_repeat(recorded: RecordedStage) -> bool:
+    """Whether a stage is nothing but what the kernel can do."""
+    parts, rounds = recorded.stage.parts, recorded.replay.rounds
+    return (
+        len(parts) == 1
+        and not parts[0].step.fills
+        and len(rounds) <= MOST_ROUNDS
+        and all(kernel_code(c.op, c.dtype) is not None for r in rounds for c in r.combines)
+    )
+
+
+class RecordedCalls:
+    """Lets a host executor repeat its calls, if they are of one array and of ranks of one node.
+
+    ``meets_first`` says that calls meet before their first stage, which is local.
+    """
+
+    def __init__(self, host: HostExecutor, token: int, meets_first: bool, is_batch: bool) -> None:
+        self.host, self.token, self.meets_first = host, token, meets_first
+        self.calls: list[RecordedCall] = []
+        world, schedule = host.world, host.schedule
+        self._can_record = (
+            not is_batch
+            and world.one_node
+            and world.node.kernels is not None
+            and not host.donates
+            and schedule.plans[0].limit_bytes is None
+            and not schedule.is_tight
+        )
+
+    def find(self, local: Any, out: Any) -> tuple[RecordedCall, Any] | None:
+        """A call that these arrays fit, pointed at them, and the array for its result."""
+        calls = self.calls
+        if calls[0].is_again(local, out):
+            return calls[0], out
+        for call in calls:
+            if call.fits(local, out):
+                result = call.new_result() if out is None else out
+                call.point_at(local, result)
+                return call, result
+        return None
+
+    def record(self, tiles: Tiles, record: CallRecord) -> None:
+        """Make the next call with arrays like these a short one, if it can be."""
+        if not self._can_record:
+            return
+        stages = recorded_stages(self.host, record)
+        if stages:
+            source, target = tiles[0, 0], tiles[0, self.host.schedule.last(0)]
+            call = RecordedCall(
+                self.host, stages, source, target, self.token, self.meets_first, record.met_after
+            )
+            self.calls.insert(0, call)
+            del self.calls[MOST_CALLS:]
 
 
 class RecordedCall:
     """One way to repeat a call with one array: same dtype, shape and strides.
 
-    Where the neighbours read this rank's arrays in place, they must also be the same arrays.
+    If the neighbours read this rank's arrays in place, they must also be the same arrays.
     """
 
     def __init__(
         self,
-        scenes: Sequence[RecordedStage],
+        host: HostExecutor,
+        stages: Sequence[RecordedStage],
         source: AnyArray | None,
         target: AnyArray | None,
-        word: int,
-        meets: bool,
-        waits: bool,
+        token: int,
+        meets_first: bool,
+        meets_after: bool,
     ) -> None:
-        world = scenes[0].stage.world
-        assert world.kernels is not None
-        self.scenes, self.world, self.word = tuple(scenes), world, word
+        world = host.world
+        assert world.node.kernels is not None
+        self.host, self.world, self.stages, self.token = host, world, tuple(stages), token
         self.like = _likeness(source)
         self.out_like = _likeness(target)
         self.is_new_like = target is None or target.flags.c_contiguous
-        flagged = {scene.reads for scene in scenes if scene.call.flag}
-        self.same_source, self.same_out = LOCAL in flagged, OUT in flagged
-        self.tables = [scene.stage.tables(scene.call) for scene in scenes]
+        described = {one.reads for one in stages if one.replay.flag}
+        self.same_source = Whose.SOURCE in described
+        self.same_out = Whose.TARGET in described
+        self.tables: list[AddressTables] = [one.stage.tables(one.replay) for one in stages]
         self.last = _weak(source), _weak(target)
         self.places = _place(source), _place(target)
         self.kept: list[AnyArray] = []
-        self.at: list[int] = []
-        """Of every operation, its scene."""
-        ops = self._write(meets, waits)
-        self.ops = (Operation * len(ops))(*ops)
+        """What operations have the addresses of."""
+        self.stage_of: list[int] = []
+        """The stage of every operation."""
+        operations = self._write(meets_first, meets_after)
+        self.operations = (Operation * len(operations))(*operations)
         self.state = Script(
-            operations=ctypes.addressof(self.ops),
-            n_operations=len(ops),
-            control=world.table,
-            n=len(world.node),
-            me=world.place,
+            operations=ctypes.addressof(self.operations),
+            n_operations=len(operations),
+            control=world.pages.table,
+            n=len(world.node.ranks),
+            me=world.node.place,
             wait_ns=SLICE_NS,
         )
         self.pointer = ctypes.addressof(self.state)
-        self.run_script = world.kernels.script
-        self.version = world.version
+        self.run_script = world.node.kernels.script
+        self.meeting, self.pages = world.meeting, world.pages
+        self.version = world.pages.version
 
-    def _write(self, meets: bool, waits: bool) -> list[Operation]:
-        ops: list[Operation] = []
-        if meets:
-            ops.append(Operation.meet_with(2 * self.word))
-        for number, scene in enumerate(self.scenes):
-            ops += self._scene(scene, self.tables[number])
-            self.at += [number] * (len(ops) - len(self.at))
-        if waits:
-            ops.append(Operation.meet_with())
-            self.at.append(len(self.scenes))
-        return ops
+    # Recording
 
-    def _scene(self, scene: RecordedStage, tables: AddressTables) -> list[Operation]:
-        """The operations of a stage."""
-        world, call = self.world, scene.call
+    def _write(self, meets_first: bool, meets_after: bool) -> list[Operation]:
+        operations: list[Operation] = []
+        if meets_first:
+            operations.append(Operation.meet_with(2 * self.token))
+        for number, recorded in enumerate(self.stages):
+            operations += self._write_stage(recorded, self.tables[number])
+            self.stage_of += [number] * (len(operations) - len(self.stage_of))
+        if meets_after:
+            operations.append(Operation.meet_with())
+            self.stage_of.append(len(self.stages))
+        return operations
+
+    def _write_stage(self, recorded: RecordedStage, tables: AddressTables) -> list[Operation]:
+        world, replay = self.world, recorded.replay
         bases = np.array([address_of(table) for table in tables], dtype=np.uintp)
         self.kept.append(bases)
         where = address_of(bases)
-        ops: list[Operation] = []
+        operations: list[Operation] = []
 
         def copy(moves: CopyList, is_ahead: bool = False) -> None:
             if len(moves):
-                ops.append(
+                operations.append(
                     Operation.copy(moves.pointer, where, is_ahead=is_ahead, streams=moves.streams)
                 )
 
-        if scene.stage.is_local:
-            copy(call.rounds[0].copies)
-            return ops
-        flags = {rank: call.kinds[rank, 0] in (SHARED, PRIVATE) for rank in world.node}
-        words = np.array([2 * self.word + flags[rank] for rank in world.node], dtype=np.uint64)
+        if recorded.stage.is_local:
+            copy(replay.rounds[0].copies)
+            return operations
+        ranks = world.node.ranks
+        flags = {rank: replay.kinds[rank, 0] in IN_PLACE for rank in ranks}
+        words = np.array([2 * self.token + flags[rank] for rank in ranks], dtype=np.uint64)
         self.kept.append(words)
-        if call.flag:
-            ops.append(Operation.describe(self._description(call, world.rank)))
-        for number, round_ in enumerate(call.rounds):
-            copy(round_.stage, is_ahead=True)
+        if replay.flag:
+            operations.append(Operation.describe(self._description(replay, world.rank)))
+        for number, round_ in enumerate(replay.rounds):
+            copy(round_.publish, is_ahead=True)
             if number == 0:
-                said = 2 * self.word + call.flag
-                ops.append(Operation.meet_with(said, address_of(words)))
-                for rank in world.node:
+                said = 2 * self.token + replay.flag
+                operations.append(Operation.meet_with(said, address_of(words)))
+                for rank in ranks:
                     if rank != world.rank and flags[rank]:
-                        ops.append(Operation.check(self._description(call, rank)))
+                        operations.append(Operation.check(self._description(replay, rank)))
             else:
-                ops.append(Operation.meet_with())
+                operations.append(Operation.meet_with())
             copy(round_.copies)
             for rank, moves in round_.reads:
-                ops.append(Operation.read(moves.pointer, where, world.pids[rank]))
+                operations.append(Operation.read(moves.pointer, where, world.node.pids[rank]))
             for combine in round_.combines:
                 code = kernel_code(combine.op, combine.dtype)
                 assert code is not None
-                ops.append(Operation.combine(combine.moves.pointer, where, code))
-        return ops
+                operations.append(Operation.combine(combine.moves.pointer, where, code))
+        return operations
 
-    def _description(self, call: StageRecord, rank: int) -> Description:
+    def _description(self, replay: StageReplay, rank: int) -> Description:
         """Where a rank describes its array, for even and odd meetings, and how it did."""
-        rows = [board[:1] for board in self.world.boards[rank].descriptions]
-        even, odd, same = map(address_of, (*rows, call.descriptions[rank]))
+        rows = [rows[:1] for rows in self.world.pages[rank].descriptions]
+        even, odd, same = map(address_of, (*rows, replay.descriptions[rank]))
         return Description(even, odd, same, rows[0].nbytes)
+
+    # Matching
 
     def is_again(self, local: Any, out: Any) -> bool:
         """Whether these are the very arrays of the last call, as they were."""
@@ -181,12 +242,12 @@ class RecordedCall:
             and (out.dtype, out.shape, out.strides) == self.out_like
             and (address_of(local), address_of(out)) == self.places
             and out.flags.writeable
-            and self.world.version == self.version
+            and self.pages.version == self.version
         )
 
     def fits(self, local: Any, out: Any) -> bool:
-        """Whether a call can go this way; ``out`` may be None where it would be new."""
-        if self.world.version != self.version:
+        """Whether a call with these arrays can be run so; ``out`` is None if it would be new."""
+        if self.pages.version != self.version:
             return False
         if self.like is None:
             good = local is None
@@ -206,56 +267,66 @@ class RecordedCall:
             )
         return good and (out is not None or (self.is_new_like and not self.same_out))
 
-    def new(self) -> Any:
+    def new_result(self) -> Any:
         """A new array for the result."""
         return None if self.out_like is None else np.empty(self.out_like[1], self.out_like[0])
 
     def point_at(self, local: Any, out: Any) -> None:
         """Take these arrays for the next run."""
-        places = {LOCAL: local, OUT: out}
-        for scene, tables in zip(self.scenes, self.tables, strict=True):
-            bases = scene.stage.bases
-            for whose, base in ((scene.writes, bases.target(0)), (scene.reads, bases.source(0))):
+        places = {Whose.SOURCE: local, Whose.TARGET: out}
+        for one, tables in zip(self.stages, self.tables, strict=True):
+            bases = one.stage.bases
+            for whose, base in ((one.writes, bases.target(0)), (one.reads, bases.source(0))):
                 array = places.get(whose)
                 if array is not None:
                     tables[0][base] = tables[1][base] = address_of(array)
         self.last = _weak(local), _weak(out)
         self.places = _place(local), _place(out)
 
-    def run(self, timeout_s: float | None) -> tuple[int, bool]:
-        """Move; how many stages are done, and whether arrays may still be read in place."""
-        world, state = self.world, self.state
-        state.at, state.entered, state.seq = 0, 0, world.seq
+    # Running
+
+    def run(self, local: Any, out: Any, timeout_s: float | None) -> None:
+        """**Collective.** Move between the arrays that the call was pointed at, which these are."""
+        state, meeting = self.state, self.meeting
+        state.at, state.entered, state.seq = 0, 0, meeting.seq
         answer = self.run_script(self.pointer)
         if answer == kernels.ALL_SAME:
-            world.seq = state.seq
-            return len(self.scenes), False
-        return self._go_on(answer, timeout_s)
+            meeting.seq = state.seq
+            return
+        with self.world.operation(timeout_s):
+            done, in_place = self._wait(answer)
+            if done < len(self.stages) or in_place:
+                tiles = {(0, 0): local, (0, self.host.schedule.last(0)): out}
+                self.host.finish(self.token, tiles, done, in_place)
 
-    def _go_on(self, answer: int, timeout_s: float | None) -> tuple[int, bool]:
-        """Wait where the script waits; leave it where it does not apply any more."""
-        world, state = self.world, self.state
+    def _wait(self, answer: int) -> tuple[int, bool]:
+        """Wait where the script waits, and leave it if it does not apply any more.
+
+        How many stages are done, and whether arrays may still be read in place.
+        """
+        state, meeting = self.state, self.meeting
         while True:
-            world.seq = state.seq
+            meeting.seq = state.seq
             if answer == kernels.ALL_SAME:
-                return len(self.scenes), False
+                return len(self.stages), False
             if answer == kernels.REFUSED:
                 raise TransferError("the system does not let this process read its neighbours")
             if answer in (kernels.CHANGED, kernels.DIFFERENT):
-                return self._leave(self.at[state.at], timeout_s)
-            answer = world.patiently(lambda: int(self.run_script(self.pointer)), timeout_s)
+                return self._leave(self.stage_of[state.at])
+            answer = meeting.wait_until(lambda: int(self.run_script(self.pointer)))
 
-    def _leave(self, number: int, timeout_s: float | None) -> tuple[int, bool]:
-        """End the stage that the script is in on the long way."""
-        world = self.world
-        if number == len(self.scenes):
-            raise TransferError("ranks have lost step with each other")
-        stage, call = self.scenes[number].stage, self.scenes[number].call
+    def _leave(self, number: int) -> tuple[int, bool]:
+        """End the stage that the script is in without it."""
+        meeting = self.meeting
+        if number == len(self.stages):
+            raise TransferError("internal error: ranks are at different points of a recorded call")
+        stage, replay = self.stages[number].stage, self.stages[number].replay
         if stage.is_local:
             raise Disagreement
-        met = world.judge(kernels.DIFFERENT, 2 * self.word + call.flag)
-        stage.take_over(self.tables[number][world.seq & 1])
-        return number + 1, stage.go_on(met, call.flag, call.strides, timeout_s)
+        met = meeting.classify(kernels.DIFFERENT, 2 * self.token + replay.flag)
+        table = self.tables[number][meeting.seq & 1].copy()
+        record = stage.resume(met, replay.flag, replay.strides, table)
+        return number + 1, record.in_place
 
 
 def _weak(array: Any) -> Any:

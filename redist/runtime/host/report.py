@@ -78,11 +78,11 @@ class Report:
 class TransferCounts:
     """Counts what this rank does; with ``REDIST_DEBUG=1`` prints a line per step."""
 
-    def __init__(self, world: World, route: TransferStages) -> None:
+    def __init__(self, world: World, schedule: TransferStages) -> None:
         self.world = world
-        self.route = route
+        self.schedule = schedule
         self.calls = 0
-        self.seconds = [0.0] * len(route.stages)
+        self.seconds = [0.0] * len(schedule.stages)
         self.loud = os.environ.get("REDIST_DEBUG", "") not in ("", "0")
         self.quiet = not self.loud and not LOG.isEnabledFor(logging.DEBUG)
 
@@ -91,7 +91,7 @@ class TransferCounts:
         self.seconds[stage] += seconds
         if self.quiet:
             return
-        got = sum(self._moved(leg)[1] for leg in self.route.stages[stage])
+        got = sum(self._moved(part)[1] for part in self.schedule.stages[stage])
         line = (
             f"rank {self.world.rank} step {stage + 1} {self._name(stage)}: "
             f"received {format_bytes(got)} in {seconds * 1e3:.3f} ms"
@@ -103,22 +103,22 @@ class TransferCounts:
     @cached_property
     def received_bytes(self) -> tuple[int, ...]:
         """What this rank receives from others in a call, of every array."""
-        out = [0] * len(self.route.plans)
-        for leg in (leg for legs in self.route.stages for leg in legs):
-            out[leg.item] += self._moved(leg)[1]
+        out = [0] * len(self.schedule.plans)
+        for part in (part for parts in self.schedule.stages for part in parts):
+            out[part.item] += self._moved(part)[1]
         return tuple(out)
 
     def report(self, timeout_s: float | None) -> Report:
         """**Collective.** The figures of all ranks, joined."""
         mine = []
-        for number, legs in enumerate(self.route.stages):
-            moved = [self._moved(leg) for leg in legs]
+        for number, parts in enumerate(self.schedule.stages):
+            moved = [self._moved(part) for part in parts]
             mine.append(
                 (*(sum(column) for column in zip(*moved, strict=True)), self.seconds[number])
             )
         everyone = gather(self.world.comm, mine, timeout_s)
         steps = []
-        for number in range(len(self.route.stages)):
+        for number in range(len(self.schedule.stages)):
             rows = [ranks[number] for ranks in everyone]
             seconds = [row[3] / max(1, self.calls) for row in rows]
             planned, modelled = self._planned(number)
@@ -137,13 +137,13 @@ class TransferCounts:
             )
         return Report(self.calls, self.world.size, tuple(steps))
 
-    def _moved(self, leg: StagePart) -> tuple[int, int, int]:
-        """Bytes that this rank sends, receives, and from how many ranks, in a leg."""
+    def _moved(self, part: StagePart) -> tuple[int, int, int]:
+        """Bytes that this rank sends, receives, and from how many ranks, in a part."""
         me = self.world.rank
-        itemsize = self.route.plans[leg.item].source.dtype.itemsize
+        itemsize = self.schedule.plans[part.item].source.dtype.itemsize
         sent = got = 0
         peers = set()
-        for piece in leg.phase.pieces:
+        for piece in part.step.pieces:
             n_bytes = math.prod(piece.shape) * itemsize
             if piece.sender == me != piece.receiver:
                 sent += n_bytes
@@ -155,23 +155,23 @@ class TransferCounts:
     def _planned(self, stage: int) -> tuple[int, float]:
         """Bytes and seconds that the plans have for a stage; a step of two phases counts once."""
         n_bytes, seconds = 0, 0.0
-        for leg in self.route.stages[stage]:
-            steps = self.route.plans[leg.item].steps
+        for part in self.schedule.stages[stage]:
+            steps = self.schedule.plans[part.item].steps
             if not steps:
                 continue
-            share = 2 if self._is_halved(leg) else 1
-            n_bytes += steps[leg.step].received_bytes // share
-            seconds += steps[leg.step].time_ps / 1e12 / share
+            share = 2 if self._is_halved(part) else 1
+            n_bytes += steps[part.step_number].received_bytes // share
+            seconds += steps[part.step_number].time_ps / 1e12 / share
         return n_bytes, seconds
 
-    def _is_halved(self, leg: StagePart) -> bool:
-        return self.route.plans[leg.item].steps[leg.step].op == "all_reduce"
+    def _is_halved(self, part: StagePart) -> bool:
+        return self.schedule.plans[part.item].steps[part.step_number].op == "all_reduce"
 
     def _name(self, stage: int) -> str:
         names = []
-        for leg in self.route.stages[stage]:
-            steps = self.route.plans[leg.item].steps
-            name = steps[leg.step].op if steps else "copy"
-            names.append(f"{name} (gather)" if leg.phase.again else name)
+        for part in self.schedule.stages[stage]:
+            steps = self.schedule.plans[part.item].steps
+            name = steps[part.step_number].op if steps else "copy"
+            names.append(f"{name} (gather)" if part.step.again else name)
         first = names[0]
         return first if len(names) == 1 else f"{first} and {len(names) - 1} more"

@@ -10,14 +10,14 @@ import numpy as np
 from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import TypedPieces
 from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
 from redist.runtime.schedule.slots import Box, Exports
+from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
 BOOK_BYTES = 2**17
-"""Of a staging budget, an eighth up to this much is left for boards, tables and programs."""
+"""Of a staging budget, an eighth up to this much is left for pages, tables and programs."""
 LEAST_BOOK_BYTES = 2**16
 """Under a limit no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
@@ -58,10 +58,9 @@ class Staging:
     @staticmethod
     def of(
         world: World,
-        loads: Sequence[TypedPieces],
+        stage_parts: Sequence[StagePart],
         staging_bytes: int,
         is_limited: bool,
-        timeout_s: float | None,
         packs_all: bool = False,
     ) -> Staging:
         """**Collective.** Rounds so that a pool slot, and what is packed for other nodes, fit.
@@ -74,19 +73,24 @@ class Staging:
         books = 2 * BOOK_BYTES if packs_all else BOOK_BYTES
         spare = max(book, min(books, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
-        shared = any(world.groups.count(group) > 1 for group in world.groups)
+        shared = any(world.node.groups.count(group) > 1 for group in world.node.groups)
         share = budget if world.one_node or not shared else budget // 2
         slot, halves = min(share // 2, MAX_MESSAGE_BYTES), 1
         if packs_all and share // 4 >= LEAST_HALF_BYTES:
             slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, ROUND_BYTES), 2
         exports = [
-            Exports.of(load.phase.pieces, world.rank, world.node, load.itemsize, slot)
-            for load in loads
+            Exports.of(
+                stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
+            )
+            for stage_part in stage_parts
         ]
-        needs = [_Needs(load, world.rank, world.node, packs_all) for load in loads]
-        weights, parts = _weights(loads, exports, needs, slot)
+        needs = [
+            _Needs(stage_part, world.rank, world.node.ranks, packs_all)
+            for stage_part in stage_parts
+        ]
+        weights, parts = _weights(stage_parts, exports, needs, slot)
         for values in (weights, parts):
-            world.all_max(values, timeout_s)
+            world.all_max(values)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
         mine = _own_offsets(exports, weights.tolist(), parts.tolist(), rounds)
         need = max(
@@ -94,7 +98,7 @@ class Staging:
             for own, k, start in zip(exports, parts.tolist(), mine.starts, strict=True)
         )
         least = np.array([need], dtype=np.int64)
-        world.all_max(least, timeout_s)
+        world.all_max(least)
         slot_bytes = ceil_div(int(least[0]), 64) * 64 if shared else 0
         packed = 0 if world.one_node else slot
         # An element of whatever must be packed, however small the budget.
@@ -102,7 +106,7 @@ class Staging:
         sent = max(packed, hard) if packs_all else packed
         if len(rounds) == 1 or hard > slot:
             halves = 1
-        offsets, gives = _tell(world, loads, exports, mine.offsets, timeout_s)
+        offsets, gives = _tell(world, stage_parts, exports, mine.offsets)
         return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives, halves)
 
 
@@ -113,17 +117,20 @@ class _Own:
 
 
 def _weights(
-    loads: Sequence[TypedPieces], exports: Sequence[Exports], all_needs: Sequence[_Needs], slot: int
+    stage_parts: Sequence[StagePart],
+    exports: Sequence[Exports],
+    all_needs: Sequence[_Needs],
+    slot: int,
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """What each array of this rank takes in a slot, and into how many parts it must be cut."""
-    weights = np.zeros(len(loads), dtype=np.int64)
-    parts = np.ones(len(loads), dtype=np.int64)
-    for item, (load, needs) in enumerate(zip(loads, all_needs, strict=True)):
+    weights = np.zeros(len(stage_parts), dtype=np.int64)
+    parts = np.ones(len(stage_parts), dtype=np.int64)
+    for item, (stage_part, needs) in enumerate(zip(stage_parts, all_needs, strict=True)):
         # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
         message = ceil_div(needs.largest(1) * slot, MAX_MESSAGE_BYTES)
         weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
         if weights[item] > slot:
-            most = max(1, max((part_elems(p.shape, 1) for p in load.phase.pieces), default=1))
+            most = max(1, max((part_elems(p.shape, 1) for p in stage_part.step.pieces), default=1))
 
             def hard(k: int, own: Exports = exports[item], needs: _Needs = needs) -> int:
                 return max(own.bytes_for(k), needs.hard(k))
@@ -139,39 +146,38 @@ def _own_offsets(
 ) -> _Own:
     """Where this rank's boxes lie in a slot of its pool."""
     starts = [0] * len(exports)
-    for turns in rounds:
+    for round_parts in rounds:
         at = 0
-        for turn in turns:
-            starts[turn.item] = at if turn.number == 0 else starts[turn.item]
-            at += weights[turn.item]
+        for round_part in round_parts:
+            starts[round_part.item] = at if round_part.number == 0 else starts[round_part.item]
+            at += weights[round_part.item]
     offsets = [own.offsets(k, start) for own, k, start in zip(exports, parts, starts, strict=True)]
     return _Own(starts, offsets)
 
 
 def _tell(
     world: World,
-    loads: Sequence[TypedPieces],
+    stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
     mine: Sequence[dict[Box, int]],
-    timeout_s: float | None,
 ) -> tuple[dict[tuple[int, int], dict[Box, int]], dict[tuple[int, int], bool]]:
     """Tell every neighbour where its boxes lie, and be told."""
     asked = [
         [
             {
                 (p.src_lo, p.shape): mine[item][p.src_lo, p.shape]
-                for p in load.phase.pieces
+                for p in stage_part.step.pieces
                 if p.sender == world.rank and p.receiver == peer != world.rank
             }
-            for item, load in enumerate(loads)
+            for item, stage_part in enumerate(stage_parts)
         ]
-        for peer in world.node
+        for peer in world.node.ranks
     ]
     offsets: dict[tuple[int, int], dict[Box, int]] = {}
     gives: dict[tuple[int, int], bool] = {}
-    told = world.gather_on_node(([bool(own.boxes) for own in exports], asked), timeout_s)
-    for peer, (given, answers) in zip(world.node, told, strict=True):
-        for item, places in enumerate(answers[world.place]):
+    told = world.gather_on_node(([bool(own.boxes) for own in exports], asked))
+    for peer, (given, answers) in zip(world.node.ranks, told, strict=True):
+        for item, places in enumerate(answers[world.node.place]):
             gives[peer, item] = given[item]
             offsets[peer, item] = mine[item] if peer == world.rank else places
     return offsets, gives
@@ -181,21 +187,25 @@ class _Needs:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
     def __init__(
-        self, load: TypedPieces, rank: int, node: Sequence[int], packs_all: bool = False
+        self, stage_part: StagePart, rank: int, node: Sequence[int], packs_all: bool = False
     ) -> None:
-        self.itemsize = load.itemsize
+        self.itemsize = stage_part.itemsize
         self.between = [
             p
-            for p in load.phase.pieces
+            for p in stage_part.step.pieces
             if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
         ]
-        given = [p for p in load.phase.pieces if p.sender == rank and p.receiver not in node]
-        self.sent = [p for p in given if not _is_contiguous(p.shape, p.src_shape, load.itemsize)]
-        got = [p for p in load.phase.pieces if p.receiver == rank and p.sender not in node]
+        given = [p for p in stage_part.step.pieces if p.sender == rank and p.receiver not in node]
+        self.sent = [
+            p for p in given if not _is_contiguous(p.shape, p.src_shape, stage_part.itemsize)
+        ]
+        got = [p for p in stage_part.step.pieces if p.receiver == rank and p.sender not in node]
         self.combined = got if packs_all else [p for p in got if p.order]
         self.given = given if packs_all else []
         self.received = [
-            p for p in got if p.order or not _is_contiguous(p.shape, p.dst_shape, load.itemsize)
+            p
+            for p in got
+            if p.order or not _is_contiguous(p.shape, p.dst_shape, stage_part.itemsize)
         ]
 
     def largest(self, parts: int) -> int:

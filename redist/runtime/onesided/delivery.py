@@ -25,7 +25,6 @@ def deliver(
     world: World,
     records: Sequence[Sequence[Bytes]],
     take: Callable[[Bytes], None],
-    timeout_s: float | None,
 ) -> None:
     """**Collective.** Give ``records[r]`` to rank r; ``take`` gets what comes, and no rank mixes.
 
@@ -35,19 +34,19 @@ def deliver(
     messages = [_messages(mine) for mine in records]
     counts = np.array([len(mine) for mine in messages], dtype=np.int64)
     coming = np.zeros(world.size, np.int64)
-    world.wait([world.comm.Ialltoall(counts, coming)], timeout_s)
+    world.wait([world.comm.Ialltoall(counts, coming)])
     early = _send_early(world, messages)
     for source in range(world.size):
         if source == world.rank:
             if early is None:
-                _send(world, messages, timeout_s)
+                _send(world, messages)
             for message in messages[world.rank]:
                 for record in message:
                     take(record)
         elif coming[source]:
-            _receive(world, source, int(coming[source]), take, timeout_s)
+            _receive(world, source, int(coming[source]), take)
     if early:
-        world.wait(early, timeout_s)
+        world.wait(early)
 
 
 def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | None:
@@ -80,7 +79,7 @@ def _messages(records: Sequence[Bytes]) -> list[list[Bytes]]:
     return out
 
 
-def _send(world: World, messages: list[list[list[Bytes]]], timeout_s: float | None) -> None:
+def _send(world: World, messages: list[list[list[Bytes]]]) -> None:
     """Send to all others in turn, a few messages at a time."""
     under_way: deque[Any] = deque()
     for k in range(max(map(len, messages))):
@@ -88,23 +87,21 @@ def _send(world: World, messages: list[list[list[Bytes]]], timeout_s: float | No
             if rank == world.rank or k >= len(mine):
                 continue
             if len(under_way) == UNDER_WAY:
-                world.wait([under_way.popleft()], timeout_s)
+                world.wait([under_way.popleft()])
             under_way.append(world.comm.Isend([_packed(mine[k]), MPI.BYTE], rank, Tag.RECORDS))
-    world.wait(list(under_way), timeout_s)
+    world.wait(list(under_way))
 
 
-def _receive(
-    world: World, source: int, n: int, take: Callable[[Bytes], None], timeout_s: float | None
-) -> None:
+def _receive(world: World, source: int, n: int, take: Callable[[Bytes], None]) -> None:
     """Take the messages of one rank; the next comes while one is taken."""
-    stages = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(min(2, n))]
-    requests = [world.comm.Irecv([stage, MPI.BYTE], source, Tag.RECORDS) for stage in stages]
+    buffers = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(min(2, n))]
+    requests = [world.comm.Irecv([buffer, MPI.BYTE], source, Tag.RECORDS) for buffer in buffers]
     for k in range(n):
-        world.wait([requests[k % 2]], timeout_s)
-        for record in _unpacked(stages[k % 2]):
+        world.wait([requests[k % 2]])
+        for record in _unpacked(buffers[k % 2]):
             take(record)
         if k + 2 < n:
-            requests[k % 2] = world.comm.Irecv([stages[k % 2], MPI.BYTE], source, Tag.RECORDS)
+            requests[k % 2] = world.comm.Irecv([buffers[k % 2], MPI.BYTE], source, Tag.RECORDS)
 
 
 def _packed(records: list[Bytes]) -> Bytes:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from redist.errors import PeerError, RedistError, RequestError
 from redist.runtime.onesided.window import Window
-from redist.runtime.ranks.agreement import RankAnswer, heard
+from redist.runtime.ranks.agreement import RankAnswer, gather_answers
 from redist.runtime.ranks.agreement import ranks as in_words
+from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import EpochEvent, Token, epoch_token
-from redist.runtime.ranks.world import DISAGREE, MIXED, World
+from redist.runtime.ranks.world import World
 
 VERBS = {
     EpochEvent.BEGIN: "begin an epoch of",
@@ -42,18 +43,16 @@ def come_together(
     them to come here.
     """
     world = array.world
-    world.check_usable()
-    world.finish()
     token = epoch_token(array.number, event)
     say = f"{VERBS[event]} {array.name}"
     text = failure
     while True:
-        with world.failing_together():
-            met = world.meet(token if text is None else Token.ERROR, int(flag), timeout_s)
-            world.hear()
-            if met != DISAGREE and text is None:
-                return flag or met == MIXED
-            answers = heard(world.comm, say, text, timeout_s)
+        with world.operation(timeout_s):
+            met = world.meet(token if text is None else Token.ERROR, int(flag))
+            world.failure.raise_if_aborted()
+            if met is not Met.DISAGREE and text is None:
+                return flag or met is Met.MIXED
+            answers = gather_answers(world.comm, say, text, timeout_s)
         failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
         ours = {f"{verb} {array.name}" for verb in VERBS.values()}
         if not failed or all(said in ours for said, *_ in answers):

@@ -12,7 +12,6 @@ from redist.layout.array_type import ArrayType
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.onesided.read_service import ReadService
 from redist.runtime.onesided.window import Tile, TilePlace, Window
-from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import find
 
@@ -43,10 +42,7 @@ class Windows:
 
 def windows_of(world: World) -> Windows:
     """The windows of a world."""
-    if world.windows is None:
-        world.windows = Windows()
-    found: Windows = world.windows
-    return found
+    return world.kept(Windows) or world.keep(Windows())
 
 
 def publish(
@@ -59,24 +55,24 @@ def publish(
     """
     windows = windows_of(world)
     number = next(windows.numbers)
-    with world.failing_together():
+    with world.operation(timeout_s):
         said = str(t), _place(tile), tuple(windows.dead), world.reads_memory
-        answers = gather(world.comm, said, timeout_s)
+        answers = world.gather(said)
         if len({text for text, *_ in answers}) == 1:
             places = [place for _, place, *_ in answers]
             windows.drop(set.intersection(*(set(dead) for _, _, dead, _ in answers)))
-            asks = len(set(world.groups)) > 1 or not all(
+            asks = len(set(world.node.groups)) > 1 or not all(
                 place is None or place.handle is not None or reads for _, place, _, reads in answers
             )
             if asks and windows.service is None:
                 windows.service = ReadService(world.comm)
-            window = Window(world, number, t, tile, timeout_s)
+            window = Window(world, number, t, tile, windows.service, timeout_s)
             window.connect(places)
             if windows.service is not None and tile is not None:
                 windows.service.tiles[number] = tile
             windows.live[number] = window
             weakref.finalize(owner, windows.dead.add, number).atexit = False
-            world.wait([world.comm.Ibarrier()], timeout_s)
+            world.wait([world.comm.Ibarrier()])
             return window
     parts = "; ".join(f"rank {rank}: {text}" for rank, (text, *_) in enumerate(answers))
     raise RequestError(f"cannot open one array on all ranks: they disagree on it; {parts}")

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
 from redist.runtime.index_sets.part import Part
-from redist.runtime.onesided.read_service import ANSWER_BYTES, Ask
+from redist.runtime.onesided.read_service import ANSWER_BYTES, Ask, ReadService
+from redist.runtime.ranks.waiting import wait_for
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.process_reads import peek, peeker
 from redist.runtime.shm.segments import Handle
@@ -65,9 +66,17 @@ class Window:
     """
 
     def __init__(
-        self, world: World, number: int, t: ArrayType, tile: Tile | None, timeout_s: float | None
+        self,
+        world: World,
+        number: int,
+        t: ArrayType,
+        tile: Tile | None,
+        service: ReadService | None,
+        timeout_s: float | None,
     ) -> None:
         self.world, self.number, self.type, self.tile = world, number, t, tile
+        self.service = service
+        """Reads tiles of other nodes; None if there is none to read."""
         self.timeout_s, self.name = timeout_s, str(t)
         self.dtype = t.dtype.to_numpy()
         numbers = grid(t)
@@ -89,7 +98,7 @@ class Window:
             rank for rank, place in enumerate(places) if place is not None and not place.writable
         )
         for shard, holders in self.holders.items():
-            near = [rank for rank in holders if rank in world.node]
+            near = [rank for rank in holders if rank in world.node.ranks]
             if world.rank in holders:
                 self.views[shard] = self.tile
                 continue
@@ -128,7 +137,8 @@ class Window:
             rank = self.sources[shard]
             asked += [(rank, self.number, p, piece[(*there, ...)]) for p, there in part.split(most)]
         if asked:
-            service = self.world.windows.service
-            service.ask(asked, lambda requests: self.world.wait(requests, self.timeout_s))
+            assert self.service is not None
+            look = self.world.failure.raise_if_any
+            self.service.ask(asked, lambda requests: wait_for(requests, self.timeout_s, look))
         for where, piece in answers:
             out[where] = piece

@@ -36,10 +36,10 @@ def all_agree(
 
     The error is the same on every rank: ``cannot transfer: ranks disagree: ...``.
     """
-    judge(what, heard(comm, say, error, timeout_s), error)
+    raise_unless_agreed(what, gather_answers(comm, say, error, timeout_s), error)
 
 
-def heard(
+def gather_answers(
     comm: MPI.Comm,
     say: str | None,
     error: Exception | str | None,
@@ -51,7 +51,7 @@ def heard(
     return gather(comm, (say, failed, place), timeout_s)
 
 
-def judge(what: str, answers: list[RankAnswer], error: Exception | None) -> None:
+def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception | None) -> None:
     """**Local.** Return if all answers are the same and none is an error, else raise."""
     errors = _by_text((rank, text) for rank, (_, text, _) in enumerate(answers) if text is not None)
     if errors:

@@ -1,73 +1,69 @@
-"""Work that goes on in the background: its order, and its result."""
+"""Work that goes on in the background, in the order in which it was started."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
-
-class Running:
-    """A piece of work under way.
-
-    >>> work = Running(lambda: 6 * 7)
-    >>> threading.Thread(target=work).start()
-    >>> work.result()
-    42
-    """
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._done = threading.Event()
-
-    def __call__(self) -> None:
-        """Do it, in whatever thread this is."""
-        try:
-            self._value = self._work()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
-
-    def result(self) -> Any:
-        """Wait; the value, or the error that ended the work."""
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+T = TypeVar("T")
 
 
 class Queue:
-    """Runs work in order.
+    """Runs work in order, in one thread.
 
-    >>> done, queue = [], Queue()
-    >>> queue.put(lambda: done.append(1)), queue.put(lambda: done.append(2)), queue.finish()
-    (None, None, None)
-    >>> done
-    [1, 2]
+    >>> queue = Queue()
+    >>> first, second = queue.put(lambda: 6 * 7), queue.put(lambda: 1 / 0)
+    >>> queue.drain()
+    >>> first.result(), second.exception()
+    (42, ZeroDivisionError('division by zero'))
     """
 
     def __init__(self) -> None:
         self._worker: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
+        self._thread: int | None = None
+        self._last: Future[Any] | None = None
 
-    def put(self, work: Callable[[], None]) -> None:
+    def put(self, work: Callable[[], T]) -> Future[T]:
         """Run ``work`` after everything before it, without waiting."""
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "redist")
-        self._last = self._worker.submit(work)
+            self._worker = ThreadPoolExecutor(1, "redist", self._note_thread)
+        future = self._worker.submit(work)
+        self._last = future
+        future.add_done_callback(self._forget)
+        return future
 
-    def finish(self) -> None:
-        """Wait until nothing is under way."""
-        if self._last is not None:
-            self._last.result()
+    def _note_thread(self) -> None:
+        self._thread = threading.get_ident()
+
+    def _forget(self, future: Future[Any]) -> None:
+        """Keep no result alive that the caller has dropped."""
+        if self._last is future:
             self._last = None
 
+    def drain(self) -> None:
+        """Wait until nothing is under way; work that is, itself, does not wait."""
+        last = self._last
+        if last is not None and threading.get_ident() != self._thread:
+            last.exception()
+
     def close(self) -> None:
-        """Finish, and end the thread."""
-        self.finish()
+        """Wait, and end the thread."""
+        self.drain()
         if self._worker is not None:
             self._worker.shutdown()
+
+
+def run_now(work: Callable[[], T]) -> Future[T]:
+    """Run ``work`` at once; its result, or the error that ended it, as a future.
+
+    >>> run_now(lambda: 6 * 7).result()
+    42
+    """
+    future: Future[T] = Future()
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+    return future

@@ -22,11 +22,9 @@ def tell_all(comm: MPI.Comm, row: Values, timeout_s: float | None = TIMEOUT_S) -
     if row.nbytes == 0:
         return out
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
-    with world.failing_together():
+    with world.operation(timeout_s):
         send, got = [_bytes(row), MPI.BYTE], [_bytes(out), MPI.BYTE]
-        world.wait([world.comm.Iallgather(send, got)], timeout_s)
+        world.wait([world.comm.Iallgather(send, got)])
     return out
 
 
@@ -44,14 +42,12 @@ def exchange(
     are contiguous and of one dtype. Gives the bytes that came from other ranks.
     """
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
-    with world.failing_together():
+    with world.operation(timeout_s):
         element = MPI.BYTE.Create_contiguous(max(1, data.dtype.itemsize)).Commit()
         try:
             there = [_bytes(data), tuple(part.tolist() for part in sent), element]
             here = [_bytes(out), tuple(part.tolist() for part in received), element]
-            world.wait([world.comm.Ialltoallv(there, here)], timeout_s)
+            world.wait([world.comm.Ialltoallv(there, here)])
         finally:
             element.Free()
     return int(received[0].sum() - received[0][world.rank]) * data.dtype.itemsize

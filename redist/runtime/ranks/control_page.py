@@ -1,20 +1,33 @@
-"""A rank's board: the shared memory by which the ranks of a node meet and pass data on."""
+"""Control pages: the shared memory by which the ranks of a node meet and pass data on."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
-from redist.runtime.shm.segments import Bytes
+from redist.runtime.ranks.node import Node
+from redist.runtime.shm.pages import release_pages
+from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
 
+Gather = Callable[[Any], list[Any]]
+"""Gives the values of the ranks of a node."""
+Wait = Callable[[list[Any]], None]
+"""Waits for requests of MPI."""
 CONTROL_BYTES = 4096
-"""Of every rank's board: meetings, status and the text of a failure."""
+"""Of every rank's page: meetings, status and the text of a failure."""
 TEXT_AT, TEXT_BYTES = 256, 2048
 DESCRIPTION = 32
 """Integers that describe where one array of a transfer lies."""
 LEAST_POOL_BYTES = 8192
 """A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
+ARRIVED, STATUS = 0, 1
+"""Control words: the meetings that this rank has come to; whether it has given up."""
 CONTROL_WORD = 8
 """Control words lie a cache line apart, as in meet.c."""
 
@@ -47,3 +60,84 @@ class ControlPage:
     def text(self) -> str:
         """Why this rank gave up."""
         return bytes(self.memory[TEXT_AT : TEXT_AT + TEXT_BYTES]).split(b"\0")[0].decode()
+
+
+class ControlPages:
+    """The control pages of the ranks of a node, each mapped by all of them.
+
+    ``words`` has the control words as Python numbers, quick to read; ``table`` is the address of a
+    table of the pages; ``version`` grows whenever pages are made anew.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.version = 0
+        self.touched_bytes = 0
+        """What transfers have used of this rank's pool, and so keeps pages."""
+        self.own = _new_page(16, LEAST_POOL_BYTES)
+        self._note({node.rank: self.own})
+
+    def _note(self, pages: dict[int, ControlPage]) -> None:
+        self.by_rank = pages
+        self.words = {rank: memoryview(page.control) for rank, page in pages.items()}  # type: ignore[arg-type]
+        self._addresses = np.array([page.address for page in pages.values()], dtype=np.uintp)
+        self.table = address_of(self._addresses)
+
+    def __getitem__(self, rank: int) -> ControlPage:
+        return self.by_rank[rank]
+
+    def reserve(self, n_items: int, pool_bytes: int, gather: Gather, wait: Wait) -> bool:
+        """**Collective over the node.** Make all pages anew if they are too small; whether they were.
+
+        The old ones stay until all ranks have the new ones, because neighbours look at them meanwhile.
+        """
+        old = self.own
+        if old.n_items >= n_items and old.pool_bytes >= pool_bytes:
+            return False
+        self.own = _new_page(max(n_items, old.n_items), max(pool_bytes, old.pool_bytes))
+        self.touched_bytes = 0
+        self._note({self._node.rank: self.own})
+        self.map(gather, wait)
+        return True
+
+    def map(self, gather: Callable[[Any], list[Any]], wait: Callable[[list[Any]], None]) -> None:
+        """**Collective over the node.** Map the pages of all ranks, and make sure that they are theirs.
+
+        ``gather`` and ``wait`` are those of the world, for the ranks of this node.
+        """
+        own, node = self.own, self._node
+        found = find(own.memory)
+        mark = os.urandom(8)
+        own.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(mark, np.uint8)
+        told = gather((found[0] if found else None, mark))
+        pages: dict[int, ControlPage] = {}
+        for rank, (handle, there) in zip(node.ranks, told, strict=True):
+            memory = own.memory
+            if rank != node.rank:
+                if handle is None:
+                    raise TransferError(f"rank {rank} has no memory to share")
+                memory = attach(handle)[: len(own.memory)]
+            if bytes(memory[TEXT_AT : TEXT_AT + 8]) != there:
+                raise TransferError(f"what is mapped is not the memory of rank {rank}")
+            pages[rank] = own if rank == node.rank else ControlPage(memory, own.n_items)
+        self._note(pages)
+        self.version += 1
+        wait([node.comm.Ibarrier()])
+        own.memory[TEXT_AT : TEXT_AT + 8] = 0
+        own.control[:] = 0
+        wait([node.comm.Ibarrier()])
+
+    def trim(self, slot_bytes: int) -> None:
+        """**Local.** Give back what earlier transfers touched of this rank's pool beyond two slots."""
+        if self.touched_bytes > slot_bytes:
+            memory = self.own.memory
+            start = len(memory) - self.own.pool_bytes + slot_bytes
+            release_pages(memory[start : len(memory) - slot_bytes])
+            self.touched_bytes = slot_bytes
+
+
+def _new_page(n_items: int, pool_bytes: int) -> ControlPage:
+    n_bytes = CONTROL_BYTES + 2 * n_items * DESCRIPTION * 8 + pool_bytes
+    return ControlPage(
+        shared_bytes(n_bytes) if can_share() else np.zeros(n_bytes, np.uint8), n_items
+    )

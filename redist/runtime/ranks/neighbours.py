@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from redist.runtime.ranks.agreement import all_agree
 from redist.runtime.ranks.control_page import DESCRIPTION
+from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token
-from redist.runtime.ranks.world import DISAGREE, SAME, Disagreement, World
+from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Handle, find
 
 Tile = NDArray[Any]
@@ -46,23 +47,21 @@ def together(
     A tile of None, or of no elements, is one that nobody asks for. An exception inside reaches the
     other ranks; ranks that came for something else raise on all.
     """
-    world.check_usable()
-    world.finish()
     own = {} if tile is None else {world.rank: tile}
     try:
-        with world.failing_together():
+        with world.operation(timeout_s):
             if world.size == 1:
                 yield NeighbourTiles(own, True, True)
                 return
             shares = _describe(world, tile)
-            met = world.meet(Token.READ_NEIGHBOURS, int(shares), timeout_s)
-            if met == DISAGREE:
+            met = world.meet(Token.READ_NEIGHBOURS, int(shares))
+            if met is Met.DISAGREE:
                 raise Disagreement
-            reading = any(world.flag_of(rank) for rank in world.node)
-            complete = world.one_node and met == SAME and shares
+            reading = any(world.meeting.flag_of(rank) for rank in world.node.ranks)
+            complete = world.one_node and met is Met.SAME and shares
             yield NeighbourTiles(own | _look(world, dtype), shares, complete)
             if reading:
-                world.meet_node(timeout_s)
+                world.meet_node()
     except Disagreement:
         all_agree(world.comm, f"cannot {what}", what, None, timeout_s)
         raise
@@ -70,7 +69,7 @@ def together(
 
 def _describe(world: World, tile: Tile | None) -> bool:
     """Tell the neighbours where this rank's tile lies; whether all who are near can have it so."""
-    rows = world.boards[world.rank].descriptions[(world.seq + 1) & 1].reshape(-1)
+    rows = world.pages[world.rank].descriptions[(world.meeting.seq + 1) & 1].reshape(-1)
     rows[0] = 0
     if tile is None or not tile.size:
         return True
@@ -89,12 +88,12 @@ def _look(world: World, dtype: np.dtype[Any]) -> dict[int, Tile]:
     """The tiles of the neighbours that share one."""
     world.forget_segments()
     out: dict[int, Tile] = {}
-    for rank in world.node:
-        rows = world.boards[rank].descriptions[world.seq & 1].reshape(-1)
-        if rank == world.rank or not world.flag_of(rank) or not rows[0]:
+    for rank in world.node.ranks:
+        rows = world.pages[rank].descriptions[world.meeting.seq & 1].reshape(-1)
+        if rank == world.rank or not world.meeting.flag_of(rank) or not rows[0]:
             continue
         _, fd, number, n_bytes, offset, n = rows[:6].tolist()
-        memory = world.map_segment(rank, Handle(world.pids[rank], fd, number, n_bytes))
+        memory = world.map_segment(rank, Handle(world.node.pids[rank], fd, number, n_bytes))
         shape = rows[DESCRIPTION : DESCRIPTION + n].tolist()
         strides = rows[DESCRIPTION + n : DESCRIPTION + 2 * n].tolist()
         out[rank] = np.ndarray(shape, dtype, memory, offset, strides)

@@ -6,25 +6,26 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.errors import RequestError
+from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import DISAGREE, SAME, world_of
+from redist.runtime.ranks.world import world_of
 
 
 def all_fit(comm: MPI.Comm, fits: bool, timeout_s: float | None = TIMEOUT_S) -> bool:
     """**Collective.** Whether it fits on every rank; on one node a meeting without a message."""
     world = world_of(comm, timeout_s=timeout_s)
-    world.check_usable()
-    world.finish()
-    with world.failing_together():
-        met = world.meet(Token.COMPARE_ROOM, int(fits), timeout_s)
-        if met == DISAGREE:
+    with world.operation(timeout_s):
+        met = world.meet(Token.COMPARE_ROOM, int(fits))
+        if met is Met.DISAGREE:
             raise RequestError("cannot compare room: ranks are in different operations")
-    return fits and met == SAME
+    return fits and met is Met.SAME
 
 
 def least_available(comm: MPI.Comm, n_bytes: int, timeout_s: float | None = TIMEOUT_S) -> int:
     """**Collective.** The least that any rank has."""
     have = np.array([-n_bytes], dtype=np.int64)
-    world_of(comm, timeout_s=timeout_s).all_max(have, timeout_s)
+    world = world_of(comm, timeout_s=timeout_s)
+    with world.operation(timeout_s):
+        world.all_max(have)
     return -int(have[0])

@@ -47,6 +47,11 @@ def abandon(receives: list[Any], *owners: Any) -> None:
         time.sleep(1e-4)
 
 
+def may_call_mpi() -> bool:
+    """**Local.** Whether this thread may call MPI."""
+    return MPI.Query_thread() >= MPI.THREAD_MULTIPLE or MPI.Is_thread_main()
+
+
 def _wait(requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None) -> None:
     tries, start = 0, 0.0
     while not _are_complete(requests):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses, address_of
@@ -16,13 +17,24 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.pieces import Piece, Shape, StepPieces
+from redist.runtime.schedule.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.schedule.slots import Box
+from redist.runtime.schedule.stages import StagePart
 
-NOTHING, POOL, SHARED, PRIVATE = range(4)
-"""Where a neighbour's tile is found: nobody asks for it, in its pool, in its shared memory, or in
-its private memory through the kernel."""
+
+class TileAt(IntEnum):
+    """Where a rank of this node finds the tile of another."""
+
+    NOTHING = 0
+    """Nowhere: nobody asks for it."""
+    POOL = 1
+    """In its pool, round by round."""
+    SHARED = 2
+    """In place, in shared memory."""
+    PRIVATE = 3
+    """In place, in private memory, through the kernel of the system."""
+
 
 STREAM_BYTES = 2**22
 """Tiles from this size on are written past the cache."""
@@ -31,19 +43,6 @@ SHORT_BYTES = 1024
 """Boxes of shorter runs are copied in the order of their places: the kernel interleaves neighbours."""
 
 Strides = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TypedPieces:
-    """One array of a stage."""
-
-    phase: StepPieces
-    dtype: DType
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +81,12 @@ class Message:
 class Round:
     """What a rank does in one round, in this order.
 
-    ``stage`` copies its own data into its pool; ``pack`` into what it sends; ``copies`` and
+    ``publish`` copies its own data into its pool; ``pack`` into what it sends; ``copies`` and
     ``reads`` (by rank) fetch from its node; ``unpack`` takes received data apart; ``combines`` come
     last, in ascending order of the partial values.
     """
 
-    stage: CopyList
+    publish: CopyList
     pack: CopyList
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
@@ -123,7 +122,7 @@ class Bases:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Turns the turns of a round into copies and messages for one rank.
+    """Turns the parts of a round into copies and messages for one rank.
 
     ``kinds`` says where the tile of (rank, item) is found; ``offsets`` where a box of (rank, item)
     lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
@@ -132,9 +131,9 @@ class Compiler:
     """
 
     rank: int
-    loads: Sequence[TypedPieces]
+    parts: Sequence[StagePart]
     bases: Bases
-    kinds: Mapping[tuple[int, int], int]
+    kinds: Mapping[tuple[int, int], TileAt]
     offsets: Mapping[tuple[int, int], Mapping[Box, int]]
     src_strides: Sequence[Strides]
     dst_strides: Sequence[Strides]
@@ -142,16 +141,16 @@ class Compiler:
     packs_all: bool = False
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
 
-    def staging(self, turns: Iterable[RoundPart]) -> CopyList:
+    def publish(self, round_parts: Iterable[RoundPart]) -> CopyList:
         """The copies of this rank's data into its pool."""
         moves = []
-        for turn in turns:
-            item = turn.item
-            if self.kinds.get((self.rank, item)) != POOL:
+        for round_part in round_parts:
+            item = round_part.item
+            if self.kinds.get((self.rank, item)) != TileAt.POOL:
                 continue
-            strides, itemsize = self.src_strides[item], self.loads[item].itemsize
+            strides, itemsize = self.src_strides[item], self.parts[item].itemsize
             for (lo, shape), offset in self.offsets[self.rank, item].items():
-                part = part_of(Piece(0, 0, 0, lo, lo, shape, shape, shape), turn)
+                part = part_of(Piece(0, 0, 0, lo, lo, shape, shape, shape), round_part)
                 if part is not None:
                     form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
                     place = _offset(part.src_lo, strides)
@@ -160,17 +159,17 @@ class Compiler:
                     )
         return CopyList.of(moves)
 
-    def round(self, turns: Sequence[RoundPart]) -> Round:
+    def round(self, round_parts: Sequence[RoundPart]) -> Round:
         """All that a round asks of this rank."""
         copies: list[BufferCopy] = []
         reads: dict[int, list[BufferCopy]] = {}
         combines: list[tuple[int, int, BufferCopy]] = []
         outgoing: dict[int, list[tuple[int, Piece]]] = {}
         incoming: dict[int, list[tuple[int, Piece]]] = {}
-        for turn in turns:
-            item = turn.item
-            for piece in self.loads[item].phase.pieces:
-                part = part_of(piece, turn)
+        for round_part in round_parts:
+            item = round_part.item
+            for piece in self.parts[item].step.pieces:
+                part = part_of(piece, round_part)
                 if part is None:
                     continue
                 if piece.receiver != self.rank:
@@ -180,14 +179,13 @@ class Compiler:
                     incoming.setdefault(piece.sender, []).append((item, part))
                 else:
                     base, offset, strides, kind = self._find(piece, part, item)
+                    move = self._move(part, item, base, offset, strides)
                     if piece.order:
-                        move = self._move(part, item, base, offset, strides)
                         combines.append((piece.order, item, move))
+                    elif kind == TileAt.PRIVATE:
+                        reads.setdefault(piece.sender, []).append(move)
                     else:
-                        move = self._move(part, item, base, offset, strides)
-                        (reads.setdefault(piece.sender, []) if kind == PRIVATE else copies).append(
-                            move
-                        )
+                        copies.append(move)
         pack, sends = self._messages(outgoing, sending=True)
         unpack, receives = self._messages(incoming, sending=False)
         unpacked = [move for move, part, _ in unpack if part.order == 0]
@@ -197,7 +195,7 @@ class Compiler:
         if all(move.form.block < SHORT_BYTES for move in copies):
             copies.sort(key=lambda move: (move.dst, move.dst_offset))
         return Round(
-            self.staging(turns),
+            self.publish(round_parts),
             CopyList.of(move for move, _, _ in pack),
             tuple(sends),
             tuple(receives),
@@ -210,22 +208,22 @@ class Compiler:
     def _is_large(self) -> bool:
         """Whether the tiles that are written are too large to stay in the cache."""
         written = (
-            math.prod(p.shape) * load.itemsize
-            for load in self.loads
-            for p in load.phase.pieces
+            math.prod(p.shape) * one.itemsize
+            for one in self.parts
+            for p in one.step.pieces
             if p.receiver == self.rank and not p.order
         )
         return sum(written) >= STREAM_BYTES
 
-    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, int]:
+    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, TileAt]:
         """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""
-        itemsize = self.loads[item].itemsize
+        itemsize = self.parts[item].itemsize
         if piece.sender == self.rank:
             strides = self.src_strides[item]
-            return self.bases.source(item), _offset(part.src_lo, strides), strides, SHARED
+            return self.bases.source(item), _offset(part.src_lo, strides), strides, TileAt.SHARED
         kind = self.kinds[piece.sender, item]
         base = self.bases.neighbour(piece.sender, item)
-        if kind == POOL:
+        if kind == TileAt.POOL:
             offset = self.offsets[piece.sender, item][piece.src_lo, piece.shape]
             return base, offset, c_strides(part.shape, itemsize), kind
         known = self.far_strides.get((piece.sender, item))
@@ -234,17 +232,17 @@ class Compiler:
 
     def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> BufferCopy:
         to = self.dst_strides[item]
-        form = canonical(part.shape, self.loads[item].itemsize, to, strides)
+        form = canonical(part.shape, self.parts[item].itemsize, to, strides)
         return BufferCopy(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
 
     def _combines(self, moves: Sequence[tuple[int, int, BufferCopy]]) -> tuple[Combine, ...]:
         """What is to be combined, array by array; within an array in the order of partial values."""
         out = []
         for item in dict.fromkeys(item for _, item, _ in moves):
-            load = self.loads[item]
-            assert load.phase.op is not None
+            whole_part = self.parts[item]
+            assert whole_part.step.op is not None
             own = CopyList.of(move for _, of, move in moves if of == item)
-            out.append(Combine(load.phase.op, load.dtype, own))
+            out.append(Combine(whole_part.step.op, whole_part.dtype, own))
         return tuple(out)
 
     def _messages(
@@ -261,7 +259,7 @@ class Compiler:
         used = 0
         for peer in sorted(parts):
             own = parts[peer]
-            n_bytes = sum(math.prod(p.shape) * self.loads[item].itemsize for item, p in own)
+            n_bytes = sum(math.prod(p.shape) * self.parts[item].itemsize for item, p in own)
             places = [self._place(item, part, sending) for item, part in own]
             combined = [not sending and part.order > 0 for _, part in own]
             direct = len(own) == 1 and not places[0][2].dims and not combined[0]
@@ -290,7 +288,7 @@ class Compiler:
         if sending:
             return 0
         return sum(
-            math.prod(part.shape) * self.loads[item].itemsize
+            math.prod(part.shape) * self.parts[item].itemsize
             for other, own in parts.items()
             if other > peer
             for item, part in own
@@ -302,13 +300,13 @@ class Compiler:
         strides = self.src_strides[item] if sending else self.dst_strides[item]
         tile = self.bases.source(item) if sending else self.bases.target(item)
         place = _offset(part.src_lo if sending else part.dst_lo, strides)
-        return tile, place, _in_order(part.shape, self.loads[item].itemsize, strides)
+        return tile, place, _in_order(part.shape, self.parts[item].itemsize, strides)
 
     def _packing(
         self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
     ) -> BufferCopy:
         """The copy of a part into staging, or out of it."""
-        itemsize = self.loads[item].itemsize
+        itemsize = self.parts[item].itemsize
         packed = c_strides(part.shape, itemsize)
         if sending:
             form = canonical(part.shape, itemsize, packed, self.src_strides[item])

@@ -68,7 +68,7 @@ class StepPieces:
     src_tile: Shape
 
 
-def phases_of(
+def pieces_of_step(
     step: Step, before: ArrayType, rank: int, topology: Topology
 ) -> tuple[StepPieces, ...]:
     """The phases of a step, with the pieces of one rank.
@@ -76,7 +76,7 @@ def phases_of(
     >>> import redist
     >>> from redist.plan.topology import FLAT
     >>> plan = redist.synthesize("f32[4{x}, 4]", "f32[4, 4{x}]", mesh=redist.Mesh(x=2))
-    >>> (phase,) = phases_of(plan.steps[0], plan.source, 0, FLAT)
+    >>> (phase,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
     >>> [(p.sender, p.receiver, p.src_lo, p.dst_lo, p.shape) for p in phase.pieces]
     [(0, 0, (0, 0), (0, 0), (2, 2)), (1, 0, (0, 0), (2, 0), (2, 2)), (0, 1, (0, 2), (0, 0), (2, 2))]
     """
@@ -89,7 +89,7 @@ def phases_of(
             return (_fetch(step, before, rank, topology),)
 
 
-def copy_phase(t: ArrayType, rank: int) -> StepPieces:
+def pieces_of_copy(t: ArrayType, rank: int) -> StepPieces:
     """A plan without steps: the tile is copied."""
     shape = tile_shapes(t).get(rank)
     pieces = (

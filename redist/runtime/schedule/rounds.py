@@ -54,20 +54,20 @@ def place_at(number: int, counts: Sequence[int]) -> Shape:
     return tuple(reversed(place))
 
 
-def part_of(piece: Piece, turn: RoundPart) -> Piece | None:
-    """What of a piece passes in a turn.
+def part_of(piece: Piece, round_part: RoundPart) -> Piece | None:
+    """The part of a piece that passes in a round; None if nothing does.
 
     >>> piece = Piece(0, 1, 0, (2, 0), (0, 4), (4, 3), (8, 3), (4, 8))
     >>> part = part_of(piece, RoundPart(0, 2, 1))
     >>> part.src_lo, part.dst_lo, part.shape
     ((4, 0), (2, 4), (2, 3))
     """
-    if turn.parts == 1:
+    if round_part.parts == 1:
         return piece
-    counts = part_counts(piece.shape, turn.parts)
-    if turn.number >= math.prod(counts):
+    counts = part_counts(piece.shape, round_part.parts)
+    if round_part.number >= math.prod(counts):
         return None
-    lo, shape = box_at(piece.shape, counts, place_at(turn.number, counts))
+    lo, shape = box_at(piece.shape, counts, place_at(round_part.number, counts))
     if 0 in shape:
         return None
     return replace(
@@ -97,7 +97,7 @@ def parts_needed(need: Callable[[int], int], limit: int, most: int) -> int:
 
 
 def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -> Rounds:
-    """Arrays in turn: several together while their weights fit a slot, large ones in parts.
+    """Put arrays into rounds: several together while their weights fit a slot, large ones in parts.
 
     >>> [[(t.item, t.number) for t in r] for r in make_rounds([10, 20, 90, 5], [1, 1, 3, 1], 32)]
     [[(0, 0), (1, 0)], [(2, 0)], [(2, 1)], [(2, 2)], [(3, 0)]]
@@ -111,7 +111,7 @@ def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -
                 used = 0
             rounds[-1].append(RoundPart(item, k, number))
             used += weight if k == 1 else slot_bytes + 1
-    return tuple(tuple(turns) for turns in rounds)
+    return tuple(tuple(round_parts) for round_parts in rounds)
 
 
 def whole(n_items: int) -> Rounds:

@@ -1,4 +1,4 @@
-"""The stages of a transfer: the phases of its plans side by side, and the buffers between them."""
+"""The stages of a transfer: the steps of its plans side by side, and the buffers between them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
 from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import Shape, StepPieces, copy_phase, phases_of
+from redist.runtime.schedule.pieces import Shape, StepPieces, pieces_of_copy, pieces_of_step
 
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """One phase of one array: which of its buffers is read, which is written, for which step."""
+    """One array of a stage: what moves, and which buffers of the array are read and written.
 
-    item: int
-    step: int
-    phase: StepPieces
-    source: int
-    target: int
+    ``step_number`` says of which step of the array's plan ``step`` is all, or one of two parts.
+    """
+
+    step: StepPieces
+    dtype: DType
+    item: int = 0
+    step_number: int = 0
+    source: int = 0
+    target: int = 1
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class TransferStages:
     """How one rank takes arrays through their plans.
 
-    ``stages`` has the legs that run together. Buffer k of an array holds ``plan.types[k]``; the last
-    is the target, also where a plan has no step and the tile is only copied.
+    ``stages`` has the parts that run together, one array each. Buffer k of an array holds
+    ``plan.types[k]``; the last is the target, also if a plan has no step and the tile is only copied.
     """
 
     plans: tuple[Plan, ...]
@@ -37,10 +47,10 @@ class TransferStages:
 
     @staticmethod
     def of(plans: Sequence[Plan], rank: int, topology: Topology) -> TransferStages:
-        """The route of a rank."""
-        legs = [_legs(item, plan, rank, topology) for item, plan in enumerate(plans)]
-        depth = max(map(len, legs))
-        stages = tuple(tuple(own[k] for own in legs if k < len(own)) for k in range(depth))
+        """The stages of a rank."""
+        parts = [_parts_of_plan(item, plan, rank, topology) for item, plan in enumerate(plans)]
+        depth = max(map(len, parts))
+        stages = tuple(tuple(own[k] for own in parts if k < len(own)) for k in range(depth))
         return TransferStages(tuple(plans), rank, stages)
 
     def type_of(self, item: int, buffer: int) -> ArrayType:
@@ -59,9 +69,9 @@ class TransferStages:
     def staging_bytes(self, stage: int) -> int:
         """Staging that the plans grant to a stage: of many arrays together about as for one."""
         grants = []
-        for leg in self.stages[stage]:
-            steps = self.plans[leg.item].steps
-            grants.append(steps[leg.step].staging_bytes if steps else 0)
+        for part in self.stages[stage]:
+            steps = self.plans[part.item].steps
+            grants.append(steps[part.step_number].staging_bytes if steps else 0)
         return min(sum(grants), max(max(grants), 2**20))
 
     @property
@@ -88,11 +98,13 @@ class TransferStages:
         return bare + max(self.staging_bytes(k) for k in range(len(self.stages)))
 
 
-def _legs(item: int, plan: Plan, rank: int, topology: Topology) -> list[StagePart]:
+def _parts_of_plan(item: int, plan: Plan, rank: int, topology: Topology) -> list[StagePart]:
+    dtype = plan.source.dtype
     if not plan.steps:
-        return [StagePart(item, 0, copy_phase(plan.source, rank), 0, 1)]
-    legs = []
+        return [StagePart(pieces_of_copy(plan.source, rank), dtype, item)]
+    parts = []
     for number, step in enumerate(plan.steps):
-        for phase in phases_of(step, plan.types[number], rank, topology):
-            legs.append(StagePart(item, number, phase, number + phase.again, number + 1))
-    return legs
+        for pieces in pieces_of_step(step, plan.types[number], rank, topology):
+            source = number + pieces.again
+            parts.append(StagePart(pieces, dtype, item, number, source, number + 1))
+    return parts

@@ -54,29 +54,30 @@ def program() -> int:
     except TransferError as error:
         print(f"SKIP {error}", flush=True)
         return 0
-    carrier = joined(world_of(MPI.COMM_SELF), 60.0)
-    carrier.try_out(60.0)
+    world = world_of(MPI.COMM_SELF, timeout_s=60.0)
+    carrier = joined(world)
+    carrier.try_out()
     values = np.random.default_rng(3).integers(0, 256, (ROWS, COLUMNS), np.uint8)
     for halves, gathers in itertools.product((1, 2), (False, True)):
         rounds = [one_round(k, gathers) for k in range(ROUNDS)]
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             source, target = cupy.asarray(values), cupy.zeros((ROWS, COLUMNS), np.uint8)
-            room = carrier.room()
-            room.reserve(halves * PART_BYTES, halves * PART_BYTES)
+            lease = carrier.lease()
+            lease.reserve(halves * PART_BYTES, halves * PART_BYTES)
             before = cupy.get_default_memory_pool().used_bytes()
-            with room.lent() as (send, receive):
+            with lease.lent() as (send, receive):
                 taken = cupy.get_default_memory_pool().used_bytes() - before
                 ends = int(target.data.ptr), int(source.data.ptr)
                 tables = [
                     np.array([*ends, send + k * PART_BYTES, receive + k * PART_BYTES], np.uintp)
                     for k in range(halves)
                 ]
-                carrier.carry(rounds, room, tables, stream, None, 60.0)
+                carrier.carry(rounds, lease, tables, stream, None)
             source[...] = 0
             got = cupy.asnumpy(target)
         assert np.array_equal(got[:, ::2], values[:, ::2]) and not got[:, 1::2].any()
-        assert taken <= room.n_bytes + 1024, (taken, room.n_bytes)
+        assert taken <= lease.n_bytes + 1024, (taken, lease.n_bytes)
     print(f"NCCL agrees (1 rank), version {'.'.join(map(str, version))}", flush=True)
     return 0
 

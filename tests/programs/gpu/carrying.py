@@ -13,7 +13,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.runtime.cuda import executor as cuda_course
+from redist.runtime.cuda.transports import peers as cuda_peers
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
 from redist.runtime.cuda.transports.choice import Choice
 from redist.runtime.cuda.transports.nccl import ByNccl, joined
@@ -50,12 +50,12 @@ def watched(carrier: Carrier, shapes: list[tuple[int, int]]) -> Carrier:
 def choosing(name: str, nccl: doubles.Nccl, shapes: list[tuple[int, int]]) -> Any:
     """In place of the choice by detection."""
 
-    def choose(world: World, timeout_s: float | None, may_nccl: bool = True) -> Choice:
+    def choose(world: World, may_nccl: bool = True) -> Choice:
         carrier: Carrier = ByMessages(world, on_device=name == "aware")
         if name == "nccl":
-            carrier = joined(world, timeout_s)
+            carrier = joined(world)
             assert isinstance(carrier, ByNccl) and carrier.communicator is nccl
-            carrier.try_out(timeout_s)
+            carrier.try_out()
         return Choice(watched(carrier, shapes), ())
 
     return choose
@@ -89,7 +89,7 @@ def install(name: str, pretends: bool) -> Installed:
 
         cupy.cuda.nccl = nccl
     shapes: list[tuple[int, int]] = []
-    setattr(cuda_course, CHOOSE, choosing(name, nccl, shapes))
+    setattr(cuda_peers, CHOOSE, choosing(name, nccl, shapes))
     return Installed(name, nccl, shapes)
 
 

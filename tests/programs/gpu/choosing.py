@@ -51,7 +51,7 @@ def wrong(world: Any, gpu: str, nccl: Any, aware: Answer, may: bool, want: Any) 
         return aware
 
     setattr(choice, NAME, ask)
-    found = choice.choose(world, TIMEOUT_S, may)
+    found = choice.choose(world, may)
     name, reasons = want
     if found.carrier.name != name:
         return f"{found.carrier.name}, not {name}: {found.refused}"

@@ -20,7 +20,7 @@ from mpi4py import MPI
 
 import redist
 from redist.layout.tiles import tile_shapes
-from redist.runtime.ranks.world import World
+from redist.runtime.ranks.node import Node
 from tests.programs.mpi.counting import Count, Held, give_back, held_bytes, proportional_bytes, tidy
 from tests.programs.together import all_well, main, meet
 
@@ -128,13 +128,13 @@ def run(way: Way, comm: MPI.Comm, watch: AbstractContextManager[Any]) -> tuple[r
 @contextmanager
 def reading(allowed: bool) -> Iterator[None]:
     """Whether ranks may read their neighbours' private memory."""
-    original: Any = World._can_read_memory
-    probe: Any = original if allowed else lambda world: False
-    World._can_read_memory = probe  # type: ignore[method-assign]
+    original: Any = Node.can_read_memory
+    probe: Any = original if allowed else lambda node: False
+    Node.can_read_memory = probe  # type: ignore[method-assign]
     try:
         yield
     finally:
-        World._can_read_memory = original  # type: ignore[method-assign]
+        Node.can_read_memory = original  # type: ignore[method-assign]
 
 
 def wrong_with(way: Way, comm: MPI.Comm) -> str | None:

@@ -78,8 +78,8 @@ class Counted:
     def __enter__(self) -> Counted:
         def call(transfer: Any, *args: Any, **options: Any) -> Any:
             out = self._call(transfer, *args, **options)
-            legs = (leg for legs in transfer._route.stages for leg in legs)
-            self.bytes += sum(transfer._watch._moved(leg)[1] for leg in legs)
+            parts = (part for parts in transfer._schedule.stages for part in parts)
+            self.bytes += sum(transfer._counts._moved(part)[1] for part in parts)
             return out
 
         Transfer.__call__ = call  # type: ignore[method-assign, assignment]

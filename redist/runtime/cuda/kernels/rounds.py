@@ -63,7 +63,9 @@ class CudaRound:
 
         Copies that later values are combined with are made by the reductions where they can be.
         """
-        assert not any(len(r.stage) or r.reads for r in rounds), "tiles of a GPU are read in place"
+        assert not any(len(r.publish) or r.reads for r in rounds), (
+            "tiles of a GPU are read in place"
+        )
         pack, copies, unpack = (
             [move for r in rounds for move in moves_of(table(r))] for table in _LISTS
         )

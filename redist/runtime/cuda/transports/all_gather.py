@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered, moves_of
 from redist.runtime.host.staging import GRAIN_BYTES, Staging
-from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Round, TypedPieces
+from redist.runtime.schedule.compiler import Round
 from redist.runtime.schedule.pieces import Shape
+from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
 LEAST_RANKS = 3
@@ -41,7 +41,7 @@ class GatherClaim:
         return hashlib.sha256(repr((self.ranks, self.boxes)).encode()).hexdigest()
 
 
-def claim_of(loads: Sequence[TypedPieces], rank: int, node: Sequence[int]) -> GatherClaim | None:
+def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> GatherClaim | None:
     """**Local.** What this rank's messages to other nodes look like from here.
 
     >>> from redist.layout.dtype import DType
@@ -49,16 +49,16 @@ def claim_of(loads: Sequence[TypedPieces], rank: int, node: Sequence[int]) -> Ga
     >>> def piece(a, b):
     ...     return Piece(a, b, 0, (0,), (2 * a,), (2,), (2,), (6,))
     >>> pieces = [piece(a, b) for a, b in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]]
-    >>> load = TypedPieces(StepPieces(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
-    >>> claim_of([load], 0, [0])
+    >>> part = StagePart(StepPieces(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
+    >>> claim_of([part], 0, [0])
     GatherClaim(ranks=(0, 1, 2), boxes=((0, (2,)),))
-    >>> claim_of([load], 0, [0, 1]) is None
+    >>> claim_of([part], 0, [0, 1]) is None
     True
     """
     given: dict[int, list[tuple[int, Shape, Shape]]] = {}
     got: dict[int, list[tuple[int, Shape]]] = {}
-    for item, load in enumerate(loads):
-        for p in load.phase.pieces:
+    for item, part in enumerate(parts):
+        for p in part.step.pieces:
             if p.sender == rank and p.receiver not in node:
                 given.setdefault(p.receiver, []).append((item, p.src_lo, p.shape))
             elif p.receiver == rank and p.sender not in node:
@@ -73,10 +73,10 @@ def claim_of(loads: Sequence[TypedPieces], rank: int, node: Sequence[int]) -> Ga
     return GatherClaim(ranks, tuple(boxes))
 
 
-def agree(world: World, claim: GatherClaim | None, is_new: bool, timeout_s: float | None) -> Agreed:
+def agree(world: World, claim: GatherClaim | None, is_new: bool) -> Agreed:
     """**Collective.** Whether all ranks of a claimed group claim the same; ``is_new`` joins them."""
     mine = None if claim is None else (len(claim.ranks), claim.digest)
-    told = gather(world.comm, (mine, is_new), timeout_s)
+    told = world.gather((mine, is_new))
     counts = Counter(one for one, _ in told if one is not None)
     held = {one for one, n in counts.items() if n == one[0]}
     ranks = claim.ranks if claim is not None and mine in held else ()

@@ -20,7 +20,8 @@ from redist.runtime.host.datatypes import post
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Message, TypedPieces
+from redist.runtime.schedule.compiler import Message
+from redist.runtime.schedule.stages import StagePart
 
 PINNED = "pinned memory and MPI"
 AWARE = "CUDA-aware MPI"
@@ -72,11 +73,11 @@ class StagingPool:
 
 
 class StagingLease:
-    """What a plan needs of a store, its stages together; of one of its own, if it is given none."""
+    """Staging that one transfer needs, of a shared pool, or of one of its own if it is given none."""
 
-    def __init__(self, on_device: bool, store: StagingPool | None = None) -> None:
+    def __init__(self, on_device: bool, pool: StagingPool | None = None) -> None:
         self.on_device = on_device
-        self.store = store or StagingPool(on_device)
+        self.pool = pool or StagingPool(on_device)
         self.send_bytes = self.receive_bytes = 0
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
@@ -92,10 +93,10 @@ class StagingLease:
     @contextlib.contextmanager
     def lent(self) -> Iterator[tuple[int, int]]:
         """The addresses of both parts, for one stage on the current stream."""
-        send, receive = self.store.lend(self.send_bytes, self.receive_bytes)
+        send, receive = self.pool.lend(self.send_bytes, self.receive_bytes)
         yield send, receive
         if self.on_device:
-            self.store.give_up()  # the pool may lend it to another stream's messages at once
+            self.pool.give_up()  # the pool may lend it to another stream's messages at once
 
 
 class Carrier(Protocol):
@@ -105,10 +106,10 @@ class Carrier(Protocol):
     def name(self) -> str:
         """What ``redist doctor`` calls it."""
 
-    def room(self) -> StagingLease:
+    def lease(self) -> StagingLease:
         """**Local.** Staging of the kind that it needs, of no size yet."""
 
-    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, parts: Sequence[StagePart]) -> tuple[int, ...]:
         """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
 
         Rounds of such a stage come with something ``gathered``, not with messages.
@@ -117,11 +118,10 @@ class Carrier(Protocol):
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: StagingLease,
+        lease: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,
-        timeout_s: float | None,
     ) -> None:
         """**Collective.** Start all rounds on ``stream``; ``tables`` have every buffer's address.
 
@@ -144,39 +144,38 @@ class ByMessages:
 
     def __init__(self, world: World, on_device: bool = False) -> None:
         self.world, self.on_device = world, on_device
-        self.store = StagingPool(on_device)
+        self.pool = StagingPool(on_device)
 
     @property
     def name(self) -> str:
         """What it is called."""
         return AWARE if self.on_device else PINNED
 
-    def room(self) -> StagingLease:
+    def lease(self) -> StagingLease:
         """**Local.** Pinned, or from the pool."""
-        return StagingLease(self.on_device, self.store)
+        return StagingLease(self.on_device, self.pool)
 
-    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, parts: Sequence[StagePart]) -> tuple[int, ...]:
         """**Local.** Never: what one rank sends to many is packed for each."""
         return ()
 
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: StagingLease,
+        lease: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,
-        timeout_s: float | None,
     ) -> None:
         """**Collective.** The host waits for what is packed and for its messages, for no more."""
-        store = room.store
-        store.settle()  # the stage before, or another call, has taken its messages apart
+        pool = lease.pool
+        pool.settle()  # the stage before, or another call, has taken its messages apart
         n = len(tables)
         packed = pack(0, rounds, tables, stream)
         for k, round_ in enumerate(rounds):
             table = tables[k % n]
-            store.settle(k % n)  # the last round that was received here is taken apart
-            with self._under_way((held, store.memory), timeout_s) as (receives, sends):
+            pool.settle(k % n)  # the last round that was received here is taken apart
+            with self._under_way((held, pool.memory)) as (receives, sends):
                 self._post(MPI.Comm.Irecv, round_.receives, table, receives)
                 if round_.sends:
                     packed.synchronize()
@@ -187,7 +186,7 @@ class ByMessages:
             if n == 1:
                 packed = pack(k + 1, rounds, tables, stream)
             round_.take_apart(table, stream)
-            store.mark(stream, k % n)
+            pool.mark(stream, k % n)
 
     def _post(
         self,
@@ -200,9 +199,7 @@ class ByMessages:
             requests.append(post(partial(start, self.world.comm), message, table, Tag.DATA))
 
     @contextlib.contextmanager
-    def _under_way(
-        self, held: Any, timeout_s: float | None
-    ) -> Iterator[tuple[list[Any], list[Any]]]:
+    def _under_way(self, held: Any) -> Iterator[tuple[list[Any], list[Any]]]:
         """Lists for requests, which are complete at the end; what ends it early leaves them be."""
         receives: list[Any] = []
         sends: list[Any] = []
@@ -210,7 +207,7 @@ class ByMessages:
         try:
             yield receives, sends
             requests = receives + sends
-            self.world.wait(requests, timeout_s)
+            self.world.wait(requests)
         except BaseException:
             requests = requests or receives + sends
             with contextlib.suppress(MPI.Exception):

@@ -10,7 +10,6 @@ from mpi4py import MPI
 from redist.runtime.cuda.transports.carriers import AWARE, ByMessages, Carrier
 from redist.runtime.cuda.transports.mpi_aware import PROBE_S, Answer, cuda_aware
 from redist.runtime.cuda.transports.nccl import ByNccl, joined, nccl_version
-from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 
 
@@ -22,15 +21,15 @@ class Choice:
     refused: tuple[str, ...]
 
 
-def choose(world: World, timeout_s: float | None, may_nccl: bool = True) -> Choice:
+def choose(world: World, may_nccl: bool = True) -> Choice:
     """**Collective.** NCCL where every rank has a GPU of its own, else MPI as far as it reaches."""
     refused = []
     if may_nccl:
-        carrier, why = _by_nccl(world, timeout_s)
+        carrier, why = _by_nccl(world)
         if carrier is not None:
             return Choice(carrier, ())
         refused.append(f"NCCL: {why}")
-    answer = all_aware(world, timeout_s)
+    answer = all_aware(world)
     if answer.works:
         return Choice(ByMessages(world, on_device=True), tuple(refused))
     return Choice(ByMessages(world), (*refused, f"{AWARE}: {answer.why}"))
@@ -56,28 +55,28 @@ def shared_gpus(gpus: list[str]) -> str:
     return f"{len(gpus)} ranks for {have}, it needs one for each" if n < len(gpus) else ""
 
 
-def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]:
+def _by_nccl(world: World) -> tuple[ByNccl | None, str]:
     problem = gpu = ""
     try:
         gpu = own_gpu()
         nccl_version()
     except Exception as error:
         problem = f"rank {world.rank}: {error}"
-    told = gather(world.comm, (gpu, problem), timeout_s)
+    told = world.gather((gpu, problem))
     why = next((text for _, text in told if text), "") or shared_gpus([gpu for gpu, _ in told])
     if why:
         return None, why
     found: list[ByNccl] = []
     steps: tuple[Callable[[], None], ...] = (
-        lambda: found.append(joined(world, timeout_s)),
-        lambda: found[0].try_out(timeout_s),
+        lambda: found.append(joined(world)),
+        lambda: found[0].try_out(),
     )
     for step in steps:  # all ranks have joined before one tries it out
         try:
             step()
         except Exception as error:
             problem = f"rank {world.rank}: {error}"
-        why = next((text for text in gather(world.comm, problem, timeout_s) if text), "")
+        why = next((text for text in world.gather(problem) if text), "")
         if why:
             for carrier in found:
                 carrier.communicator.abort()
@@ -85,11 +84,12 @@ def _by_nccl(world: World, timeout_s: float | None) -> tuple[ByNccl | None, str]
     return found[0], ""
 
 
-def all_aware(world: World, timeout_s: float | None) -> Answer:
+def all_aware(world: World) -> Answer:
     """**Collective.** Whether MPI reads GPU memory on every node; one rank of each finds out."""
-    names = gather(world.comm, MPI.Get_processor_name(), timeout_s)
+    names = world.gather(MPI.Get_processor_name())
     mine = None
     if names.index(names[world.rank]) == world.rank:
+        timeout_s = world.failure.timeout_s
         mine = cuda_aware(PROBE_S if timeout_s is None else min(PROBE_S, timeout_s / 2))
-    answers = [answer for answer in gather(world.comm, mine, timeout_s) if answer is not None]
+    answers = [answer for answer in world.gather(mine) if answer is not None]
     return next((answer for answer in answers if not answer.works), answers[0])

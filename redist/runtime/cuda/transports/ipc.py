@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ from redist.runtime.ranks.world import World
 
 MOST_OPENED = 1024
 _BUFFER_ID = 7
+"""CU_POINTER_ATTRIBUTE_BUFFER_ID of the driver."""
 _LAZY_PEER_ACCESS = 1
+"""cudaIpcMemLazyEnablePeerAccess of the runtime."""
+_DEVICE_TO_HOST = 2
+"""cudaMemcpyDeviceToHost of the runtime."""
 _PROBE = 0x7265646973740000
 
 
@@ -37,12 +42,12 @@ class OpenedMemory:
 
     @property
     def words(self) -> list[int]:
-        """As integers, for the board."""
+        """As integers, for the control page."""
         return [self.number, self.offset, *np.frombuffer(self.handle, np.int64).tolist()]
 
     @staticmethod
     def read(words: NDArray[np.int64]) -> OpenedMemory:
-        """From the board."""
+        """From the control page."""
         return OpenedMemory(words[2:10].tobytes(), int(words[0]), int(words[1]))
 
 
@@ -91,51 +96,78 @@ def check_shareable(array: Any, what: str) -> OpenedMemory:
         ) from None
 
 
-READY, DONE = range(2)
+class PeerEvent(IntEnum):
+    """What a rank tells its neighbours by an event of its GPU."""
+
+    READY = 0
+    """Its arrays may be read."""
+    DONE = 1
+    """It has read those of others."""
 
 
-class Peers:
-    """What a rank shares with the ranks of its node: two events each, and memory by handle.
+class NoPeers:
+    """What a rank shares with others in a transfer that moves nothing between ranks: nothing."""
 
-    ``ready`` says that a rank's arrays may be read, ``done`` that it has read those of others; both
-    on the stream of the call, so that no rank waits for a GPU. Where some ranks share one, all ranks of
-    the node do wait: those take turns on it, and an event would cost each another turn. Making one is
-    **collective**, but for one that stands ``alone``: for transfers in which nothing moves between ranks.
-    """
+    mates: tuple[int, ...] = ()
+    """Ranks that share this GPU, this one included; none if no GPU of the node is shared."""
 
-    def __init__(self, world: World, timeout_s: float | None, alone: bool = False) -> None:
-        import cupy
-
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.problems: list[str] = []
-        """Why GPUs of one node are not joined directly."""
         self.carrier: Carrier = ByMessages(world)
         """How data reaches other nodes; see :mod:`redist.runtime.cuda.transports.choice`."""
+        self.n_closed = 0
+        """How often memory of neighbours was closed: addresses found before may be stale."""
+
+    def begin(self) -> None:
+        """Begin a call."""
+
+    def opened(self, rank: int, place: OpenedMemory) -> int:
+        """The address at which a neighbour's memory is found here."""
+        raise AssertionError("no memory of other ranks is read")
+
+    def say(self, what: PeerEvent, stream: Any) -> None:
+        """Tell the neighbours how far ``stream`` has come."""
+
+    def await_all(self, what: PeerEvent, ranks: Iterable[int], stream: Any) -> None:
+        """Let ``stream`` wait until other ranks have said so."""
+
+
+class Peers(NoPeers):
+    """What a rank shares with the ranks of its node: two events each, and memory by handle.
+
+    Events are on the stream of the call, so that no rank waits for a GPU. If some ranks share one, all
+    ranks of the node do wait: those take turns on it, and an event would cost each another turn.
+    Making one is **collective**.
+    """
+
+    def __init__(self, world: World) -> None:
+        import cupy
+
+        super().__init__(world)
+        self.problems: list[str] = []
+        """Why GPUs of one node are not joined directly."""
         self.device = int(cupy.cuda.Device().id)
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._used: set[tuple[int, bytes]] = set()
-        self.n_closed = 0
-        """How often memory of neighbours was closed: addresses found before may be stale."""
-        self.crowd: tuple[int, ...] = ()
-        """Ranks that share this GPU, this one included; none where no GPU of the node is shared."""
         self._own: list[Any] = []
         self._events: dict[int, list[int]] = {}
-        if alone or len(world.node) == 1:
+        node = world.node.ranks
+        if len(node) == 1:
             return
-        gpus = world.gather_on_node(own_gpu(), timeout_s)
+        gpus = world.gather_on_node(own_gpu())
         if len(set(gpus)) < len(gpus):
-            mine = gpus[world.node.index(world.rank)]
-            self.crowd = tuple(r for r, gpu in zip(world.node, gpus, strict=True) if gpu == mine)
+            mine = gpus[world.node.place]
+            self.mates = tuple(r for r, gpu in zip(node, gpus, strict=True) if gpu == mine)
             return
-        self._own = [_event(), _event()]
+        self._own = [_event() for _ in PeerEvent]
         handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
-        for rank, told in zip(world.node, world.gather_on_node(handles, timeout_s), strict=True):
+        for rank, told in zip(node, world.gather_on_node(handles), strict=True):
             if rank != world.rank:
                 self._events[rank] = [self._runtime.ipcOpenEventHandle(h) for h in told]
 
     def begin(self) -> None:
-        """A call begins: close what the last one did not use, if too much is open.
+        """Begin a call: close what the last one did not use, if too much is open.
 
         Nothing is closed for want of room before the next one: what a call has found stays.
         """
@@ -165,25 +197,25 @@ class Peers:
     def _wait(self) -> None:
         """Wait until this rank has read what it was to read; ranks that take turns have waited."""
         if self._own:
-            self._own[DONE].synchronize()
+            self._own[PeerEvent.DONE].synchronize()
 
-    def say(self, what: int, stream: Any) -> None:
+    def say(self, what: PeerEvent, stream: Any) -> None:
         """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
-        if self.crowd:
+        if self.mates:
             stream.synchronize()
         elif self._own:
             self._own[what].record(stream)
 
-    def await_all(self, what: int, ranks: Iterable[int], stream: Any) -> None:
+    def await_all(self, what: PeerEvent, ranks: Iterable[int], stream: Any) -> None:
         """Let ``stream`` wait until other ranks have said so; the host goes on."""
         for rank in ranks:
             if rank in self._events:
                 self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """**Local.** Close what was opened; nothing fails where CUDA has ended before."""
         with contextlib.suppress(Exception):
-            if self.world.broken is None:
+            if self.world.failure.broken is None:
                 self._wait()
         for _, address in self._opened.values():
             with contextlib.suppress(Exception):
@@ -201,7 +233,7 @@ def _event() -> Any:
     return cupy.cuda.Event(block=False, disable_timing=True, interprocess=True)
 
 
-def can_open(world: World, timeout_s: float | None) -> list[str]:
+def can_open(world: World) -> list[str]:
     """**Collective over the node.** Why ranks cannot read each other's GPU memory; empty if they can.
 
     Every rank writes a number of its own and every other one reads it, as transfers will, and opens
@@ -221,8 +253,8 @@ def can_open(world: World, timeout_s: float | None) -> list[str]:
         said: Any = place_of(int(mine.data.ptr)), runtime.ipcGetEventHandle(event.ptr)
     except Exception as error:
         said, problem = None, f"rank {world.rank}: {error}"
-    told = world.gather_on_node(said, timeout_s)
-    for rank, one in zip(world.node, told, strict=True):
+    told = world.gather_on_node(said)
+    for rank, one in zip(world.node.ranks, told, strict=True):
         if rank == world.rank or one is None or problem:
             continue
         what = "memory"
@@ -232,7 +264,7 @@ def can_open(world: World, timeout_s: float | None) -> list[str]:
             runtime.eventDestroy(runtime.ipcOpenEventHandle(one[1]))
         except Exception as error:
             problem = f"rank {world.rank} cannot open {what} of rank {rank}: {error}"
-    return [text for text in world.gather_on_node(problem, timeout_s) if text]
+    return [text for text in world.gather_on_node(problem) if text]
 
 
 def _read(rank: int, place: OpenedMemory) -> str:
@@ -242,7 +274,7 @@ def _read(rank: int, place: OpenedMemory) -> str:
     got: NDArray[np.int64] = np.zeros(1, np.int64)
     there = int(runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
     try:
-        runtime.memcpy(got.ctypes.data, there + place.offset, 8, 2)
+        runtime.memcpy(got.ctypes.data, there + place.offset, got.nbytes, _DEVICE_TO_HOST)
     finally:
         runtime.ipcCloseMemHandle(there)
     return "" if int(got[0]) == _PROBE + rank else f"memory of rank {rank} reads as something else"

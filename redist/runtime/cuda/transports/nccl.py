@@ -15,9 +15,10 @@ from redist.runtime.copies.kernels import ALL_SAME, NOT_YET
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import agree, claim_of
 from redist.runtime.cuda.transports.carriers import StagingLease, pack
-from redist.runtime.ranks.waiting import broadcast, gather
+from redist.runtime.ranks.waiting import broadcast
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Message, TypedPieces
+from redist.runtime.schedule.compiler import Message
+from redist.runtime.schedule.stages import StagePart
 
 UINT8 = 1
 """NCCL's number of the type."""
@@ -43,7 +44,7 @@ def nccl_version() -> tuple[int, ...]:
     return number // 10000, number // 100 % 100, number % 100
 
 
-def joined(world: World, timeout_s: float | None) -> ByNccl:
+def joined(world: World) -> ByNccl:
     """**Collective.** A carrier over a new communicator of all ranks, still to be tried; or an error.
 
     All ranks must have found NCCL and a GPU of their own before.
@@ -51,8 +52,10 @@ def joined(world: World, timeout_s: float | None) -> ByNccl:
     import cupy
     from cupy.cuda import nccl
 
-    number = broadcast(world.comm, nccl.get_unique_id() if world.rank == 0 else None, timeout_s)
-    communicator = communicator_of(world.size, number, world.rank, timeout_s)
+    number = broadcast(
+        world.comm, nccl.get_unique_id() if world.rank == 0 else None, world.failure.timeout_s
+    )
+    communicator = communicator_of(world.size, number, world.rank, world.failure.timeout_s)
     return ByNccl(world, communicator, nccl, cupy.cuda.Stream(non_blocking=True))
 
 
@@ -74,12 +77,12 @@ def communicator_of(size: int, number: Any, place: int, timeout_s: float | None)
         except Exception as error:
             made.append(error)
 
-    patience_s = JOIN_S if timeout_s is None else min(JOIN_S, timeout_s / 2)
-    thread = Thread(target=make, daemon=True)  # where a rank fails the others may never return
+    most_s = JOIN_S if timeout_s is None else min(JOIN_S, timeout_s / 2)
+    thread = Thread(target=make, daemon=True)  # if a rank fails the others may never return
     thread.start()
-    thread.join(patience_s)
+    thread.join(most_s)
     if not made:
-        raise TransferError(f"cannot join ranks by NCCL: not done within {patience_s:g} s")
+        raise TransferError(f"cannot join ranks by NCCL: not done within {most_s:g} s")
     if isinstance(made[0], Exception):
         raise TransferError(f"cannot join ranks by NCCL: {made[0]}")
     return made[0]
@@ -99,28 +102,28 @@ class ByNccl:
         self.groups: dict[tuple[int, ...], Any] = {tuple(range(world.size)): communicator}
         """Communicators of groups of ranks; None where these could not be joined."""
 
-    def room(self) -> StagingLease:
+    def lease(self) -> StagingLease:
         """**Local.** From the pool."""
         return StagingLease(on_device=True)
 
-    def all_gather(self, loads: Sequence[TypedPieces], timeout_s: float | None) -> tuple[int, ...]:
+    def all_gather(self, parts: Sequence[StagePart]) -> tuple[int, ...]:
         """**Collective.** The ranks among which messages of a stage are one all-gather; else none.
 
         The first time for a group, its ranks get a communicator of their own.
         """
         world = self.world
-        claim = claim_of(loads, world.rank, world.node)
+        claim = claim_of(parts, world.rank, world.node.ranks)
         is_new = claim is not None and claim.ranks not in self.groups
         if is_new and len(self.groups) >= MOST_GROUPS:
             claim, is_new = None, False
-        agreed = agree(world, claim, is_new, timeout_s)
+        agreed = agree(world, claim, is_new)
         if agreed.is_any_new:
-            self._join(agreed.ranks if is_new else (), timeout_s)
+            self._join(agreed.ranks if is_new else ())
         return agreed.ranks if self.groups.get(agreed.ranks) is not None else ()
 
-    def _join(self, ranks: tuple[int, ...], timeout_s: float | None) -> None:
+    def _join(self, ranks: tuple[int, ...]) -> None:
         """**Collective.** Join this rank and others of a new group, if it has one."""
-        rank, comm = self.world.rank, self.world.comm
+        rank = self.world.rank
         number: Any = None
         made: Any = None
         problem = ""
@@ -128,14 +131,14 @@ class ByNccl:
             number = self.api.get_unique_id() if ranks and rank == ranks[0] else None
         except Exception as error:
             problem = str(error)
-        numbers = gather(comm, number, timeout_s)
+        numbers = self.world.gather(number)
         if ranks and numbers[ranks[0]] is not None:
             try:
                 number, place = numbers[ranks[0]], ranks.index(rank)
-                made = communicator_of(len(ranks), number, place, timeout_s)
+                made = communicator_of(len(ranks), number, place, self.world.failure.timeout_s)
             except TransferError as error:
                 problem = str(error)
-        problems = gather(comm, problem, timeout_s)
+        problems = self.world.gather(problem)
         if ranks:
             if made is not None and any(problems[one] for one in ranks):
                 made.abort()
@@ -145,11 +148,10 @@ class ByNccl:
     def carry(
         self,
         rounds: Sequence[CudaRound],
-        room: StagingLease,
+        lease: StagingLease,
         tables: Sequence[Addresses],
         stream: Any,
         held: Any,
-        timeout_s: float | None,
     ) -> None:
         """**Collective.** Rounds follow each other on the GPU; the host waits once, at the end.
 
@@ -170,8 +172,8 @@ class ByNccl:
                 round_.take_apart(table, stream)
                 if n == 1:
                     packed = pack(k + 1, rounds, tables, stream)
-            room.store.mark(stream)
-            self._wait(stream.record(), timeout_s)
+            lease.pool.mark(stream)
+            self._wait(stream.record(), self.world.failure.timeout_s)
         except BaseException:
             for communicator in self.groups.values():
                 if communicator is not None:
@@ -213,9 +215,9 @@ class ByNccl:
             time.sleep(LOOK_S)
             return NOT_YET
 
-        self.world.patiently(look, None)
+        self.world.meeting.wait_until(look)
 
-    def try_out(self, timeout_s: float | None) -> None:
+    def try_out(self) -> None:
         """**Collective.** Pass a number round a ring of all ranks; an error unless it arrives."""
         import cupy
 
@@ -225,6 +227,7 @@ class ByNccl:
         table = np.array([int(both.data.ptr)], np.uintp)
         before, after = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         self._exchange([Message(after, 0, 0, 8)], [Message(before, 0, 8, 8)], table)
+        timeout_s = world.failure.timeout_s
         self._wait(self.side.record(), JOIN_S if timeout_s is None else timeout_s / 2)
         if int(both[1]) != before + 1:
             raise TransferError("cannot use NCCL: a number did not arrive as it was sent")

@@ -15,8 +15,9 @@ import numpy as np
 
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.ipc import WORDS, check_shareable
-from redist.runtime.schedule.compiler import NOTHING, SHARED, Bases, Compiler, Round, TypedPieces
+from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import whole
+from redist.runtime.schedule.stages import StagePart
 
 REMEMBERED = 4
 """Programs that are kept: their tables take memory of the GPU."""
@@ -74,12 +75,12 @@ class GpuMates:
     """A stage of ranks that share a GPU: the first of them makes the copies of all in one launch.
 
     Every rank has waited for its own stream before they met, and waits for the first one after. Where
-    some ranks of a node share a GPU, a rank with one of its own is a crowd by itself, and waits too.
-    ``loads`` are those of all ranks that this one moves for.
+    some ranks of a node share a GPU, a rank with one of its own is alone on it, and waits too.
+    ``parts`` are those of all ranks that this one moves for.
     """
 
-    def __init__(self, node: Sequence[int], loads: dict[int, Sequence[TypedPieces]]) -> None:
-        self.node, self.loads = tuple(node), loads
+    def __init__(self, node: Sequence[int], parts: dict[int, Sequence[StagePart]]) -> None:
+        self.node, self.parts = tuple(node), parts
         self._programs: dict[Any, CudaRound] = {}
 
     def run(self, found: Described, stream: Any) -> None:
@@ -88,19 +89,19 @@ class GpuMates:
         if key not in self._programs:
             if len(self._programs) >= REMEMBERED:
                 self._programs.clear()
-            self._programs[key] = CudaRound.of(*(self._round(rank, found) for rank in self.loads))
+            self._programs[key] = CudaRound.of(*(self._round(rank, found) for rank in self.parts))
         self._programs[key].fetch(found.table, stream)
         self._programs[key].take_apart(found.table, stream)
 
     def _round(self, rank: int, found: Described) -> Round:
         """What a rank would do by itself."""
-        loads = self.loads[rank]
-        places = [(other, item) for other in self.node for item in range(len(loads))]
+        parts = self.parts[rank]
+        places = [(other, item) for other in self.node for item in range(len(parts))]
         compiler = Compiler(
             rank,
-            loads,
-            SharedGpuBases(len(loads), self.node, rank),
-            dict.fromkeys(places, SHARED),
+            parts,
+            SharedGpuBases(len(parts), self.node, rank),
+            dict.fromkeys(places, TileAt.SHARED),
             {},
             found.of(0, rank),
             found.of(1, rank),
@@ -108,14 +109,14 @@ class GpuMates:
             packs_all=True,
             far_strides={(r, i): s for r in self.node for i, s in enumerate(found.of(0, r)) if s},
         )
-        return compiler.round(whole(len(loads))[0])
+        return compiler.round(whole(len(parts))[0])
 
 
 def describe(rows: Any, arrays: Sequence[Any], what: str) -> None:
     """**Local.** Tell the neighbours where arrays lie, and how: one row each."""
     for row, array in zip(rows, arrays, strict=True):
         is_there = array is not None and array.size > 0
-        row[0] = SHARED if is_there else NOTHING
+        row[0] = TileAt.SHARED if is_there else TileAt.NOTHING
         if is_there:
             row[1 : 1 + WORDS] = check_shareable(array, what).words
             row[1 + WORDS : 1 + WORDS + array.ndim] = array.strides

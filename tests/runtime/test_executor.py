@@ -1,4 +1,4 @@
-"""Courses: what becomes of a donated tile."""
+"""Executors: what becomes of a donated tile."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def test_a_donated_array_stays_where_another_tile_of_the_call_lies_in_it(also: s
         "a result": [np.ones_like(array), array],
         "part of it": [array[-3:]],
     }[also]
-    course: Any = SimpleNamespace()
-    HostExecutor.free(course, array, rest, is_source=True)
+    executor: Any = SimpleNamespace()
+    HostExecutor.free(executor, array, rest, is_source=True)
     assert (array.min() == 1) == (also in ("a result", "part of it"))
 
 
 def test_tiles_that_still_exist_are_looked_at() -> None:
     freed = []
     own, same = np.zeros(3), np.zeros(3)
-    legs = [SimpleNamespace(item=item, source=0, target=1) for item in (0, 1)]
-    course: Any = SimpleNamespace(
-        route=SimpleNamespace(stages=[legs, []], last=lambda item: 2),
+    parts = [SimpleNamespace(item=item, source=0, target=1) for item in (0, 1)]
+    executor: Any = SimpleNamespace(
+        schedule=SimpleNamespace(stages=[parts, []], last=lambda item: 2),
         donates=True,
-        keeps=False,
+        keeps_tiles=False,
         free=lambda array, rest, is_source: freed.append((array, list(rest))),
     )
     tiles: dict[tuple[int, int], Any] = {(0, 0): own, (0, 2): None, (1, 0): None, (1, 2): same}
-    assert not HostExecutor._let_go(course, 0, tiles, False, None)
+    assert not HostExecutor._free_tiles(executor, 0, tiles, False)
     ((array, rest),) = freed
     assert array is own and len(rest) == 1 and rest[0] is same
     assert set(tiles) == {(0, 2), (1, 2)}

@@ -1,0 +1,128 @@
+"""Meetings of ranks: each brings a token and a flag, and learns whether all brought the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.errors import RedistError, TransferError
+from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET
+from redist.runtime.ranks.control_page import ARRIVED, CONTROL_WORD, ControlPages
+from redist.runtime.ranks.failure import Failure
+from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.waiting import may_call_mpi
+
+SLICE_NS = 50_000_000
+"""Waits look up so often: at signals, at the clock, and at whether the others live."""
+BETWEEN_NODES_NS = 200_000
+"""So often if ranks are on several nodes: see :meth:`Meeting.wait_until`."""
+
+
+class Met(Enum):
+    """How the ranks came to a meeting."""
+
+    SAME = auto()
+    """All with one token and one flag."""
+    MIXED = auto()
+    """All with one token, but with different flags."""
+    DISAGREE = auto()
+    """With different tokens: they are in different operations."""
+
+
+class Disagreement(TransferError):
+    """A rank came to the first meeting with another request, or with an error (this rank's, if any)."""
+
+    def __init__(self, error: RedistError | None = None) -> None:
+        super().__init__("ranks met for the same request in different ways: all must make one call")
+        self.error = error
+
+
+class Meeting:
+    """Lets the ranks of a communicator, or of a node, wait for each other.
+
+    ``seq`` counts the meetings; even and odd ones use different words and slots of shared memory, so
+    that a rank may be one meeting ahead of another.
+    """
+
+    def __init__(self, comm: MPI.Comm, node: Node, pages: ControlPages, failure: Failure) -> None:
+        self.seq = 0
+        self._comm, self._node, self._pages, self._failure = comm, node, pages, failure
+        self._on_one_node = node.is_everyone
+        self._kernels = node.kernels
+        self._slice_ns = SLICE_NS if node.is_everyone else BETWEEN_NODES_NS
+
+    def meet(self, token: int, flag: int = 0) -> Met:
+        """**Collective.** Wait for every rank; how they came. :meth:`flag_of` tells whose flag is set."""
+        said = 2 * token + flag
+        self.seq += 1
+        if self._on_one_node and self._kernels is not None:
+            return self.classify(self._wait_on_node(said), said)
+        self._pages.words[self._node.rank][CONTROL_WORD * (1 + (self.seq & 1))] = said
+        seen = np.array([said, -said], dtype=np.int64)
+        self._failure.wait([self._comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)])
+        if seen[0] == -seen[1]:
+            return Met.SAME
+        return Met.MIXED if seen[0] // 2 == -seen[1] // 2 else Met.DISAGREE
+
+    def classify(self, answer: int, said: int) -> Met:
+        """**Local.** What an answer of the kernel means for a meeting of all ranks."""
+        if answer == ALL_SAME:
+            return Met.SAME
+        at = CONTROL_WORD * (1 + (self.seq & 1))
+        words = {self._pages.words[rank][at] for rank in self._node.ranks}
+        if words == {said}:
+            return Met.SAME
+        return Met.MIXED if all(word // 2 == said // 2 for word in words) else Met.DISAGREE
+
+    def flag_of(self, rank: int) -> int:
+        """**Local.** The flag with which a neighbour came to the last meeting of all ranks."""
+        return self._pages.words[rank][CONTROL_WORD * (1 + (self.seq & 1))] & 1
+
+    def meet_node(self) -> None:
+        """**Collective over the node.** Wait for its ranks; what they wrote before is visible after."""
+        self.seq += 1
+        if len(self._node.ranks) == 1:
+            return
+        if self._kernels is not None:
+            self._wait_on_node(0)
+        else:
+            self._failure.wait([self._node.comm.Ibarrier()])
+
+    def _wait_on_node(self, said: int) -> int:
+        assert self._kernels is not None
+        meet, node = self._kernels.meet, self._node
+        args = self._pages.table, len(node.ranks), node.place, self.seq, said, None, self._slice_ns
+        return self.wait_until(lambda: meet(*args))
+
+    def wait_until(self, meet: Callable[[], int]) -> int:
+        """Call ``meet`` until the others have come; raise if one of them fails, dies or is too late.
+
+        MPI calls a send complete when it has taken the data, not when it has delivered it: for that
+        it must be called again. A neighbour may be waiting for that very message, so MPI is called
+        here too.
+        """
+        start = looked = 0.0
+        failure, timeout_s = self._failure, self._failure.timeout_s
+        while True:
+            answer = meet()
+            if answer == ABORTED:
+                failure.raise_if_aborted()
+            if answer != NOT_YET:
+                return answer
+            now = time.monotonic()
+            start = start or now
+            if not self._on_one_node:
+                failure.raise_if_message()
+            if now - looked < SLICE_NS / 1e9:
+                continue
+            looked = now
+            failure.raise_if_dead()
+            if self._on_one_node and may_call_mpi():
+                failure.raise_if_message()
+            if timeout_s is not None and now - start > timeout_s:
+                words = self._pages.words
+                failure.raise_late([r for r in self._node.ranks if words[r][ARRIVED] < self.seq])
