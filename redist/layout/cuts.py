@@ -59,7 +59,7 @@ class EvenCut:
     @property
     def n_filled(self) -> int:
         """How many tiles have an index; they come first."""
-        return ceil_div(self.size, self._divisor)
+        return ceil_div(self.size, self.tile_size or 1)
 
     def range_of(self, tile: int) -> tuple[int, int]:
         """Start and end of a tile."""
@@ -85,7 +85,7 @@ class EvenCut:
 
     def tile_of(self, index: Index) -> Index:
         """The tile that holds an index, or those that hold many."""
-        return index // self._divisor
+        return index // (self.tile_size or 1)
 
     def place_of(self, index: int) -> tuple[int, int]:
         """The tile that holds an index, and its place in the tile.
@@ -93,7 +93,7 @@ class EvenCut:
         >>> EvenCut(10, 4).place_of(7)
         (2, 1)
         """
-        return divmod(index, self._divisor)
+        return divmod(index, self.tile_size or 1)
 
     def tiles_meeting(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
         """The first tile that shares an index with each range from lo to hi, and how many do.
@@ -101,8 +101,9 @@ class EvenCut:
         >>> EvenCut(10, 4).tiles_meeting(np.array([2, 4]), np.array([7, 4]))
         (array([0, 1]), array([3, 0]))
         """
-        first = lo // self._divisor
-        return first, np.where(hi > lo, (hi - 1) // self._divisor - first + 1, 0)
+        tile_size = self.tile_size or 1
+        first = lo // tile_size
+        return first, np.where(hi > lo, (hi - 1) // tile_size - first + 1, 0)
 
     def nests_in(self, coarse: Cut) -> bool:
         """Whether every tile of a coarser cut is so many tiles of this one, in order.
@@ -125,10 +126,6 @@ class EvenCut:
         True
         """
         return (self.size, self.tile_size) == (other.size, other.tile_size)
-
-    @property
-    def _divisor(self) -> int:
-        return self.tile_size or 1
 
 
 Cut: TypeAlias = EvenCut
