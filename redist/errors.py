@@ -1,6 +1,12 @@
-"""Every error of redist derives from :class:`RedistError`, so one ``except`` catches them all."""
+"""Every error of redist derives from :class:`RedistError`, so one ``except`` catches them all.
+
+If the array API standard or NumPy names a built-in type for a mistake, the error derives from that too:
+``except ValueError`` catches a :class:`ShapeError`.
+"""
 
 from __future__ import annotations
+
+from numpy.linalg import LinAlgError
 
 
 class RedistError(Exception):
@@ -49,12 +55,36 @@ class RequestError(RedistError):
     """A request that makes no sense as a whole: shapes differ, an unknown option."""
 
 
-class ShapeError(RequestError, ValueError):
+class ArgumentError(RequestError, ValueError):
+    """An argument with a value that a function cannot use."""
+
+
+class ArgumentTypeError(RequestError, TypeError):
+    """An argument of a type or dtype that a function cannot use."""
+
+
+class IndexKeyError(RequestError, IndexError):
+    """An index that does not fit an array, or that cannot be one.
+
+    >>> issubclass(IndexKeyError, IndexError) and issubclass(IndexKeyError, RedistError)
+    True
+    """
+
+
+class ShapeError(ArgumentError):
     """Shapes of arrays that do not go together."""
 
 
 class DimError(RequestError, ValueError, IndexError):
     """A dim that an array does not have, or one named twice."""
+
+
+class MissingNameError(RedistError, AttributeError):
+    """A name of NumPy's or of the standard that is not offered; says what to write instead."""
+
+
+class MatrixError(RedistError, LinAlgError):
+    """A matrix that a decomposition refuses: singular, or not positive definite."""
 
 
 class TopologyError(RedistError):

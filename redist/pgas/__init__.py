@@ -19,6 +19,7 @@ from numpy import (
     newaxis, pi, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
+from redist.errors import MissingNameError as _MissingNameError
 from redist.pgas import fft, linalg, random
 from redist.pgas.array import Array
 from redist.pgas.conversion import asarray, from_dlpack, from_local
@@ -97,4 +98,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _NoReturn:
-    raise AttributeError(_explain_missing("pgas", name, globals()))
+    raise _MissingNameError(_explain_missing("pgas", name, globals()))

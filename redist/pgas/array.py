@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, MissingNameError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
@@ -103,7 +103,7 @@ class Array(Operators):
 
     def __reduce__(self) -> Any:
         if self.comm is not comm_or_world(None):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
@@ -113,7 +113,7 @@ class Array(Operators):
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
         if api_version not in (None, *API_VERSIONS):
-            raise ValueError(f"unknown version {api_version!r} of the standard")
+            raise ArgumentError(f"unknown version {api_version!r} of the standard")
         return namespace()
 
     @property
@@ -127,14 +127,16 @@ class Array(Operators):
         Itself if they are there; give all ranks the same.
         """
         if stream is not None:
-            raise ValueError("cannot use a stream: tiles are carried on the current one")
+            raise ArgumentError("cannot use a stream: tiles are carried on the current one")
         return devices.to_device(self, device)
 
     @property
     def T(self) -> Array:
         """The transpose of a matrix."""
         if self.ndim != 2:
-            raise ValueError(f"cannot transpose {self.ndim} dims by .T: need 2; use permute_dims")
+            raise ArgumentError(
+                f"cannot transpose {self.ndim} dims by .T: need 2; use permute_dims"
+            )
         return permute_dims(self, (1, 0))
 
     @property
@@ -163,7 +165,7 @@ class Array(Operators):
         return call_ufunc(ufunc, method, inputs, options)
 
     def __array__(self, *args: Any, **options: Any) -> Tile:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"cannot turn the global array {self.type} into one NumPy array by itself: "
             "write a.gather() for all of it, or a.local for this rank's tile"
         )
@@ -183,20 +185,20 @@ class Array(Operators):
         return self.size * self.dtype.itemsize
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(explain_missing("an Array", name, vars(namespace())))
+        raise MissingNameError(explain_missing("an Array", name, vars(namespace())))
 
     # One element
 
     def _element(self) -> Any:
         if self.shape != ():
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"cannot make a number of an array of shape {self.shape}: only of one without dims"
             )
         return self._memory.host(self.gather())[()]
 
     def __bool__(self) -> bool:
         if self.shape != ():
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"cannot say whether an array of shape {self.shape} is true; "
                 "write pgas.any or pgas.all"
             )
@@ -216,19 +218,19 @@ class Array(Operators):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"an array of {self.type.dtype} is no index")
+            raise ArgumentTypeError(f"an array of {self.type.dtype} is no index")
         return int(self._element())
 
     def __len__(self) -> int:
         if self.shape == ():
-            raise TypeError("an array without dims has no length")
+            raise ArgumentTypeError("an array without dims has no length")
         return self.shape[0]
 
     # Elements
 
     def __iter__(self) -> Iterator[Array]:
         if self.shape == ():
-            raise TypeError("cannot iterate over an array without dims")
+            raise ArgumentTypeError("cannot iterate over an array without dims")
         return (self[i] for i in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
@@ -37,11 +37,11 @@ def from_local(
         type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
     on_device = is_device(local) if local is not None else is_gpu(device)
     if local is not None and device is not None and is_gpu(device) != on_device:
-        raise ValueError(f"cannot use a tile that is not on {device!r} there: copy it first")
+        raise ArgumentError(f"cannot use a tile that is not on {device!r} there: copy it first")
     if on_device and local is not None:
         local = as_device(local)
     elif local is not None and not isinstance(local, np.ndarray):
-        raise TypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
+        raise ArgumentTypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
     shape = tile_shape(type, comm.rank)
     if (None if local is None else local.shape) != shape:
         have = "no tile" if local is None else f"a tile of shape {local.shape}"
@@ -63,21 +63,23 @@ def asarray(
     if isinstance(obj, Tiled):
         kind = obj.dtype if dtype is None else np.dtype(dtype)
         if copy is False and kind != obj.dtype:
-            raise ValueError(f"cannot turn {obj.dtype} into {kind} without a copy")
+            raise ArgumentError(f"cannot turn {obj.dtype} into {kind} without a copy")
         where = {"type": type, "mesh": mesh, "comm": comm}
         named = [name for name, value in where.items() if value is not None]
         if named:
-            raise ValueError(f"cannot place {obj.type} anew by {', '.join(named)}=: use a.to(type)")
+            raise ArgumentError(
+                f"cannot place {obj.type} anew by {', '.join(named)}=: use a.to(type)"
+            )
         array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
         if device is not None and is_gpu(device) != obj._memory.on_device:
             if copy is False:
-                raise ValueError(f"cannot bring {obj.type} to {device!r} without a copy")
+                raise ArgumentError(f"cannot bring {obj.type} to {device!r} without a copy")
             array, copy = array.to_device(device), None
         if kind != obj.dtype:
             return astype(array, kind)
         return array.copy() if copy else array
     if copy is False:
-        raise ValueError(
+        raise ArgumentError(
             "cannot make a global array of it without a copy: pgas.from_local shares tiles"
         )
     if is_device(obj) and (device is None or is_gpu(device)):
@@ -111,7 +113,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     on_device = is_device(x)
     if device is not None and is_gpu(device) != on_device:
         if copy is False:
-            raise ValueError(f"cannot bring it to {device!r} without a copy")
+            raise ArgumentError(f"cannot bring it to {device!r} without a copy")
         x = to_host(x) if on_device else to_device(np.from_dlpack(x))
         on_device, copy = not on_device, None
     whole = as_device(x) if on_device else np.from_dlpack(x, copy=copy)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import LayoutError, RequestError, ShapeError
+from redist.errors import ArgumentError, ArgumentTypeError, LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
@@ -106,7 +106,7 @@ def sizes_of(shape: Shape) -> tuple[int, ...]:
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
         sizes = tuple(operator.index(n) for n in given)
     except TypeError:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"cannot use {shape!r} as a shape: need an int, or a tuple of ints"
         ) from None
     if min(sizes, default=0) < 0:
@@ -132,7 +132,9 @@ def full(
     """**Local.** An array of one value."""
     value = np.asarray(to_numbers(fill_value), dtype=dtype)
     if value.ndim:
-        raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
+        raise ArgumentTypeError(
+            f"cannot fill with an array of shape {value.shape}: need one number"
+        )
 
     def fill(tile: Tile, box: Box) -> None:
         fill_with(tile, value)
@@ -169,7 +171,9 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     """**Local.** An array like another, of one value."""
     value = np.asarray(to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
     if value.ndim:
-        raise TypeError(f"cannot fill with an array of shape {value.shape}: need one number")
+        raise ArgumentTypeError(
+            f"cannot fill with an array of shape {value.shape}: need one number"
+        )
     return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
 
 
@@ -220,7 +224,7 @@ def linspace(
     """**Local.** ``num`` evenly spaced values from start to stop."""
     num = operator.index(num)
     if num < 0:
-        raise ValueError(f"cannot make {num} values: need 0 or more")
+        raise ArgumentError(f"cannot make {num} values: need 0 or more")
     start, stop = to_numbers(start), to_numbers(stop)
     kind = np.linspace(start, stop, 2).dtype if dtype is None else np.dtype(dtype)
     step = (stop - start) / max(1, num - 1 if endpoint else num)
@@ -266,7 +270,7 @@ def from_function(
                 function(*(np.zeros((1,) * len(sizes), np.int64) for _ in sizes))
             ).dtype
         if made.kind == "c":
-            raise TypeError(f"cannot keep values of {made} in float64: name a dtype")
+            raise ArgumentTypeError(f"cannot keep values of {made} in float64: name a dtype")
 
     def fill(tile: Tile, box: Box) -> None:
         n = len(box)
@@ -286,7 +290,7 @@ def to_numbers(obj: Any) -> Any:
     if not isinstance(obj, Tiled):
         return obj
     if obj.ndim:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"cannot make an array from a list of arrays of {obj.shape}: use pgas.stack"
         )
     array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)

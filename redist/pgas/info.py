@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.tiled import Tiled
 
@@ -78,7 +79,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, str):
         if kind not in KINDS:
-            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+            raise ArgumentError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
         return np.dtype(dtype).kind in KINDS[kind]
     return np.dtype(dtype) == np.dtype(kind)
 

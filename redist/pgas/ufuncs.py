@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentTypeError
 from redist.pgas.elementwise.apply import OPERANDS, apply
 from redist.pgas.elementwise.standard_limits import function_on_tiles
 from redist.pgas.products.matmul import matmul
@@ -32,5 +33,5 @@ def call_ufunc(
     if options:
         said += f" with {', '.join(options)}="
     if method == "reduce" and ufunc.__name__ in REDUCTIONS:
-        raise TypeError(f"{said}; write pgas.{REDUCTIONS[ufunc.__name__]}")
-    raise TypeError(f"{said}; write pgas's own functions, or use a.gather() or a.local")
+        raise ArgumentTypeError(f"{said}; write pgas.{REDUCTIONS[ufunc.__name__]}")
+    raise ArgumentTypeError(f"{said}; write pgas's own functions, or use a.gather() or a.local")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError, ShapeError
+from redist.errors import ArgumentTypeError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
@@ -93,7 +93,7 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
-        raise TypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
+        raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     if here.local is not None:
         tile = value.local if isinstance(value, Tiled) else _scalar(function, value)
         if here._memory is BUFFERS:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas.fft import any_length
 from redist.pgas.memory import SHARED_FROM, check_room, empty
@@ -32,9 +33,9 @@ def transform_lengths(
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     dims = tuple(axes)
     if any(not -x.ndim <= i < x.ndim for i in dims) or len({i % x.ndim for i in dims}) < len(dims):
-        raise ValueError(f"cannot {name} along dims {dims} of {x.ndim}")
+        raise ArgumentError(f"cannot {name} along dims {dims} of {x.ndim}")
     if s is not None and len(s) != len(dims):
-        raise ValueError(f"cannot {name}: {len(s)} lengths for {len(dims)} dims")
+        raise ArgumentError(f"cannot {name}: {len(s)} lengths for {len(dims)} dims")
     return tuple(i % x.ndim for i in dims), tuple(s) if s is not None else (None,) * len(dims)
 
 
@@ -42,7 +43,7 @@ def check_transform(name: str, x: Any, norm: str) -> None:
     """Raise unless there is a global array and a known norm."""
     check_arrays(name, x)
     if norm not in NORMS:
-        raise ValueError(f"unknown norm {norm!r}; known: {', '.join(NORMS)}")
+        raise ArgumentError(f"unknown norm {norm!r}; known: {', '.join(NORMS)}")
 
 
 def transform_dim(
@@ -91,7 +92,7 @@ def _shape_and_dtype(name: str, size: int, n: int | None, dtype: np.dtype[Any]) 
     function = getattr(np.fft, name)
     short = n if n is not None else size
     if (short if name not in ("irfft", "hfft") else (n if n is not None else 2 * (size - 1))) < 1:
-        raise ValueError(f"cannot {name} along a dim of size {size}: nothing to transform")
+        raise ArgumentError(f"cannot {name} along a dim of size {size}: nothing to transform")
     made = function(np.zeros(2, dtype))
     if name in ("rfft", "ihfft"):
         return short // 2 + 1, made.dtype

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import box_of
 from redist.pgas.indexing.keys import At, Cut, Item, New, result_shape
@@ -132,7 +132,7 @@ def fit_values(values: T, shape: Shape) -> T:
     if any(n != 1 for n in values.shape[:extra]) or any(
         n not in (1, size) for n, size in zip(wide, shape, strict=True)
     ):
-        raise ValueError(
+        raise ArgumentError(
             f"cannot write values of shape {values.shape} to elements of shape {shape}"
         )
     if not extra:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import box_of
 from redist.pgas.elementwise.apply import apply
@@ -96,7 +97,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         return
     if not mask.dims:
         if len(items) - 1 != a.ndim or not whole:
-            raise IndexError("a mask without dims must stand alone")
+            raise IndexKeyError("a mask without dims must stand alone")
         if bool(_value(mask.mask)):
             put_basic(a, (New(), *(Cut(i, range(n)) for i, n in enumerate(a.shape))), values)
         return
@@ -108,7 +109,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 def nonzero(x: T, /) -> tuple[T, ...]:
     """**Collective.** List the indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
-        raise ValueError("cannot list the elements of an array without dims")
+        raise ArgumentError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)
     x = resolve_pending(x)
     truth = x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
@@ -187,7 +188,7 @@ def _mask_indices(x: Tiled, items: Sequence[Item]) -> list[Item]:
         if not isinstance(item, Mask):
             out.append(item)
         elif not item.dims:
-            raise IndexError("a mask without dims must stand alone")
+            raise IndexKeyError("a mask without dims must stand alone")
         elif isinstance(item.mask, Tiled):
             found: Any = nonzero(item.mask)
             out += [Many(i, one) for i, one in zip(item.dims, found, strict=True)]

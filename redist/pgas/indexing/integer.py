@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of, is_first_copy
 from redist.pgas.indexing.basic import fit_values
@@ -223,7 +224,7 @@ class Chosen:
             wide = np.broadcast_shapes(*(item.indices.shape for item in many))
         except ValueError:
             shapes = " and ".join(str(item.indices.shape) for item in many)
-            raise IndexError(
+            raise IndexKeyError(
                 f"cannot index by arrays of shapes {shapes}: they do not broadcast"
             ) from None
         arrays = [k for k, item in enumerate(items) if isinstance(item, (Many, At))]
@@ -262,7 +263,7 @@ class Chosen:
                 wrong = wrong or low < -self.shape[dim] or high >= self.shape[dim]
         rounds, wrong = rounds_of(x.comm, n, wrong, round_elems)
         if wrong:
-            raise IndexError(f"an index is out of bounds for an array of shape {self.shape}")
+            raise IndexKeyError(f"an index is out of bounds for an array of shape {self.shape}")
         return rounds
 
     def positions(self, lo: int, hi: int) -> Ints:

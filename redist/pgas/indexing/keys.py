@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.tiled import Tiled
 
@@ -74,10 +75,10 @@ def parse(key: Any, shape: Shape) -> list[Item]:
     given = [_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
     named = sum(_n_dims(one) for one in given)
     if named > len(shape):
-        raise IndexError(f"too many indices: {named} for an array of {len(shape)} dims")
+        raise IndexKeyError(f"too many indices: {named} for an array of {len(shape)} dims")
     dots = sum(one is Ellipsis for one in given)
     if dots > 1:
-        raise IndexError("an index can have only one '...'")
+        raise IndexKeyError("an index can have only one '...'")
     if not dots:
         given.append(Ellipsis)
     arrays = any(isinstance(one, (np.ndarray, Tiled)) for one in given)
@@ -125,12 +126,14 @@ def _plain(one: Any) -> Any:
         if one.dtype.kind == "b":
             return one
         if one.dtype.kind not in "iu":
-            raise IndexError(f"cannot index by an array of {one.dtype}: use integers or booleans")
+            raise IndexKeyError(
+                f"cannot index by an array of {one.dtype}: use integers or booleans"
+            )
         return operator.index(one) if one.ndim == 0 else one  # type: ignore[arg-type]
     try:
         return operator.index(one)
     except TypeError:
-        raise IndexError(
+        raise IndexKeyError(
             f"cannot index by {one!r}: use integers, slices, '...', None, or arrays of integers or "
             "booleans"
         ) from None
@@ -152,7 +155,7 @@ def _items(one: Any, dim: int, shape: Shape) -> list[Item]:
     if one.shape == sizes:
         return [Mask(dims, one)]
     if any(n not in (0, size) for n, size in zip(one.shape, sizes, strict=True)):
-        raise IndexError(
+        raise IndexKeyError(
             f"cannot index dims {dims} of shape {shape} by a mask of shape {one.shape}: they must "
             "be the same"
         )
@@ -174,13 +177,13 @@ def _range(one: slice, size: int) -> range:
     try:
         found = range(*one.indices(size))
     except ValueError:
-        raise ValueError("slice step cannot be zero") from None
+        raise ArgumentError("slice step cannot be zero") from None
     return found if len(found) else range(0)
 
 
-def out_of_bounds(index: Any, dim: int, size: int) -> IndexError:
+def out_of_bounds(index: Any, dim: int, size: int) -> IndexKeyError:
     """The error for an index outside a dim."""
-    return IndexError(f"index {index} is out of bounds for dim {dim} of size {size}")
+    return IndexKeyError(f"index {index} is out of bounds for dim {dim} of size {size}")
 
 
 def result_shape(items: Sequence[Item]) -> Shape:

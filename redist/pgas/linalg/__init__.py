@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from redist.errors import MissingNameError
 from redist.pgas.array import namespace
 from redist.pgas.linalg.decompositions import (
     cholesky, det, eigh, eigvalsh, inv, matrix_rank, pinv, qr, slogdet, svd, svdvals,
@@ -34,7 +35,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> NoReturn:
     if name in _NOT_OFFERED:
-        raise AttributeError(
+        raise MissingNameError(
             f"pgas.linalg.{name} is not offered: it does not distribute; use a.gather() and NumPy"
         )
-    raise AttributeError(explain_missing("pgas.linalg", name, vars(namespace())))
+    raise MissingNameError(explain_missing("pgas.linalg", name, vars(namespace())))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.array import Array
@@ -68,7 +69,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     """
     check_matrices("qr", x)
     if mode not in ("reduced", "complete"):
-        raise ValueError(f"unknown mode {mode!r}; known: 'reduced', 'complete'")
+        raise ArgumentError(f"unknown mode {mode!r}; known: 'reduced', 'complete'")
     m, n = x.shape[-2:]
     if mode == "reduced" and tall_qr.distributes(x.type):
         return Qr(*tall_qr.qr(x))

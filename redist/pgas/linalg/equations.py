@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg import panel_solve, tall_qr
@@ -36,10 +37,10 @@ def solve(x1: T, x2: T, /) -> T:
     check_matrices("solve", x1, square=True)
     vector = x2.ndim == 1
     if x2.shape[0 if vector else -2] != x1.shape[-1]:
-        raise ValueError(f"cannot solve shapes {x1.shape} and {x2.shape}: the rows differ")
+        raise ArgumentError(f"cannot solve shapes {x1.shape} and {x2.shape}: the rows differ")
     dtype = np.result_type(x1.dtype, x2.dtype)
     if dtype.kind not in "fc":
-        raise TypeError(f"cannot solve with {dtype}: need floating-point numbers")
+        raise ArgumentTypeError(f"cannot solve with {dtype}: need floating-point numbers")
     if x1.ndim == 2 and x2.ndim <= 2 and x1.size and x2.size and is_large(x1):
         a, sides = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
         out = panel_solve.solve(a, expand_dims(sides, axis=1) if vector else sides)
@@ -96,7 +97,7 @@ def lstsq(a: T, b: T, /) -> T:
     check_matrices("lstsq", a)
     m, n = a.shape[-2:]
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != m or m < n:
-        raise ValueError(
+        raise ArgumentError(
             f"cannot solve the least squares of shapes {a.shape} and {b.shape}: "
             "need one tall matrix and as many right sides of its length"
         )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, MatrixError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
 from redist.pgas.tiles.devices import kind_of
@@ -29,13 +29,13 @@ def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = 
     if not isinstance(x, Tiled):
         raise RequestError(f"cannot {name} a {type(x).__name__}; make it global with pgas.asarray")
     if x.ndim < 2:
-        raise ValueError(f"cannot {name} an array of shape {x.shape}: need at least 2 dims")
+        raise ArgumentError(f"cannot {name} an array of shape {x.shape}: need at least 2 dims")
     if square and x.shape[-1] != x.shape[-2]:
-        raise ValueError(
+        raise ArgumentError(
             f"cannot {name} matrices of {x.shape[-2]} x {x.shape[-1]}: need square ones"
         )
     if floating and x.dtype.kind not in "fc":
-        raise TypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
+        raise ArgumentTypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
 
 
 def make_whole(name: str, x: T) -> T:
@@ -67,7 +67,7 @@ def run_together(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
 def refuse_together(name: str, x: Tiled, bad: bool) -> None:
     """**Collective.** Raise on every rank if a matrix is bad on one."""
     if least_available(x.comm, int(not bad)) == 0:
-        raise np.linalg.LinAlgError(
+        raise MatrixError(
             f"cannot {name} {x.type}: a matrix is refused, as singular, not positive definite, or "
             "without convergence"
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg.decompositions import svdvals
@@ -28,7 +29,7 @@ def vector_norm(
     """**Collective** if the root of a cut sum is taken. The norm over dims; ord is a number or inf."""
     check_arrays("vector_norm", x)
     if x.dtype.kind not in "fc":
-        raise TypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
+        raise ArgumentTypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
     dims = dims_of(axis, x.ndim)
     here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
     if ord == 2 and here and not x._memory.on_device:
@@ -80,7 +81,7 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
         if not keepdims:
             return out
         return expand_dims(expand_dims(out, axis=-1), axis=-1)
-    raise ValueError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
+    raise ArgumentError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
 
 
 def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:

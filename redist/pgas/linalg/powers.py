@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.pgas import reductions
 from redist.pgas.linalg.decompositions import inv
 from redist.pgas.linalg.matrices import check_matrices, identity_like
@@ -54,10 +55,10 @@ def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
 def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** if operands must move. Cross products of vectors of 3 elements."""
     if axis >= 0 and x1.ndim != x2.ndim:
-        raise ValueError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")
+        raise ArgumentError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")
     for x in (x1, x2):
         if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
-            raise ValueError(f"cannot cross shape {x.shape}: dim {axis} must have size 3")
+            raise ArgumentError(f"cannot cross shape {x.shape}: dim {axis} must have size 3")
     check_arrays("cross", x1, x2)
     check_alike("cross", x1, x2)
     together = meet((x1.type, x2.type))[-1]

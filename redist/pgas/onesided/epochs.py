@@ -39,7 +39,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from redist.errors import RedistError, RequestError
+from redist.errors import ArgumentTypeError, RedistError, RequestError
 from redist.pgas.onesided.access import NAMES, ArrayAccess
 from redist.pgas.onesided.tile_index import select
 from redist.pgas.tiles.move import resolve_pending
@@ -104,7 +104,9 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
         values = values if isinstance(values, (bool, int, float, complex)) else np.asarray(values)
         if not np.can_cast(np.result_type(space.dtype, values), space.dtype, "same_kind"):
             kind = getattr(values, "dtype", type(values).__name__)
-            raise TypeError(f"cannot accumulate {kind} into {space.type}: it would lose its kind")
+            raise ArgumentTypeError(
+                f"cannot accumulate {kind} into {space.type}: it would lose its kind"
+            )
     space.write(select(index, space.shape), values, op)
 
 

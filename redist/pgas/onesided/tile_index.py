@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import IndexKeyError
 from redist.layout.cuts import Cut as DimCut
 from redist.layout.cuts import Ints
 from redist.pgas.indexing.keys import (
@@ -114,7 +115,7 @@ def select(index: Any, shape: Shape) -> TileSelection:
     one for each element selected.
     """
     if any(isinstance(one, Tiled) for one in (index if isinstance(index, tuple) else (index,))):
-        raise IndexError(
+        raise IndexKeyError(
             "cannot reach elements by a global array: one rank alone has no other rank's indices; "
             "give a NumPy array, as from .gather()"
         )
@@ -141,7 +142,7 @@ def _per_dim(item: Item, shape: Shape) -> list[Any]:
             assert isinstance(indices, np.ndarray)
             return [_within_dim(indices.astype(np.int64), dim, shape[dim])]
         case Mask(dims=(), mask=mask):
-            raise IndexError(
+            raise IndexKeyError(
                 f"cannot use {bool(mask)!r} as an index: give a mask of one dim or more"
             )
         case Mask(mask=mask):
@@ -185,7 +186,7 @@ def _mixed(items: list[Any], shape: Shape) -> TileSelection:
         together = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
         shapes = " ".join(str(array.shape) for array in arrays if array.ndim)
-        raise IndexError(
+        raise IndexKeyError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes}"
         ) from None
     side_by_side = fancy[-1] - fancy[0] == len(fancy) - 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
@@ -38,9 +38,9 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
     Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its place.
     """
     if side not in ("left", "right"):
-        raise ValueError(f"cannot search on side {side!r}: need 'left' or 'right'")
+        raise ArgumentError(f"cannot search on side {side!r}: need 'left' or 'right'")
     if x1.ndim != 1:
-        raise ValueError(f"cannot search in {x1.ndim} dims: x1 must have one")
+        raise ArgumentError(f"cannot search in {x1.ndim} dims: x1 must have one")
     x1 = resolve_pending(x1)
     if sorter is not None:
         x1 = _in_order(x1, sorter)
@@ -86,7 +86,7 @@ def _in_order(x1: T, sorter: T) -> T:
     """**Collective.** Put x1 in the order of ``sorter``, cut like x1."""
     sorter = resolve_pending(sorter)
     if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
-        raise ValueError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
+        raise ArgumentError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
     return move(take(x1, sorter), x1.type)
 
 

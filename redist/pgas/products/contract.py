@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.memory import DEVICE, SHARED_FROM, as_tile, empty
@@ -67,7 +67,7 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
     size: dict[Hashable, int] = {}
     for label, n in [*zip(la, a, strict=True), *zip(lb, b, strict=True)]:
         if 1 not in (n, size.get(label, 1)) and size[label] != n:
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot {name} shapes {a} and {b}: sizes {size[label]} and {n} differ"
             )
         size[label] = n if size.get(label, 1) == 1 else size[label]

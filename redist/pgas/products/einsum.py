@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
 from redist.pgas.reductions.reduce import reduce
@@ -30,7 +31,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
     """
     if not isinstance(subscripts, str):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"cannot einsum {type(subscripts).__name__}: the labels come first, as text"
         )
     check_arrays("einsum", *operands)
@@ -70,14 +71,16 @@ def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Label
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(ndims):
-        raise ValueError(
+        raise ArgumentError(
             f"cannot einsum {subscripts!r}: {len(terms)} terms but {len(ndims)} operands"
         )
     inputs = []
     for term, ndim in zip(terms, ndims, strict=True):
         named = len(term.replace("...", ""))
         if named > ndim or (named < ndim and "..." not in term):
-            raise ValueError(f"cannot einsum {subscripts!r}: {term!r} for an array of {ndim} dims")
+            raise ArgumentError(
+                f"cannot einsum {subscripts!r}: {term!r} for an array of {ndim} dims"
+            )
         inputs.append(_labels(subscripts, term, ndim - named))
     spread = max((len([1 for label in one if isinstance(label, int)]) for one in inputs), default=0)
     if arrow:
@@ -88,7 +91,7 @@ def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Label
         output = (*range(-spread, 0), *once)
     known = {label for one in inputs for label in one}
     if len(set(output)) < len(output) or not set(output) <= known:
-        raise ValueError(
+        raise ArgumentError(
             f"cannot einsum {subscripts!r}: the result's labels must be the operands', once"
         )
     return inputs, output
@@ -97,7 +100,7 @@ def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Label
 def _labels(subscripts: str, term: str, spread: int) -> Labels:
     head, dots, tail = term.partition("...")
     if not set(head + tail) <= set(string.ascii_letters):
-        raise ValueError(f"cannot einsum {subscripts!r}: {term!r} must be letters and one '...'")
+        raise ArgumentError(f"cannot einsum {subscripts!r}: {term!r} must be letters and one '...'")
     return (*head, *(range(-spread, 0) if dots else ()), *tail)
 
 
@@ -108,7 +111,7 @@ def _take_diagonals(x: T, labels: Labels, subscripts: str) -> tuple[T, Labels]:
         i = labels.index(label)
         j = labels.index(label, i + 1)
         if x.shape[i] != x.shape[j]:
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot einsum {subscripts!r}: sizes {x.shape[i]} and {x.shape[j]} of {label!r} differ"
             )
         x = diagonal(x, i, j)
@@ -121,7 +124,7 @@ def _check_sizes(subscripts: str, items: Sequence[tuple[Tiled, Labels]]) -> None
     for x, labels in items:
         for label, n in zip(labels, x.shape, strict=True):
             if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
-                raise ValueError(
+                raise ArgumentError(
                     f"cannot einsum {subscripts!r}: sizes {sizes[label]} and {n} of {label!r} differ"
                 )
             sizes[label] = max(sizes[label], n) if n else n

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
@@ -27,10 +28,10 @@ def matmul(x1: T, x2: T, /) -> T:
     """
     check_arrays("matmul", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
-        raise ValueError(f"cannot matmul shapes {x1.shape} and {x2.shape}: each needs a dim")
+        raise ArgumentError(f"cannot matmul shapes {x1.shape} and {x2.shape}: each needs a dim")
     la, lb, lo = _matrix_labels(x1.ndim, x2.ndim)
     if x1.shape[-1] != x2.shape[lb.index("inner")]:
-        raise ValueError(
+        raise ArgumentError(
             f"cannot matmul shapes {x1.shape} and {x2.shape}: "
             f"sizes {x1.shape[-1]} and {x2.shape[lb.index('inner')]} differ"
         )
@@ -51,9 +52,11 @@ def update_by_product(a: T, other: Any) -> T:
     require_writable("an update")
     out = matmul(a, other)
     if out.shape != a.shape:
-        raise ValueError(f"cannot update {a.shape} with a product of {out.shape}: it would change")
+        raise ArgumentError(
+            f"cannot update {a.shape} with a product of {out.shape}: it would change"
+        )
     if not np.can_cast(out.dtype, a.dtype, "same_kind"):
-        raise TypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
+        raise ArgumentTypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
     here = resolve_pending(a)
     out = move(out, with_dtype(here.type, out.type.dtype))
     if here.local is not None and out.local is not None:
@@ -68,16 +71,18 @@ def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]
     if isinstance(axes, (int, np.integer)):
         n = int(axes)
         if not 0 <= n <= min(x1.ndim, x2.ndim):
-            raise ValueError(f"cannot tensordot {x1.ndim} and {x2.ndim} dims over {n} of them")
+            raise ArgumentError(f"cannot tensordot {x1.ndim} and {x2.ndim} dims over {n} of them")
         first, second = list(range(x1.ndim - n, x1.ndim)), list(range(n))
     else:
         first, second = (_as_list(one) for one in axes)
     if len(first) != len(second):
-        raise ValueError(f"cannot tensordot over {len(first)} dims of one, {len(second)} of other")
+        raise ArgumentError(
+            f"cannot tensordot over {len(first)} dims of one, {len(second)} of other"
+        )
     pairs = {dim_of(i, x1.ndim): dim_of(j, x2.ndim) for i, j in zip(first, second, strict=True)}
     for i, j in pairs.items():
         if x1.shape[i] != x2.shape[j]:
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot tensordot {x1.shape} and {x2.shape}: sizes of dims {i} and {j} differ"
             )
     back = {j: i for i, j in pairs.items()}
@@ -92,10 +97,10 @@ def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** if operands must move. Inner products along a dim, the first conjugated."""
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
-        raise ValueError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
+        raise ArgumentError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
     i, j = axis % x1.ndim, axis % x2.ndim
     if x1.shape[i] != x2.shape[j]:
-        raise ValueError(f"cannot vecdot shapes {x1.shape} and {x2.shape} along dim {axis}")
+        raise ArgumentError(f"cannot vecdot shapes {x1.shape} and {x2.shape} along dim {axis}")
     if x1.dtype.kind == "c":
         x1 = apply(np.conjugate, x1)
     la = _around(x1.ndim, i)
@@ -108,7 +113,7 @@ def outer(x1: T, x2: T, /) -> T:
     """**Collective** if operands must move. Multiply all elements of two vectors with each other."""
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):
-        raise ValueError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
+        raise ArgumentError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")
     return apply(np.multiply, expand_dims(x1, axis=1), expand_dims(x2, axis=0))
 
 

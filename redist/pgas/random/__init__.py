@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from redist.errors import MissingNameError
 from redist.pgas.random.generators import Generator, generator
 
 __all__ = ["Generator", "generator"]
@@ -18,4 +19,4 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> NoReturn:
     hint = f"; write pgas.random.generator(seed).{name}" if hasattr(Generator, name) else ""
-    raise AttributeError(f"pgas.random has no {name!r}{hint}")
+    raise MissingNameError(f"pgas.random has no {name!r}{hint}")

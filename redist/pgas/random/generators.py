@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentTypeError, RequestError
 from redist.layout.mesh import Mesh
 from redist.pgas.array import Array
 from redist.pgas.creation import Shape, Type, make, sizes_of
@@ -70,7 +70,7 @@ class Generator:
         """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
         kind = np.dtype(dtype)
         if kind.kind not in "iu":
-            raise TypeError(f"cannot make random integers of {kind}")
+            raise ArgumentTypeError(f"cannot make random integers of {kind}")
         if not low < high or low < np.iinfo(kind).min or high - 1 > np.iinfo(kind).max:
             raise RequestError(f"cannot make {kind} in [{low}, {high}): empty, or out of its range")
         count = int(high) - int(low)
@@ -98,7 +98,7 @@ class Generator:
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
     kind = np.dtype(dtype)
     if kind not in (np.float32, np.float64):
-        raise TypeError(f"cannot make random numbers of {kind}: need float32 or float64")
+        raise ArgumentTypeError(f"cannot make random numbers of {kind}: need float32 or float64")
     return kind
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import tile_index
@@ -60,7 +61,7 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
     x = resolve_pending(x)
     dim = dim_of(axis, x.ndim)
     if x.shape[dim] == 0:
-        raise ValueError("cannot find a largest or smallest value in nothing")
+        raise ArgumentError("cannot find a largest or smallest value in nothing")
     keep = [i for i in range(x.ndim) if keepdims or i != dim]
     t = ArrayType(
         x.mesh,
@@ -103,7 +104,7 @@ def _take_at(values: Tile, place: Tile, dim: int) -> Tile:
 def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
     """**Collective** if the array is cut. Find the flat index of the first largest or smallest value."""
     if x.size == 0:
-        raise ValueError("cannot find a largest or smallest value in nothing")
+        raise ArgumentError("cannot find a largest or smallest value in nothing")
     parts = x.type.used
     n = math.prod(part.size for part in parts)
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)

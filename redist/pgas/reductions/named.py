@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
@@ -167,7 +168,7 @@ def cumulative_prod(
 def _cumulate(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: bool) -> T:
     if axis is None:
         if x.ndim != 1:
-            raise ValueError(f"cannot run along {x.ndim} dims: name one with axis=")
+            raise ArgumentError(f"cannot run along {x.ndim} dims: name one with axis=")
         axis = 0
     out = along.cumulate(x, function, axis, _sum_dtype(x, dtype))
     if not initial:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.tiles.arguments import Axis, dims_of
@@ -36,7 +37,7 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
         x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
     dims = tuple(sorted(dims_of(axis, x.ndim)))
     if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
-        raise ValueError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
+        raise ArgumentError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
     t = reduced_type(x.type, dims, op, keepdims, dtype)
     memory = x._memory
     if memory.limit_bytes is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.tiles.devices import check_alike
@@ -28,13 +28,13 @@ def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
         given, axis = [reshape(x, (x.size,)) for x in given], 0
     first = given[0]
     if not -first.ndim <= axis < first.ndim:
-        raise IndexError(f"there is no dim {axis}: the array has {first.ndim}")
+        raise IndexKeyError(f"there is no dim {axis}: the array has {first.ndim}")
     dim = axis % first.ndim
     for x in given[1:]:
         if x.ndim != first.ndim or any(
             n != m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != dim
         ):
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot concat shapes {first.shape} and {x.shape}: only dim {dim} may differ"
             )
     largest = max(given, key=lambda x: x.size)
@@ -75,12 +75,12 @@ def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
     first = given[0]
     for x in given[1:]:
         if x.shape != first.shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot stack shapes {first.shape} and {x.shape}: they must be the same"
             )
     n = first.ndim + 1
     if not -n <= axis < n:
-        raise IndexError(f"there is no dim {axis}: the result has {n}")
+        raise IndexKeyError(f"there is no dim {axis}: the result has {n}")
     dim = axis % n
     *ends, t = meet(tuple(x.type for x in given))
     moved = [move(x, end) for x, end in zip(given, ends, strict=True)]
@@ -101,10 +101,12 @@ def _alike(what: str, arrays: Sequence[T]) -> list[T]:
     """Convert arrays to the dtype that they promote to; raise if they are not on one mesh."""
     given = list(arrays)
     if not given:
-        raise ValueError(f"cannot {what} nothing: need at least one array")
+        raise ArgumentError(f"cannot {what} nothing: need at least one array")
     for x in given:
         if not isinstance(x, Tiled):
-            raise TypeError(f"cannot {what} {type(x).__name__}: make it global with pgas.asarray")
+            raise ArgumentTypeError(
+                f"cannot {what} {type(x).__name__}: make it global with pgas.asarray"
+            )
         if x.comm != given[0].comm or x.mesh != given[0].mesh:
             raise RequestError(
                 f"cannot {what} arrays on {given[0].mesh} and on {x.mesh}: bring them to one mesh "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redist.errors import DimError
+from redist.errors import ArgumentError, DimError
 from redist.layout.array_type import ArrayType
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import At, Cut
@@ -31,7 +31,7 @@ def permute_dims(x: T, /, axes: Sequence[int]) -> T:
 def matrix_transpose(x: T, /) -> T:
     """**Local.** Swap the last two dims."""
     if x.ndim < 2:
-        raise ValueError(f"cannot transpose matrices of {x.ndim} dims: need 2")
+        raise ArgumentError(f"cannot transpose matrices of {x.ndim} dims: need 2")
     return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -40,7 +40,7 @@ def moveaxis(x: T, source: Axis, destination: Axis, /) -> T:
     """**Local.** Move some dims to other places; the others stay in order."""
     of, to = dims_of(source, x.ndim), dims_of(destination, x.ndim)
     if len(of) != len(to):
-        raise ValueError(f"cannot move {len(of)} dims to {len(to)} places")
+        raise ArgumentError(f"cannot move {len(of)} dims to {len(to)} places")
     order = [i for i in range(x.ndim) if i not in of]
     for place, dim in sorted(zip(to, of, strict=True)):
         order.insert(place, dim)
@@ -72,7 +72,7 @@ def squeeze(x: T, /, axis: Axis) -> T:
     gone = dims_of(axis, x.ndim)
     for i in gone:
         if x.shape[i] != 1:
-            raise ValueError(f"cannot squeeze dim {i} of {x.shape}: its size is not 1")
+            raise ArgumentError(f"cannot squeeze dim {i} of {x.shape}: its size is not 1")
     if any(x.type.dims[i] for i in gone):
         items = (At(i, 0) if i in gone else Cut(i, range(n)) for i, n in enumerate(x.shape))
         return get_basic(resolve_pending(x), tuple(items))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.integer import gather_small
@@ -38,7 +38,7 @@ def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
     sizes = tuple(int(n) for n in shape)
     missing = len(sizes) - x.ndim
     if missing < 0 or any(n not in (1, m) for n, m in zip(x.shape, sizes[missing:], strict=True)):
-        raise ValueError(f"cannot broadcast {x.shape} to {sizes}")
+        raise ArgumentError(f"cannot broadcast {x.shape} to {sizes}")
     own = tuple(
         d if n == m else () for n, m, d in zip(x.shape, sizes[missing:], x.type.dims, strict=True)
     )
@@ -66,7 +66,7 @@ def broadcast_arrays(*arrays: T) -> list[T]:
         np.broadcast_shapes(*(x.shape for x in arrays))
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in arrays)
-        raise ValueError(f"cannot broadcast shapes {shapes} together") from None
+        raise ArgumentError(f"cannot broadcast shapes {shapes} together") from None
     _check(arrays)
     *_, t = meet(tuple(x.type for x in arrays))
     return [spread(resolve_pending(x), with_dtype(t, x.type.dtype)) for x in arrays]
@@ -76,13 +76,13 @@ def broadcast_arrays(*arrays: T) -> list[T]:
 def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
     """**Collective** if arrays must move. Make the coordinates of a grid from those along each dim."""
     if indexing not in ("xy", "ij"):
-        raise ValueError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
+        raise ArgumentError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
     if not arrays:
         return []
     if any(x.ndim > 1 for x in arrays):
-        raise ValueError("cannot make a grid from arrays of more than one dim")
+        raise ArgumentError("cannot make a grid from arrays of more than one dim")
     if len({x.dtype for x in arrays}) > 1:
-        raise ValueError("cannot make a grid from arrays of several dtypes")
+        raise ArgumentError("cannot make a grid from arrays of several dtypes")
     _check(arrays)
     order = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
@@ -105,17 +105,17 @@ def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     if not -x.ndim <= axis < x.ndim:
-        raise IndexError(f"there is no dim {axis}: the array has {x.ndim}")
+        raise IndexKeyError(f"there is no dim {axis}: the array has {x.ndim}")
     dim, n = axis % x.ndim, x.shape[axis]
     if isinstance(repeats, Tiled):
         repeats = gather_small(resolve_pending(copy_to_host(repeats)))
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu":
-        raise TypeError(f"cannot repeat {counts.dtype} times: use integers")
+        raise ArgumentTypeError(f"cannot repeat {counts.dtype} times: use integers")
     if counts.size and int(counts.min()) < 0:
-        raise ValueError("cannot repeat less than 0 times")
+        raise ArgumentError("cannot repeat less than 0 times")
     if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, n)):
-        raise ValueError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
+        raise ArgumentError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
     if counts.size != 1:
         which = np.repeat(np.arange(n), counts)
         return dispatch.get(x, (*(slice(None),) * dim, which))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import Cut
@@ -36,7 +37,7 @@ def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
     """**Collective** if such a dim is cut. Shift elements along dims; those at the end come first."""
     if axis is None:
         if not isinstance(shift, (int, np.integer)):
-            raise ValueError("cannot roll by several shifts without dims: name them with axis=")
+            raise ArgumentError("cannot roll by several shifts without dims: name them with axis=")
         return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape)
     x = resolve_pending(x)
     shifts = (shift,) if isinstance(shift, (int, np.integer)) else tuple(shift)
@@ -44,7 +45,7 @@ def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
     if len(shifts) == 1:
         shifts = shifts * len(axes)
     if len(shifts) != len(axes):
-        raise ValueError(f"cannot roll {len(axes)} dims by {len(shifts)} shifts")
+        raise ArgumentError(f"cannot roll {len(axes)} dims by {len(shifts)} shifts")
     total = [0] * x.ndim
     for one, by in zip(axes, shifts, strict=True):
         total[dims_of(one, x.ndim)[0]] += int(by)
@@ -102,7 +103,7 @@ def diff(
     """**Collective** if that dim is cut. Subtract neighbours along a dim, ``n`` times."""
     (dim,) = dims_of(axis, x.ndim)
     if n < 0:
-        raise ValueError(f"cannot take differences {n} times")
+        raise ArgumentError(f"cannot take differences {n} times")
     parts = [part for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis=dim) if len(parts) > 1 else resolve_pending(x)
     for _ in range(n):

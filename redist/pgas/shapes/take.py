@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.integer import in_bounds
@@ -44,7 +45,7 @@ def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
 def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
     """**Collective.** Take parts along a dim by their indices."""
     if axis is None and x.ndim != 1:
-        raise ValueError(f"cannot take along {x.ndim} dims: name one with axis=")
+        raise ArgumentError(f"cannot take along {x.ndim} dims: name one with axis=")
     (dim,) = dims_of(0 if axis is None else axis, x.ndim)
     return dispatch.get(x, (*(slice(None),) * dim, indices))
 
@@ -56,7 +57,7 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
     (dim,) = dims_of(axis, x.ndim)
     x = resolve_pending(x)
     if indices.ndim != x.ndim:
-        raise ValueError(f"cannot take along {x.ndim} dims by indices of {indices.ndim}")
+        raise ArgumentError(f"cannot take along {x.ndim} dims by indices of {indices.ndim}")
     alike = all(
         n == m for i, (n, m) in enumerate(zip(x.shape, indices.shape, strict=True)) if i != dim
     )
@@ -76,7 +77,7 @@ def _along(x: T, indices: Tiled, dim: int) -> T:
     own, n = indices.local, x.shape[dim]
     wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)
     if rounds_of(x.comm, 0, wrong)[1]:
-        raise IndexError(f"an index is out of bounds for dim {dim} of size {n}")
+        raise IndexKeyError(f"an index is out of bounds for dim {dim} of size {n}")
     t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
     if x.local is None or own is None:
         return x.new(t, None)

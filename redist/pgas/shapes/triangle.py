@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.tiles import box_of
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.move import resolve_pending
@@ -25,7 +26,7 @@ def triu(x: T, /, *, k: int = 0) -> T:
 
 def _half(x: T, k: int, *, lower: bool) -> T:
     if x.ndim < 2:
-        raise ValueError(f"cannot take half of an array of {x.ndim} dims: need 2")
+        raise ArgumentError(f"cannot take half of an array of {x.ndim} dims: need 2")
     x = resolve_pending(x)
     out = x.new(x.type, new_tile(x, x.type))
     box = box_of(x.type, x.comm.rank)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from redist.errors import DimError, RequestError
+from redist.errors import ArgumentTypeError, DimError, RequestError
 from redist.pgas.tiles.tiled import Tiled
 
 Axis = int | Sequence[int] | None
@@ -23,7 +23,7 @@ def dim_of(axis: int, ndim: int) -> int:
     try:
         i = operator.index(axis)
     except TypeError:
-        raise TypeError(f"cannot use {axis!r} as a dim: need an int") from None
+        raise ArgumentTypeError(f"cannot use {axis!r} as a dim: need an int") from None
     if not -ndim <= i < ndim:
         raise DimError(f"there is no dim {i}: the array has {ndim}")
     return i % ndim

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, RequestError
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
@@ -34,10 +34,10 @@ def is_gpu(device: Any) -> bool:
         return False
     kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
     if kind != "cuda" or not (number.isdigit() or device == "cuda"):
-        raise ValueError(f"cannot use device {device!r}: use 'cpu', 'cuda' or 'cuda:<number>'")
+        raise ArgumentError(f"cannot use device {device!r}: use 'cpu', 'cuda' or 'cuda:<number>'")
     own = _current_gpu(device)
     if number and int(number) != own:
-        raise ValueError(
+        raise ArgumentError(
             f"cannot use device {device!r}: this rank's GPU is number {own}; "
             f"choose another by cupy.cuda.Device({number}).use()"
         )
@@ -48,9 +48,9 @@ def _current_gpu(device: str) -> int:
     try:
         return current_gpu()
     except ImportError:
-        raise ValueError(f"cannot use device {device!r}: CuPy is not installed") from None
+        raise ArgumentError(f"cannot use device {device!r}: CuPy is not installed") from None
     except Exception as problem:
-        raise ValueError(f"cannot use device {device!r}: {problem}") from None
+        raise ArgumentError(f"cannot use device {device!r}: {problem}") from None
 
 
 def names() -> list[str]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.cuts import cut_dim
@@ -40,7 +41,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         own = tile_shape(t, x.comm.rank)
         view = None if x.local is None or own is None else _try_view(x.local, own)
         if copy is False and view is None and x.local is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
             )
         copies = x.local is not None and (copy or view is None)
@@ -51,7 +52,9 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         fresh[...] = x.local
         return x.new(t, fresh.reshape(own))
     if copy is False:
-        raise ValueError(f"cannot reshape {x.type} to {sizes} without a copy: elements must move")
+        raise ArgumentError(
+            f"cannot reshape {x.type} to {sizes} without a copy: elements must move"
+        )
     return select(x, t, _links(x.type, t))
 
 
@@ -79,7 +82,7 @@ def full_shape(shape: int | Sequence[int], old: Shape) -> Shape:
     if sizes.count(-1) == 1 and known > 0 and n % known == 0:
         return tuple(n // known if s == -1 else s for s in sizes)
     if any(s < 0 for s in sizes) or known != n:
-        raise ValueError(f"cannot reshape {old} to {sizes}: {n} elements do not fill it")
+        raise ArgumentError(f"cannot reshape {old} to {sizes}: {n} elements do not fill it")
     return sizes
 
 

@@ -37,7 +37,7 @@ def error_of(act: Callable[[], Any]) -> Exception | None:
 
 def says(error: Exception | None, kind: type[Exception], *words: str) -> str | None:
     """What is wrong with an error."""
-    if type(error) is not kind:
+    if kind not in (type(error), *type(error).__bases__):
         return f"{error!r} is no {kind.__name__}"
     return next(
         (f"{error} does not say {word!r}" for word in words if word not in str(error)), None

@@ -1,0 +1,48 @@
+"""Every error that global arrays raise is one of redist's, and of the type that the standard names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import redist
+from redist import errors, pgas
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def raised(path: Path) -> set[str]:
+    """The names of the errors that a module makes to raise them."""
+    return {
+        node.exc.func.id.lstrip("_")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "redist" / "pgas").rglob("*.py")), ids=str)
+def test_modules_raise_errors_of_redist(path: Path) -> None:
+    for name in raised(path) - {"out_of_bounds"}:
+        error = getattr(errors, name, None)
+        assert error is not None and issubclass(error, redist.RedistError), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake"),
+    [
+        (ValueError, lambda a: pgas.reshape(a, (5,))),
+        (TypeError, lambda a: float(a)),
+        (IndexError, lambda a: a[9]),
+        (AttributeError, lambda a: a.transpose),
+        (AttributeError, lambda a: pgas.median),
+    ],
+)
+def test_mistakes_have_the_type_of_the_standard_too(kind: type[Exception], mistake: object) -> None:
+    a = pgas.zeros((4,))
+    with pytest.raises(kind) as caught:
+        mistake(a)  # type: ignore[operator]
+    assert isinstance(caught.value, redist.RedistError)
