@@ -31,7 +31,7 @@ INNER: dict[str, str] = {
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
     ),
     "redist.pgas.elementwise": "standard_limits on_device apply unary binary choice",
-    "redist.pgas.indexing": "keys basic integer boolean dispatch",
+    "redist.pgas.indexing": "keys basic chosen integer boolean dispatch",
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
     "redist.pgas.products": "streaming contract_layout contract matmul einsum",

@@ -227,7 +227,8 @@ class memory_limit:
     ...
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
 
-    **Local**, but give all ranks the same. Arrays count by the tile of the fullest rank, and what a
+    **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
+    ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
     move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
     a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
     """

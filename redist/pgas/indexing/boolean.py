@@ -14,6 +14,7 @@ from redist.layout.tiles import box_of
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
+from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import Cut, Item, Many, Mask, New
 from redist.pgas.memory import empty, round_to_grains
 from redist.pgas.tiles.arguments import takes_array
@@ -131,7 +132,7 @@ def nonzero(x: T, /) -> tuple[T, ...]:
     )  # NumPy makes two on the way
     if places.local is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
-    return tuple(places.new(places.type, i) for i in integer.unravel(places.local, x.shape))
+    return tuple(places.new(places.type, i) for i in unravel(places.local, x.shape))
 
 
 def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:

@@ -9,7 +9,7 @@ import numpy as np
 from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.basic import get_basic
-from redist.pgas.indexing.integer import in_bounds
+from redist.pgas.indexing.chosen import in_bounds
 from redist.pgas.indexing.keys import At, Cut
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.devices import in_memory
