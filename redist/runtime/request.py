@@ -1,4 +1,4 @@
-"""What a transfer is asked: pairs of types, by name, and options, in words that ranks compare."""
+"""Requests for transfers: pairs of types by name, and options, as text that ranks compare."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TransferRequest:
         size: int,
         options: TransferOptions,
     ) -> TransferRequest:
-        """The request, or an error where it makes no sense on ``size`` ranks.
+        """The request; an error if it makes no sense on ``size`` ranks.
 
         >>> m = Mesh(x=2)
         >>> print(TransferRequest.of("f32[4{x}]", "f32[4]", m, None, 2, TransferOptions(donate=True)).text)

@@ -1,1 +1,1 @@
-"""The runtime for arrays of GPUs: the twins of its modules. CuPy is imported when such an array appears."""
+"""Run transfers on arrays of GPUs. CuPy is imported when such an array appears."""

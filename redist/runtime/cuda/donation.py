@@ -22,7 +22,7 @@ def why_kept(array: Any) -> str:
 
 
 def give_up(array: Any) -> None:
-    """**Local.** Make an array empty, where its memory is its own; the pool has that memory again.
+    """**Local.** Make an array empty if its memory is its own; the pool has that memory again.
 
     Views of CuPy keep it alive, and then it stays. What another library made of the array holds the
     array, not its memory, and must not be used again. The pool may lend it to another stream at
@@ -34,7 +34,7 @@ def give_up(array: Any) -> None:
 
 
 def _not_its_own(array: Any) -> str:
-    """Why an array may not be emptied, or need not be: nothing would come of it."""
+    """Say why emptying an array is not allowed or would free nothing; empty if it is and would."""
     from cupy.cuda.memory import PooledMemory
 
     if not isinstance(array.data.mem, PooledMemory):

@@ -17,7 +17,7 @@ from redist.errors import RequestError
 from redist.runtime.copies.reduce import identity
 from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda.kernels.rounds import CudaRound
-from redist.runtime.cuda.transports.all_gather import packed_once, room_for
+from redist.runtime.cuda.transports.all_gather import pack_once, room_for
 from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.ipc import WORDS, NoPeers, OpenedMemory, PeerEvent
 from redist.runtime.cuda.transports.shared_gpu import Described, GpuMates, describe
@@ -59,7 +59,7 @@ class LazyRounds(Sequence[Any]):
 
 
 class CudaStage:
-    """A stage for arrays of a GPU. Making one is **collective**, as for :class:`Stage`."""
+    """Moves the arrays of one stage that lie on GPUs. Making one is **collective**."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class CudaStage:
         return StageRecord(in_place=len(world.node.ranks) > 1)
 
     def _all_tiles(self, parity: int, sources: Sequence[Any], targets: Sequence[Any]) -> Described:
-        """Where the tiles of all ranks of the node are found here; remembered for the next call."""
+        """Find the tiles of all ranks of the node; remembered for the next call."""
         world, n = self.world, len(self.parts)
         told = [
             world.pages[rank].descriptions[parity][: 2 * n].tobytes() for rank in world.node.ranks
@@ -179,11 +179,11 @@ class CudaStage:
         return found
 
     def settle(self) -> None:
-        """**Local**, after a meeting: let the stream wait until the neighbours have read."""
+        """**Local.** Let the stream wait, after a meeting, until the neighbours have read."""
         self.peers.await_all(PeerEvent.DONE, self.world.node.ranks, current_stream())
 
     def _describe(self, sources: Sequence[Any], targets: Sequence[Any]) -> RequestError | None:
-        """Tell the neighbours where this rank's tiles are found, for the next meeting; why not, if so."""
+        """Tell the neighbours where to find this rank's tiles; the error if they cannot be shared."""
         world, n = self.world, len(self.parts)
         if self.is_local or len(world.node.ranks) == 1:
             return None
@@ -200,7 +200,7 @@ class CudaStage:
         return None
 
     def _look(self, parity: int) -> tuple[Kinds, FarStrides]:
-        """Where every neighbour's tiles are found, and how they lie; addresses go into the table."""
+        """Find every neighbour's tiles and their strides; addresses go into the table."""
         world = self.world
         kinds: Kinds = {}
         strides: FarStrides = {}
@@ -269,4 +269,4 @@ class CudaStage:
     def _on_gpu(self, round_: Round) -> CudaRound:
         if not self._gathers:
             return CudaRound.of(round_)
-        return packed_once(round_, self._gathers, self.world.rank, self.bases.receive)
+        return pack_once(round_, self._gathers, self.world.rank, self.bases.receive)

@@ -1,4 +1,4 @@
-"""Elements by their number in the whole array: each rank asks for any, or writes to any.
+"""Read and write elements by their number in the whole array, whoever holds them.
 
 Ranks work in rounds, so that the staging of a round is bounded however many elements are asked for.
 On a node each takes what it asks for from its neighbours' tiles; other nodes get lists of numbers.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, grid
-from redist.runtime.ranks.neighbours import together
+from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import World, world_of
 from redist.runtime.shm.segments import can_share, shared_bytes
@@ -114,7 +114,7 @@ def fetch(
     serving = places.nearest(world.rank)
     flat = np.zeros(0, t.dtype.to_numpy()) if tile is None else tile.reshape(-1)
     received = 0
-    with together(world, flat, flat.dtype, "fetch elements", timeout_s) as nearby:
+    with neighbour_tiles(world, flat, flat.dtype, "fetch elements", timeout_s) as nearby:
         for k in range(rounds):
             lo, hi = (min(len(out), i * (round_elems or ROUND_ELEMS)) for i in (k, k + 1))
             shard, place = places.find(positions(lo, hi))
@@ -163,14 +163,14 @@ def store(
     dtype = t.dtype.to_numpy()
     nearby = world.one_node and can_share()
     with world.operation(timeout_s):
-        stage = _Outbox(len(places.holders), min(n, most), dtype, nearby)
+        outbox = _Outbox(len(places.holders), min(n, most), dtype, nearby)
         for k in range(rounds):
             lo, hi = (min(n, i * most) for i in (k, k + 1))
             shard, place = places.find(positions(lo, hi))
             given = np.ascontiguousarray(values(lo, hi))
             if nearby:
-                stage.fill(shard, place, given)
-                received += _take_all(world, stage, places, tile, timeout_s)
+                outbox.fill(shard, place, given)
+                received += _take_all(world, outbox, places, tile, timeout_s)
                 continue
             for copy in range(places.copies):
                 owner = places.holders[shard, copy]
@@ -183,7 +183,7 @@ def store(
 
 
 class _Outbox:
-    """What a rank writes in a round, by shards, where its neighbours find it: ends, places, values."""
+    """The writes of a rank in a round, sorted by shard, in memory that its neighbours read."""
 
     def __init__(self, n_shards: int, most: int, dtype: np.dtype[Any], shared: bool) -> None:
         self._n, self._dtype = n_shards, dtype
@@ -199,7 +199,7 @@ class _Outbox:
         np.take(values, order, out=given)
 
     def open(self, memory: NDArray[np.uint8], n: int | None = None) -> tuple[Ints, Ints, Tile]:
-        """A stage as its count and ends, places and values."""
+        """The count and ends, places and values that a rank has put in."""
         start = 8 * (self._n + 2)
         words = memory[:start].view(np.int64)
         n = int(words[0]) if n is None else n
@@ -209,14 +209,16 @@ class _Outbox:
 
 
 def _take_all(
-    world: World, stage: _Outbox, places: Places, tile: Tile | None, timeout_s: float | None
+    world: World, outbox: _Outbox, places: Places, tile: Tile | None, timeout_s: float | None
 ) -> int:
-    """**Collective.** Do the writes of all ranks, in order, to this rank's tile; bytes of others."""
+    """**Collective.** Apply the writes of all ranks, in order, to this rank's tile; bytes of others."""
     received = 0
-    with together(world, stage.memory, stage.memory.dtype, "store elements", timeout_s) as nearby:
+    with neighbour_tiles(
+        world, outbox.memory, outbox.memory.dtype, "store elements", timeout_s
+    ) as nearby:
         shard = places.shard_of.get(world.rank, -1)
         for rank in range(world.size if shard >= 0 else 0):
-            words, at, values = stage.open(nearby.tiles[rank])
+            words, at, values = outbox.open(nearby.tiles[rank])
             a, b = words[1:][shard : shard + 2].tolist()
             _put(tile, at[a:b], values[a:b])
             received += 0 if rank == world.rank else values[a:b].nbytes

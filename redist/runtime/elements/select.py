@@ -29,7 +29,7 @@ from redist.runtime.elements.block_copies import (
 )
 from redist.runtime.index_sets.held import Edge, EdgeList
 from redist.runtime.index_sets.shared import CommonPart, cut, in_common, product_of
-from redist.runtime.ranks.neighbours import NeighbourTiles, together
+from redist.runtime.ranks.neighbours import NeighbourTiles, neighbour_tiles
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import World, world_of
@@ -101,7 +101,7 @@ class SelectionPlan:
                     self.given[r] = shard, tile
 
     def blocks(self, pair: Pair | None) -> Blocks:
-        """What one tile gives another; remembered where it is short."""
+        """The blocks that one tile gives another; remembered if they are few."""
         if pair is None:
             return []
         found = self._known.get(pair)
@@ -148,7 +148,7 @@ class SelectionPlan:
         return n_bytes
 
 
-def find_route(source: Side, target: Side, rank: int) -> SelectionPlan:
+def find_plan(source: Side, target: Side, rank: int) -> SelectionPlan:
     """**Local.** Who sends what: a rank that holds an element keeps it, else one holder sends it."""
     if source.is_constant and target.is_constant:
         return _remembered(source, target, rank)
@@ -176,39 +176,39 @@ def exchange(
     world = world_of(comm, timeout_s=timeout_s)
     tile = from_tile if from_tile is not None else to_tile
     dtype = np.dtype(np.uint8) if tile is None else tile.dtype
-    route = find_route(source, target, world.rank)
-    with together(world, from_tile, dtype, "move elements", timeout_s) as nearby:
+    plan = find_plan(source, target, world.rank)
+    with neighbour_tiles(world, from_tile, dtype, "move elements", timeout_s) as nearby:
         received = 0
         if to_tile is not None:
             most = min(MESSAGE_BYTES, staging_bytes // 2)
-            received = route.copy(to_tile, nearby.tiles, world.rank, most)
+            received = plan.copy(to_tile, nearby.tiles, world.rank, most)
         if not nearby.complete:
-            passing = _Passing(world, route, nearby, from_tile, to_tile, staging_bytes)
+            passing = _Passing(world, plan, nearby, from_tile, to_tile, staging_bytes)
             received += passing.run()
         return received
 
 
 def planned_bytes(rank: int, source: Side, target: Side, itemsize: int) -> int:
     """**Local.** What a rank would receive from others."""
-    route = find_route(source, target, rank)
-    pairs = (pair for sender, pair in route.got.items() if sender != rank)
-    blocks = (block for pair in pairs for block in route.blocks(pair))
+    plan = find_plan(source, target, rank)
+    pairs = (pair for sender, pair in plan.got.items() if sender != rank)
+    blocks = (block for pair in pairs for block in plan.blocks(pair))
     return itemsize * sum(math.prod(piece.n for piece in block) for block in blocks)
 
 
 class _Passing:
-    """Messages for what cannot be read in place."""
+    """Sends and receives what cannot be read in place."""
 
     def __init__(
         self,
         world: World,
-        route: SelectionPlan,
+        plan: SelectionPlan,
         nearby: NeighbourTiles,
         from_tile: Tile | None,
         to_tile: Tile | None,
         staging_bytes: int,
     ) -> None:
-        self._world, self._route, self._nearby = world, route, nearby
+        self._world, self._plan, self._nearby = world, plan, nearby
         self._from, self._to = from_tile, to_tile
         self._staging_bytes = staging_bytes
         self._requests: list[Any] = []
@@ -240,21 +240,24 @@ class _Passing:
         return received
 
     def _in_order(self) -> Iterator[tuple[Any, Any]]:
-        """Messages to and from ranks at distance 1, then 2, ...: what is first for one is so for all."""
+        """Messages to and from ranks at distance 1, then 2, and so on.
+
+        All ranks list messages in the same order, so no receive waits for a message that is not sent.
+        """
         rank, size, node = self._world.rank, self._world.size, self._world.node.ranks
         for distance in range(1, size):
             to, of = (rank + distance) % size, (rank - distance) % size
-            give = () if self._nearby.reads(to, node) else self._cut(to, self._route.given)
-            get = () if of in self._nearby.tiles else self._cut(of, self._route.got)
+            give = () if self._nearby.reads(to, node) else self._cut(to, self._plan.given)
+            get = () if of in self._nearby.tiles else self._cut(of, self._plan.got)
             yield from itertools.zip_longest(give, get)
 
     def _cut(self, rank: int, pairs: dict[int, Pair]) -> Iterator[tuple[int, Block]]:
-        """What goes to or comes from a rank, message by message: a quarter of the staging each."""
+        """What goes to or comes from a rank, in messages of at most a quarter of the staging."""
         tile = self._from if self._to is None else self._to
         assert tile is not None or rank not in pairs
         itemsize = 1 if tile is None else tile.itemsize
         most = max(1, min(MESSAGE_BYTES, self._staging_bytes // 4) // itemsize)
-        for block in self._route.blocks(pairs.get(rank)):
+        for block in self._plan.blocks(pairs.get(rank)):
             for part in cut(block, most):
                 yield rank, part
 

@@ -1,4 +1,4 @@
-"""The arrays that a transfer allocates itself: its own ends, and tiles on the way."""
+"""Allocate the arrays of a transfer itself: its own source and target, and tiles between steps."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class RecordedCall:
             wait_ns=SLICE_NS,
         )
         self.pointer = ctypes.addressof(self.state)
-        self.run_script = world.node.kernels.script
+        self.replay_in_c = world.node.kernels.script
         self.meeting, self.pages = world.meeting, world.pages
         self.version = world.pages.version
 
@@ -289,7 +289,7 @@ class RecordedCall:
         """**Collective.** Move between the arrays that the call was pointed at, which these are."""
         state, meeting = self.state, self.meeting
         state.at, state.entered, state.seq = 0, 0, meeting.seq
-        answer = self.run_script(self.pointer)
+        answer = self.replay_in_c(self.pointer)
         if answer == kernels.ALL_SAME:
             meeting.seq = state.seq
             return
@@ -300,7 +300,7 @@ class RecordedCall:
                 self.host.finish(self.token, tiles, done, in_place)
 
     def _wait(self, answer: int) -> tuple[int, bool]:
-        """Wait where the script waits, and leave it if it does not apply any more.
+        """Wait where the kernel waits, and stop it if what was recorded does not apply any more.
 
         How many stages are done, and whether arrays may still be read in place.
         """
@@ -313,10 +313,10 @@ class RecordedCall:
                 raise TransferError("the system does not let this process read its neighbours")
             if answer in (kernels.CHANGED, kernels.DIFFERENT):
                 return self._leave(self.stage_of[state.at])
-            answer = meeting.wait_until(lambda: int(self.run_script(self.pointer)))
+            answer = meeting.wait_until(lambda: int(self.replay_in_c(self.pointer)))
 
     def _leave(self, number: int) -> tuple[int, bool]:
-        """End the stage that the script is in without it."""
+        """End the stage that the kernel has stopped in."""
         meeting = self.meeting
         if number == len(self.stages):
             raise TransferError("internal error: ranks are at different points of a recorded call")

@@ -1,4 +1,4 @@
-"""What a transfer did: bytes, messages and seconds of every step, on every rank, against the model."""
+"""Count what a transfer does, and report it step by step beside the model."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TransferCounts:
         self.quiet = not self.loud and not LOG.isEnabledFor(logging.DEBUG)
 
     def count(self, stage: int, seconds: float) -> None:
-        """A stage took so long."""
+        """Note that a stage took this long."""
         self.seconds[stage] += seconds
         if self.quiet:
             return
@@ -138,7 +138,7 @@ class TransferCounts:
         return Report(self.calls, self.world.size, tuple(steps))
 
     def _moved(self, part: StagePart) -> tuple[int, int, int]:
-        """Bytes that this rank sends, receives, and from how many ranks, in a part."""
+        """Bytes that this rank sends and receives for one array of a stage, and from how many ranks."""
         me = self.world.rank
         itemsize = self.schedule.plans[part.item].source.dtype.itemsize
         sent = got = 0
@@ -153,7 +153,7 @@ class TransferCounts:
         return sent, got, len(peers)
 
     def _planned(self, stage: int) -> tuple[int, float]:
-        """Bytes and seconds that the plans have for a stage; a step of two phases counts once."""
+        """Bytes and seconds that the plans have for a stage; a step of two stages counts once."""
         n_bytes, seconds = 0, 0.0
         for part in self.schedule.stages[stage]:
             steps = self.schedule.plans[part.item].steps

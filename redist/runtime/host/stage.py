@@ -212,7 +212,7 @@ class Stage:
         return StageRecord(in_place, StageReplay(flag, strides, rounds, found, described, table))
 
     def _kinds(self, sources: Sequence[AnyArray | None]) -> list[TileAt]:
-        """Where the neighbours shall find this rank's tiles."""
+        """Decide where the neighbours shall find this rank's tiles."""
         few = len(self.staging.rounds) <= FEW_ROUNDS
         kinds = []
         for item, source in enumerate(sources):

@@ -1,4 +1,4 @@
-"""How data passes through staging: rounds, what a pool slot holds, what is packed for other nodes."""
+"""Divide a stage into rounds so that pool slots and packed messages fit the staging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
 BOOK_BYTES = 2**17
-"""Of a staging budget, an eighth up to this much is left for pages, tables and programs."""
+"""Of a staging budget, an eighth up to this much is left for control pages, tables and programs."""
 LEAST_BOOK_BYTES = 2**16
 """Under a limit no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
@@ -52,7 +52,7 @@ class Staging:
 
     @staticmethod
     def none(n_items: int) -> Staging:
-        """For a stage that moves nothing between ranks."""
+        """The staging of a stage that moves nothing between ranks."""
         return Staging(whole(n_items))
 
     @staticmethod
@@ -63,7 +63,7 @@ class Staging:
         is_limited: bool,
         packs_all: bool = False,
     ) -> Staging:
-        """**Collective.** Rounds so that a pool slot, and what is packed for other nodes, fit.
+        """**Collective.** Choose rounds so that a pool slot, and what is packed for other nodes, fit.
 
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
@@ -122,7 +122,7 @@ def _weights(
     all_needs: Sequence[_Needs],
     slot: int,
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """What each array of this rank takes in a slot, and into how many parts it must be cut."""
+    """The bytes that each array takes in a slot, and the number of parts it must be cut into."""
     weights = np.zeros(len(stage_parts), dtype=np.int64)
     parts = np.ones(len(stage_parts), dtype=np.int64)
     for item, (stage_part, needs) in enumerate(zip(stage_parts, all_needs, strict=True)):
@@ -217,11 +217,11 @@ class _Needs:
         return max(sizes.values(), default=0)
 
     def hard(self, parts: int) -> int:
-        """What must pass through staging, in or out."""
+        """Bytes that must pass through staging, in or out."""
         return max(self._bytes(self.combined, parts), self._bytes(self.given, parts))
 
     def soft(self, parts: int) -> int:
-        """What is better packed."""
+        """Bytes that are better packed."""
         return max(self._bytes(self.sent, parts), self._bytes(self.received, parts))
 
     def _bytes(self, pieces: list[Piece], parts: int) -> int:

@@ -1,4 +1,4 @@
-"""Bring records to the ranks they are for: in order of the senders, through little memory."""
+"""Deliver records to ranks, sender by sender, with bounded staging."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def deliver(
     records: Sequence[Sequence[Bytes]],
     take: Callable[[Bytes], None],
 ) -> None:
-    """**Collective.** Give ``records[r]`` to rank r; ``take`` gets what comes, and no rank mixes.
+    """**Collective.** Give ``records[r]`` to rank r; ``take`` is called for each record that comes.
 
     A rank takes records in order of the ranks that give them and, from one rank, in the order given.
     It begins after every rank has come. Staging is a few messages, however much is delivered.
@@ -50,7 +50,7 @@ def deliver(
 
 
 def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | None:
-    """Send little without waiting for this rank's turn, so that others need not; None if it is much."""
+    """Send at once if there is little to send, so that others need not wait; None if there is much."""
     others = [
         (rank, message)
         for rank, mine in enumerate(messages)
@@ -60,8 +60,7 @@ def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | 
     if sum(len(record) for _, message in others for record in message) > EARLY_BYTES:
         return None
     return [
-        world.comm.Isend([_packed(message), MPI.BYTE], rank, Tag.RECORDS)
-        for rank, message in others
+        world.comm.Isend([_pack(message), MPI.BYTE], rank, Tag.RECORDS) for rank, message in others
     ]
 
 
@@ -80,7 +79,7 @@ def _messages(records: Sequence[Bytes]) -> list[list[Bytes]]:
 
 
 def _send(world: World, messages: list[list[list[Bytes]]]) -> None:
-    """Send to all others in turn, a few messages at a time."""
+    """Send to all others, a few messages at a time."""
     under_way: deque[Any] = deque()
     for k in range(max(map(len, messages))):
         for rank, mine in enumerate(messages):
@@ -88,7 +87,7 @@ def _send(world: World, messages: list[list[list[Bytes]]]) -> None:
                 continue
             if len(under_way) == UNDER_WAY:
                 world.wait([under_way.popleft()])
-            under_way.append(world.comm.Isend([_packed(mine[k]), MPI.BYTE], rank, Tag.RECORDS))
+            under_way.append(world.comm.Isend([_pack(mine[k]), MPI.BYTE], rank, Tag.RECORDS))
     world.wait(list(under_way))
 
 
@@ -98,13 +97,13 @@ def _receive(world: World, source: int, n: int, take: Callable[[Bytes], None]) -
     requests = [world.comm.Irecv([buffer, MPI.BYTE], source, Tag.RECORDS) for buffer in buffers]
     for k in range(n):
         world.wait([requests[k % 2]])
-        for record in _unpacked(buffers[k % 2]):
+        for record in _unpack(buffers[k % 2]):
             take(record)
         if k + 2 < n:
             requests[k % 2] = world.comm.Irecv([buffers[k % 2], MPI.BYTE], source, Tag.RECORDS)
 
 
-def _packed(records: list[Bytes]) -> Bytes:
+def _pack(records: list[Bytes]) -> Bytes:
     """A message: how many records there are, then each behind its size."""
     words = np.array([len(records), *map(len, records)], dtype=np.int64).view(np.uint8)
     pieces = [words[:8]]
@@ -113,10 +112,10 @@ def _packed(records: list[Bytes]) -> Bytes:
     return np.concatenate(pieces)
 
 
-def _unpacked(message: Bytes) -> Iterator[Bytes]:
+def _unpack(message: Bytes) -> Iterator[Bytes]:
     """The records of a message.
 
-    >>> [bytes(r) for r in _unpacked(_packed([np.frombuffer(b"one", "u1"), np.zeros(0, "u1")]))]
+    >>> [bytes(r) for r in _unpack(_pack([np.frombuffer(b"one", "u1"), np.zeros(0, "u1")]))]
     [b'one', b'']
     """
     at = 8

@@ -1,4 +1,4 @@
-"""Meetings of one-sided programs: who comes, with what, and whether one of them has failed."""
+"""Let ranks meet at the borders of one-sided epochs, and tell them if one of them has failed."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def come_together(
             break
         text = text or f"another rank failed: {next(iter(failed.values()))}"
     if failure is None:
-        raise _heard(world, say, answers, failed)
+        raise _as_error(world, say, answers, failed)
     return False
 
 
-def _heard(
+def _as_error(
     world: World, say: str, answers: list[RankAnswer], failed: dict[int, str]
 ) -> RedistError:
-    """What the ranks said, as an error."""
+    """The error that says what the ranks came for."""
     if failed:
         who = "; ".join(f"rank {rank} failed: {text}" for rank, text in failed.items())
         return PeerError(f"cannot {say}: {who}; what this interval put is dropped")

@@ -48,7 +48,7 @@ def windows_of(world: World) -> Windows:
 def publish(
     world: World, owner: Any, t: ArrayType, tile: Tile | None, timeout_s: float | None
 ) -> Window:
-    """**Collective.** A window on an array of these tiles, for as long as ``owner`` lives anywhere.
+    """**Collective.** Open a window on an array of these tiles, for as long as ``owner`` lives on any rank.
 
     A tile stays in memory until its array has died on every rank and the ranks have met again to
     publish another: so a rank that is behind reads what it means to read.

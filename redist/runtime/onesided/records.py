@@ -65,7 +65,7 @@ def opened(record: Bytes, dtype: np.dtype[Any], world: World) -> tuple[int, Part
 
 
 def once(values: Tile) -> Tile:
-    """Values without their repetitions: size 1 along dims that stretch.
+    """Undo broadcasting: dims with stride 0 become size 1.
 
     >>> once(np.broadcast_to(np.arange(3), (4, 3))).shape
     (1, 3)

@@ -1,4 +1,4 @@
-"""A window: the way of a rank to every tile of one array."""
+"""Windows: how a rank reads every tile of one array."""
 
 from __future__ import annotations
 

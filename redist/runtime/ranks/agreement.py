@@ -46,7 +46,7 @@ def gather_answers(
     timeout_s: float | None,
     place: Place | None = None,
 ) -> list[RankAnswer]:
-    """**Collective**, one and the same as :func:`all_agree`. What every rank says, or its error."""
+    """**Collective.** What every rank says, or its error; ranks in :func:`all_agree` answer too."""
     failed = None if error is None else f"{error}"
     return gather(comm, (say, failed, place), timeout_s)
 
@@ -72,7 +72,7 @@ def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception |
 
 
 def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -> T:
-    """**Collective.** What rank 0 makes, on every rank; its error likewise."""
+    """**Collective.** Make something on rank 0 and give it, or the error, to every rank."""
     answer: tuple[T | None, RedistError | None] = (None, None)
     if comm.rank == 0:
         try:

@@ -1,4 +1,4 @@
-"""Data that no type describes: rows told to all, and an all-to-all of any parts."""
+"""Collectives on data that no type describes: an all-gather of rows, an all-to-all of any parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles of neighbours, read in place: each rank says where its tile lies, all meet, and each looks."""
+"""Map the neighbours' tiles: publish this rank's, meet, and look where theirs lie."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class NeighbourTiles:
 
 
 @contextlib.contextmanager
-def together(
+def neighbour_tiles(
     world: World, tile: Tile | None, dtype: np.dtype[Any], what: str, timeout_s: float | None
 ) -> Iterator[NeighbourTiles]:
-    """**Collective.** The neighbours' tiles while the block runs; nobody goes on before all have read.
+    """**Collective.** The neighbours' tiles while the block runs; at its end all wait until all have read.
 
     A tile of None, or of no elements, is one that nobody asks for. An exception inside reaches the
     other ranks; ranks that came for something else raise on all.
@@ -68,7 +68,7 @@ def together(
 
 
 def _describe(world: World, tile: Tile | None) -> bool:
-    """Tell the neighbours where this rank's tile lies; whether all who are near can have it so."""
+    """Tell the neighbours where this rank's tile lies; whether they can read it there."""
     rows = world.pages[world.rank].descriptions[(world.meeting.seq + 1) & 1].reshape(-1)
     rows[0] = 0
     if tile is None or not tile.size:
@@ -85,7 +85,7 @@ def _describe(world: World, tile: Tile | None) -> bool:
 
 
 def _look(world: World, dtype: np.dtype[Any]) -> dict[int, Tile]:
-    """The tiles of the neighbours that share one."""
+    """Map the tiles of the neighbours that share theirs."""
     world.forget_segments()
     out: dict[int, Tile] = {}
     for rank in world.node.ranks:

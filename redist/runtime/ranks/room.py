@@ -1,4 +1,4 @@
-"""What all ranks have room for: one answer that they agree on."""
+"""Agree on what all ranks have room for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redist.runtime.ranks.world import world_of
 
 
 def all_fit(comm: MPI.Comm, fits: bool, timeout_s: float | None = TIMEOUT_S) -> bool:
-    """**Collective.** Whether it fits on every rank; on one node a meeting without a message."""
+    """**Collective.** Whether it fits on every rank; ranks of one node need no message for it."""
     world = world_of(comm, timeout_s=timeout_s)
     with world.operation(timeout_s):
         met = world.meet(Token.COMPARE_ROOM, int(fits))
@@ -23,7 +23,7 @@ def all_fit(comm: MPI.Comm, fits: bool, timeout_s: float | None = TIMEOUT_S) -> 
 
 
 def least_available(comm: MPI.Comm, n_bytes: int, timeout_s: float | None = TIMEOUT_S) -> int:
-    """**Collective.** The least that any rank has."""
+    """**Collective.** The smallest number of bytes that any rank has."""
     have = np.array([-n_bytes], dtype=np.int64)
     world = world_of(comm, timeout_s=timeout_s)
     with world.operation(timeout_s):

@@ -1,4 +1,4 @@
-"""One rank's share of a stage, compiled: what to stage, copy, read, combine and send, round by round.
+"""Compile one rank's share of a stage: what to publish, copy, read, combine and send in each round.
 
 Addresses are not known here: programs name buffers by number, and a table of base addresses comes
 with every run. So a program is made once for a kind of request and serves every array after it.
@@ -47,14 +47,14 @@ Strides = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combine:
-    """CopyList that combine what they bring with what is there, in order."""
+    """Copies that combine what they bring with what is there, in order."""
 
     op: str
     dtype: DType
     moves: CopyList
 
     def run(self, bases: Addresses) -> None:
-        """Do it."""
+        """Combine; ``bases`` has the address of every buffer."""
         compiled, code = kernels(), kernel_code(self.op, self.dtype)
         if compiled is not None and code is not None:
             compiled.combine(*self.moves.pointer, address_of(bases), code)
@@ -160,7 +160,7 @@ class Compiler:
         return CopyList.of(moves)
 
     def round(self, round_parts: Sequence[RoundPart]) -> Round:
-        """All that a round asks of this rank."""
+        """Compile all that a round asks of this rank."""
         copies: list[BufferCopy] = []
         reads: dict[int, list[BufferCopy]] = {}
         combines: list[tuple[int, int, BufferCopy]] = []

@@ -1,4 +1,4 @@
-"""What a step asks one rank to fetch and to give: boxes between tiles, in the order they combine."""
+"""List what one rank fetches and gives in a step: boxes between tiles, in the order they combine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StepPieces:
 
     ``pieces`` are those that rank gives or gets. ``op`` combines pieces of later order. ``fills``
     says that the pieces leave room in the tile, which must hold the identity of ``op``. ``again``
-    marks a second phase: it reads the tiles that the first has written. ``is_local`` says that no
+    marks the second part of a step: it reads the tiles that the first has written. ``is_local`` says that no
     rank needs another. ``src_tile`` is the shape of a full tile that pieces are taken from.
     """
 
@@ -71,13 +71,13 @@ class StepPieces:
 def pieces_of_step(
     step: Step, before: ArrayType, rank: int, topology: Topology
 ) -> tuple[StepPieces, ...]:
-    """The phases of a step, with the pieces of one rank.
+    """The pieces of one rank in a step; an all_reduce has two parts, with a meeting between them.
 
     >>> import redist
     >>> from redist.plan.topology import FLAT
     >>> plan = redist.synthesize("f32[4{x}, 4]", "f32[4, 4{x}]", mesh=redist.Mesh(x=2))
-    >>> (phase,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
-    >>> [(p.sender, p.receiver, p.src_lo, p.dst_lo, p.shape) for p in phase.pieces]
+    >>> (part,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
+    >>> [(p.sender, p.receiver, p.src_lo, p.dst_lo, p.shape) for p in part.pieces]
     [(0, 0, (0, 0), (0, 0), (2, 2)), (1, 0, (0, 0), (2, 0), (2, 2)), (0, 1, (0, 2), (0, 0), (2, 2))]
     """
     match step.action:
@@ -90,7 +90,7 @@ def pieces_of_step(
 
 
 def pieces_of_copy(t: ArrayType, rank: int) -> StepPieces:
-    """A plan without steps: the tile is copied."""
+    """The pieces of one rank in a plan without steps: its tile is copied."""
     shape = tile_shapes(t).get(rank)
     pieces = (
         () if shape is None else (_stay(rank, shape, shape, (0,) * t.ndim, (0,) * t.ndim, shape),)

@@ -1,4 +1,4 @@
-"""Where pieces lie in the pools of a node: every rank stages each box once, however many read it."""
+"""Place pieces in the pools of a node: every rank publishes each box once, however many read it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Exports:
     def of(
         pieces: Sequence[Piece], rank: int, node: Sequence[int], itemsize: int, slot_bytes: int
     ) -> Exports:
-        """Those of ``rank``."""
+        """The boxes of ``rank``."""
         boxes: dict[Box, None] = {}
         for p in pieces:
             if p.sender == rank and p.receiver != rank and p.receiver in node:

@@ -15,7 +15,7 @@ from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.copies import CudaCopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered
-from redist.runtime.cuda.transports.nccl import joined, nccl_version
+from redist.runtime.cuda.transports.nccl import join, nccl_version
 from redist.runtime.ranks.world import world_of
 from redist.runtime.schedule.compiler import Message
 from tests.programs.together import main
@@ -55,7 +55,7 @@ def program() -> int:
         print(f"SKIP {error}", flush=True)
         return 0
     world = world_of(MPI.COMM_SELF, timeout_s=60.0)
-    carrier = joined(world)
+    carrier = join(world)
     carrier.try_out()
     values = np.random.default_rng(3).integers(0, 256, (ROWS, COLUMNS), np.uint8)
     for halves, gathers in itertools.product((1, 2), (False, True)):

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from redist.runtime.cuda.transports import peers as cuda_peers
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
 from redist.runtime.cuda.transports.choice import Choice
-from redist.runtime.cuda.transports.nccl import ByNccl, joined
+from redist.runtime.cuda.transports.nccl import ByNccl, join
 from redist.runtime.host import staging
 from redist.runtime.ranks.world import World
 from tests.fakes import nccl_doubles as doubles
@@ -53,7 +53,7 @@ def choosing(name: str, nccl: doubles.Nccl, shapes: list[tuple[int, int]]) -> An
     def choose(world: World, may_nccl: bool = True) -> Choice:
         carrier: Carrier = ByMessages(world, on_device=name == "aware")
         if name == "nccl":
-            carrier = joined(world)
+            carrier = join(world)
             assert isinstance(carrier, ByNccl) and carrier.communicator is nccl
             carrier.try_out()
         return Choice(watched(carrier, shapes), ())

@@ -19,7 +19,7 @@ _DEFAULT = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CudaCopyList:
-    """Copies that may be made in any order, all in one launch: the twin of ``Moves`` on a GPU.
+    """Copies that may be made in any order, all in one launch: a ``CopyList`` on a GPU.
 
     No destination overlaps another, nor any source. Buffers are memory of this GPU, of a neighbour's
     opened here, or of the host, pinned and mapped.

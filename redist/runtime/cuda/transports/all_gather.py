@@ -1,4 +1,4 @@
-"""All-gathers among the messages of a stage: found by all ranks together, and packed once.
+"""Find all-gathers among the messages of a stage, by all ranks together, and pack them once.
 
 Where every rank of a group sends all others of it the same bytes, and as many as it gets from each,
 its messages are an all-gather in the sense of MPI. NCCL has that as one call, out of one packed copy
@@ -30,7 +30,7 @@ Ranks = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class GatherClaim:
-    """That messages of this rank are its part of an all-gather: of these ranks, of these boxes."""
+    """The claim that this rank's messages are its part of an all-gather of these boxes among these ranks."""
 
     ranks: Ranks
     boxes: tuple[tuple[int, Shape], ...]
@@ -42,7 +42,7 @@ class GatherClaim:
 
 
 def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> GatherClaim | None:
-    """**Local.** What this rank's messages to other nodes look like from here.
+    """**Local.** The all-gather that this rank's messages to other nodes may be; None if they are none.
 
     >>> from redist.layout.dtype import DType
     >>> from redist.runtime.schedule.pieces import Piece, StepPieces
@@ -74,7 +74,10 @@ def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> Gath
 
 
 def agree(world: World, claim: GatherClaim | None, is_new: bool) -> Agreed:
-    """**Collective.** Whether all ranks of a claimed group claim the same; ``is_new`` joins them."""
+    """**Collective.** Find out whether all ranks of a claimed group claim the same.
+
+    ``is_new`` says that the group has no communicator yet.
+    """
     mine = None if claim is None else (len(claim.ranks), claim.digest)
     told = world.gather((mine, is_new))
     counts = Counter(one for one, _ in told if one is not None)
@@ -104,7 +107,7 @@ def room_for(ranks: Ranks, staging: Staging) -> tuple[int, int]:
     return 0, ceil_div(n_bytes, GRAIN_BYTES) * GRAIN_BYTES
 
 
-def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRound:
+def pack_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRound:
     """The round for a GPU, with its messages as an all-gather in buffer ``receive``."""
     if not round_.sends:
         return CudaRound.of(round_)
@@ -112,8 +115,8 @@ def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRou
     assert all(m.n_bytes == n_bytes for m in (*round_.sends, *round_.receives))
     own = ranks.index(rank) * n_bytes
 
-    def moved(table: CopyList) -> CopyList:
-        """Behind the own part there are the parts of higher ranks."""
+    def shift(table: CopyList) -> CopyList:
+        """Make room for the own part: those of higher ranks lie behind it."""
         behind = (
             replace(move, src_offset=move.src_offset + n_bytes)
             if move.src == receive and move.src_offset >= own
@@ -132,7 +135,7 @@ def packed_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRou
         pack=CopyList.of(pack),
         sends=(),
         receives=(),
-        unpack=moved(round_.unpack),
-        combines=tuple(replace(one, moves=moved(one.moves)) for one in round_.combines),
+        unpack=shift(round_.unpack),
+        combines=tuple(replace(one, moves=shift(one.moves)) for one in round_.combines),
     )
     return replace(CudaRound.of(gathered), gathered=Gathered(ranks, receive, n_bytes))

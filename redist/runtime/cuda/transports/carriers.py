@@ -51,7 +51,7 @@ class StagingPool:
         return [int(part.ptr) for part in self.memory]
 
     def give_up(self) -> None:
-        """Settle, and keep nothing."""
+        """Wait until all was read, and keep no memory."""
         self.settle()
         self.memory, self._sizes = [], [0, 0]
 
@@ -61,7 +61,7 @@ class StagingPool:
         return cupy.cuda.alloc(n_bytes) if self.on_device else cupy.cuda.PinnedMemory(n_bytes)
 
     def mark(self, stream: Any, half: int = 0) -> None:
-        """What ``stream`` has got to do so far reads this half."""
+        """Note that what ``stream`` was given so far reads this half."""
         self._used[half] = stream.record()
 
     def settle(self, half: int | None = None) -> None:
@@ -81,7 +81,7 @@ class StagingLease:
         self.send_bytes = self.receive_bytes = 0
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
-        """**Local.** A stage needs so much."""
+        """**Local.** Note that a stage needs so many bytes."""
         self.send_bytes = max(self.send_bytes, send_bytes)
         self.receive_bytes = max(self.receive_bytes, receive_bytes)
 
@@ -200,7 +200,7 @@ class ByMessages:
 
     @contextlib.contextmanager
     def _under_way(self, held: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Lists for requests, which are complete at the end; what ends it early leaves them be."""
+        """Lists for requests; waits for them at the end, and abandons them if an error ends it early."""
         receives: list[Any] = []
         sends: list[Any] = []
         requests: list[Any] = []

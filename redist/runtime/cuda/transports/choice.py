@@ -1,4 +1,4 @@
-"""Which carrier joins the GPUs of different nodes: found out by all ranks together."""
+"""Choose the carrier between GPUs of different nodes, by all ranks together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from mpi4py import MPI
 
 from redist.runtime.cuda.transports.carriers import AWARE, ByMessages, Carrier
 from redist.runtime.cuda.transports.mpi_aware import PROBE_S, Answer, cuda_aware
-from redist.runtime.cuda.transports.nccl import ByNccl, joined, nccl_version
+from redist.runtime.cuda.transports.nccl import ByNccl, join, nccl_version
 from redist.runtime.ranks.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A carrier, and for every better one why it is not that."""
+    """The carrier that was chosen, and for each better one why it was refused."""
 
     carrier: Carrier
     refused: tuple[str, ...]
 
 
 def choose(world: World, may_nccl: bool = True) -> Choice:
-    """**Collective.** NCCL where every rank has a GPU of its own, else MPI as far as it reaches."""
+    """**Collective.** Choose NCCL if every rank has a GPU of its own, else MPI, from GPU memory if it can."""
     refused = []
     if may_nccl:
         carrier, why = _by_nccl(world)
@@ -36,7 +36,7 @@ def choose(world: World, may_nccl: bool = True) -> Choice:
 
 
 def own_gpu() -> str:
-    """**Local.** The current GPU: a name that no other in the world has."""
+    """**Local.** A name of the current GPU that no other GPU has."""
     import cupy
 
     device = cupy.cuda.Device()
@@ -68,7 +68,7 @@ def _by_nccl(world: World) -> tuple[ByNccl | None, str]:
         return None, why
     found: list[ByNccl] = []
     steps: tuple[Callable[[], None], ...] = (
-        lambda: found.append(joined(world)),
+        lambda: found.append(join(world)),
         lambda: found[0].try_out(),
     )
     for step in steps:  # all ranks have joined before one tries it out

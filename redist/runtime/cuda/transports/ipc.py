@@ -1,4 +1,4 @@
-"""GPU memory and events of neighbours, opened by CUDA IPC once and kept."""
+"""Open GPU memory and events of neighbours by CUDA IPC, and keep them open."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WORDS = 10
 
 
 def place_of(address: int) -> OpenedMemory:
-    """The place of an address; an error where its memory cannot be shared."""
+    """The place of an address; an error if its memory cannot be shared."""
     number = ctypes.c_uint64()
     status = driver().cuPointerGetAttribute(
         ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
@@ -86,7 +86,7 @@ def _allocation(address: int) -> tuple[bytes, int]:
 
 
 def check_shareable(array: Any, what: str) -> OpenedMemory:
-    """The place of an array's memory; an error that says what to do where ranks cannot share it."""
+    """The place of an array's memory; if ranks cannot share it, an error that says what to do."""
     try:
         return place_of(device_address(array))
     except Exception as error:
@@ -200,7 +200,7 @@ class Peers(NoPeers):
             self._own[PeerEvent.DONE].synchronize()
 
     def say(self, what: PeerEvent, stream: Any) -> None:
-        """READY or DONE, as far as ``stream`` has come; where ranks share a GPU, wait for that."""
+        """Tell the neighbours how far ``stream`` has come; if ranks share a GPU, wait until it has."""
         if self.mates:
             stream.synchronize()
         elif self._own:
@@ -213,7 +213,7 @@ class Peers(NoPeers):
                 self._runtime.streamWaitEvent(stream.ptr, self._events[rank][what], 0)
 
     def close(self) -> None:
-        """**Local.** Close what was opened; nothing fails where CUDA has ended before."""
+        """**Local.** Close what was opened; nothing fails if CUDA has ended before."""
         with contextlib.suppress(Exception):
             if self.world.failure.broken is None:
                 self._wait()

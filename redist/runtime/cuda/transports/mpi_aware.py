@@ -48,11 +48,11 @@ def cuda_aware(timeout_s: float = PROBE_S) -> Answer:
     """
     key = _key()
     if key not in _KNOWN:
-        found = _remembered(key)
+        found = _load_answer(key)
         if found is None:
             found, is_final = probe(timeout_s)
             if is_final:
-                _remember(key, found)
+                _store_answer(key, found)
         _KNOWN[key] = found
     return _KNOWN[key]
 
@@ -82,15 +82,15 @@ def probe(timeout_s: float, program: tuple[str, ...] = PROGRAM) -> tuple[Answer,
             with contextlib.suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
             return Answer(False, f"the probe did not end within {timeout_s:g} s"), False
-    return _judged(child.returncode, out.split("\n"), err)
+    return _classify_end(child.returncode, out.split("\n"), err)
 
 
-def _judged(status: int, said: list[str], err: str) -> tuple[Answer, bool]:
-    """What the end of a child means.
+def _classify_end(status: int, said: list[str], err: str) -> tuple[Answer, bool]:
+    """The answer that the end of a child process means, and whether another would give the same.
 
-    >>> _judged(-11, ["tries"], "")
+    >>> _classify_end(-11, ["tries"], "")
     (Answer(works=False, why='the probe died of SIGSEGV'), True)
-    >>> _judged(1, [], "no GPU")
+    >>> _classify_end(1, [], "no GPU")
     (Answer(works=False, why='the probe could not try (no GPU)'), False)
     """
     if status == 0 and WORKS in said:
@@ -132,7 +132,7 @@ def _folder() -> Path:
     return (Path(given) if given else Path.home() / ".cache") / "redist"
 
 
-def _remembered(key: str) -> Answer | None:
+def _load_answer(key: str) -> Answer | None:
     try:
         found = json.loads((_folder() / f"cuda_aware_{key}.json").read_text(encoding="utf-8"))
         return Answer(bool(found["works"]), str(found["why"]))
@@ -140,7 +140,7 @@ def _remembered(key: str) -> Answer | None:
         return None
 
 
-def _remember(key: str, answer: Answer) -> None:
+def _store_answer(key: str, answer: Answer) -> None:
     """Keep an answer in a file, whole or not at all; without a cache the next process asks again."""
     with contextlib.suppress(OSError, RuntimeError):
         folder = _folder()

@@ -1,4 +1,4 @@
-"""NCCL between GPUs, one for every rank: found, joined, and a carrier of packed bytes."""
+"""Carry packed bytes by NCCL, between GPUs of which every rank has its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_GROUPS = 8
 
 
 def nccl_version() -> tuple[int, ...]:
-    """**Local.** Of the library that CuPy finds; an error where there is none.
+    """**Local.** The version of NCCL that CuPy finds; an error if there is none.
 
     As in ``nccl_version() == (2, 27, 5)``.
     """
@@ -44,8 +44,8 @@ def nccl_version() -> tuple[int, ...]:
     return number // 10000, number // 100 % 100, number % 100
 
 
-def joined(world: World) -> ByNccl:
-    """**Collective.** A carrier over a new communicator of all ranks, still to be tried; or an error.
+def join(world: World) -> ByNccl:
+    """**Collective.** Make a carrier over a new communicator of all ranks, still to be tried out.
 
     All ranks must have found NCCL and a GPU of their own before.
     """

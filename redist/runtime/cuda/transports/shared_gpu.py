@@ -1,4 +1,4 @@
-"""Ranks that share a GPU: one of them moves for all, in one launch.
+"""Let one rank perform the copies of all ranks that share a GPU, in one launch.
 
 Processes on one GPU do not run at once, unless NVIDIA's MPS serves them. They take turns, and on an
 H200 a turn costs 0.13 ms however little there is to do: 4 ranks that each start a copy, say so by an
@@ -52,7 +52,7 @@ class SharedGpuBases(Bases):
 
 
 class Described:
-    """Where all tiles of a stage lie and how: sources, then targets, as :class:`SharedGpuBases` has it."""
+    """Addresses and strides of all tiles of a stage: sources, then targets, as in :class:`SharedGpuBases`."""
 
     def __init__(self, n_items: int, node: Sequence[int]) -> None:
         self.n_items, self.node = n_items, tuple(node)
