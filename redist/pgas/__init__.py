@@ -34,7 +34,7 @@ from redist.pgas.elementwise.binary import (
     logaddexp, logical_and, logical_or, logical_xor, maximum, minimum, multiply, nextafter,
     not_equal, pow, remainder, subtract,
 )  # fmt: skip
-from redist.pgas.elementwise.choice import clip, where
+from redist.pgas.elementwise.where import clip, where
 from redist.pgas.elementwise.unary import (
     abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,

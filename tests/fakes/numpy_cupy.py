@@ -138,7 +138,7 @@ def _opened(x: Any) -> Any:
 
 def install() -> None:
     """Stand for CuPy in this process, and let tiles move through memory."""
-    from redist.pgas.watch import traffic
+    from redist.pgas.watch import seam
     from redist.runtime import redistribute as of_host
 
     cupy: Any = ModuleType("cupy")
@@ -166,4 +166,4 @@ def install() -> None:
             return (out if out is not None else done), transfer
         return (None if done is None else ndarray(done)), transfer
 
-    vars(traffic)["redistribute_with_transfer"] = redistribute
+    vars(seam)["redistribute_with_transfer"] = redistribute

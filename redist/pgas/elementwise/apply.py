@@ -18,7 +18,7 @@ from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.traffic import require_writable
+from redist.pgas.watch.seam import require_writable
 
 SCALARS = (bool, int, float, complex)
 Number = bool | int | float | complex | np.generic

@@ -10,7 +10,7 @@ from redist.pgas.indexing.keys import Many, Mask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.pgas.watch.traffic import require_writable
+from redist.pgas.watch.seam import require_writable
 
 
 def get(x: T, key: Any) -> T:

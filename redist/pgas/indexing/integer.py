@@ -26,7 +26,7 @@ from redist.pgas.tiles.select import (
     select,
 )
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.traffic import Exchange, traffic
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements import by_position
 from redist.runtime.index_sets.held import EdgeConstant, EdgeList, EdgeRange
 from redist.runtime.index_sets.positions import as_slice
@@ -49,7 +49,7 @@ def get(x: T, items: Sequence[Item]) -> T:
     if chosen.type.global_elems == 0:
         chosen.agree(x, 0, 1)
         return out
-    exchange = Exchange("fetch", x.type, out.type)
+    exchange = ElementExchange("fetch", x.type, out.type)
     traffic().perform(exchange, lambda: _fetch(x, out, chosen), lambda: made_up(out))
     return out
 
@@ -96,7 +96,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         seam, positions = traffic(), chosen.positions
         return None, seam.store(a.comm, a.type, a.local, rounds, n, positions, part, elems)
 
-    traffic().perform(Exchange("store", t, a.type), work)
+    traffic().perform(ElementExchange("store", t, a.type), work)
 
 
 def _along_one(x: T, items: Sequence[Item], item: Many) -> T:

@@ -20,7 +20,7 @@ from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.traffic import Exchange, traffic
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import places_of
 from redist.text.units import ceil_div
 
@@ -64,7 +64,7 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
     t = with_dtype(x2.type, dtype_of(INT))
     require_room(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
     tile = traffic().perform(
-        Exchange("search", x2.type, t),
+        ElementExchange("search", x2.type, t),
         lambda: _ask_holders(x1, x2, side),
         lambda: made_up(x2.new(t, new_tile(x2, t))),
         lambda: t.tile_bytes + x2.type.tile_bytes,

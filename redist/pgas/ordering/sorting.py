@@ -27,7 +27,7 @@ from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import made_up, new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.traffic import Exchange, traffic
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.world import Comm
 
 MOST_GROWTH = 2
@@ -58,7 +58,7 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
     if x.type.cuts[dim] > 1:
         require_room(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
         tile = traffic().perform(
-            Exchange(what, x.type, t),
+            ElementExchange(what, x.type, t),
             lambda: _sort_cut(x, dim, descending, stable, with_places),
             lambda: made_up(x.new(t, new_tile(x, t))),
             lambda: x.type.tile_bytes + with_places * t.tile_bytes,

@@ -12,7 +12,7 @@ import numpy as np
 
 from redist.layout.tiles import Ints
 from redist.pgas.tiles.tiled import Tile
-from redist.pgas.watch.traffic import traffic
+from redist.pgas.watch.seam import traffic
 from redist.runtime.ranks.world import Comm
 from redist.text.units import ceil_div
 

@@ -22,7 +22,7 @@ from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dt
 from redist.pgas.tiles.move import move, resolve_pending, tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.traffic import Exchange, traffic
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import ROUND_ELEMS
 from redist.text.units import ceil_div
 
@@ -159,7 +159,7 @@ def _balance(x: Tiled, *columns: Tile) -> list[Tile]:
     wanted = np.diff(EvenCut(int(sizes.sum()), comm.size).edges())
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
     out = traffic().perform(
-        Exchange("unique", x.type, x.type),
+        ElementExchange("unique", x.type, x.type),
         lambda: merge_runs(comm, rows, everyone, sizes, wanted),
     )
     return [column.reshape(-1) for column in out]
@@ -225,7 +225,8 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     places = received, np.cumsum(received) - received
     given, seam = np.ascontiguousarray(values), traffic()
     seam.perform(
-        Exchange("spread", t, t), lambda: (None, seam.exchange(comm, given, sent, out, places))
+        ElementExchange("spread", t, t),
+        lambda: (None, seam.exchange(comm, given, sent, out, places)),
     )
     return x.new(t, None if shape is None else out)
 
@@ -244,5 +245,5 @@ def _scatter(x: T, places: Ints, ids: Ints) -> T:
             lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi], ROUND_ELEMS,
         )  # fmt: skip
 
-    seam.perform(Exchange("store", t, t), work)
+    seam.perform(ElementExchange("store", t, t), work)
     return x.new(t, tile)

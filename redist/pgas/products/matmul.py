@@ -17,7 +17,7 @@ from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.layouts import with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T
-from redist.pgas.watch.traffic import require_writable
+from redist.pgas.watch.seam import require_writable
 
 
 def matmul(x1: T, x2: T, /) -> T:

@@ -11,7 +11,7 @@ from redist.pgas.memory import GRAIN, SHARED_FROM
 from redist.pgas.tiles.devices import to_device
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.pgas.watch.traffic import TileMove, plan_move, traffic
+from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.ranks.room import all_fit, least_available
 from redist.text.units import format_bytes

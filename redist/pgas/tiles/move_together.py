@@ -10,7 +10,7 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import parse_target
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T
-from redist.pgas.watch.traffic import TileMove, traffic
+from redist.pgas.watch.seam import TileMove, traffic
 
 
 def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType]) -> dict[str, T]:

@@ -14,7 +14,7 @@ from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.dry_run import make_up
-from redist.pgas.watch.traffic import Exchange, Traffic, traffic
+from redist.pgas.watch.seam import ElementExchange, RankTraffic, traffic
 from redist.runtime.elements import select as selection
 from redist.runtime.elements.select import Side, planned_bytes, side
 from redist.runtime.index_sets.held import Edge
@@ -54,14 +54,14 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
     def expected_bytes() -> int:
         return planned_bytes(x.comm.rank, *ends, x.dtype.itemsize)
 
-    exchange = Exchange("select", x.type, out.type)
+    exchange = ElementExchange("select", x.type, out.type)
     seam.perform(
         exchange, lambda: _carry(seam, x, out, links, ends), lambda: made_up(out), expected_bytes
     )
 
 
 def _carry(
-    seam: Traffic, x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
+    seam: RankTraffic, x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
 ) -> tuple[Tile | None, int]:
     """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]

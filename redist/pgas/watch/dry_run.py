@@ -11,8 +11,15 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import Tile, TileMemory
 from redist.pgas.watch.call_site import calling_line
+from redist.pgas.watch.seam import (
+    ElementExchange,
+    R,
+    RankTraffic,
+    TileMove,
+    WrappedTraffic,
+    plan_move,
+)
 from redist.pgas.watch.trace import Move
-from redist.pgas.watch.traffic import Exchange, R, TileMove, Traffic, WrappedTraffic, plan_move
 from redist.runtime.ranks.world import Comm
 from redist.runtime.transfer import Transfer
 
@@ -20,7 +27,7 @@ from redist.runtime.transfer import Transfer
 class DryRun(WrappedTraffic):
     """Notes in ``moves`` what would pass between ranks."""
 
-    def __init__(self, inner: Traffic) -> None:
+    def __init__(self, inner: RankTraffic) -> None:
         super().__init__(inner)
         self.moves: list[Move] = []
 
@@ -42,7 +49,7 @@ class DryRun(WrappedTraffic):
 
     def perform(
         self,
-        exchange: Exchange,
+        exchange: ElementExchange,
         work: Callable[[], tuple[R, int]],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = lambda: 0,

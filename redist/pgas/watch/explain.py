@@ -9,8 +9,8 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.pgas.watch.dry_run import DryRun
+from redist.pgas.watch.seam import through, traffic
 from redist.pgas.watch.trace import Trace
-from redist.pgas.watch.traffic import through, traffic
 
 
 def explain(expression: Callable[[], Any]) -> Trace:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
-from redist.pgas.watch.timeline import Bar, draw
-from redist.pgas.watch.traffic import (
-    Exchange,
+from redist.pgas.watch.seam import (
+    ElementExchange,
     R,
+    RankTraffic,
     TileMove,
-    Traffic,
     WrappedTraffic,
     through,
     traffic,
 )
+from redist.pgas.watch.timeline import Bar, draw
 from redist.plan.plan import Plan
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -74,7 +74,7 @@ class Move:
 class TracedTraffic(WrappedTraffic):
     """Traffic that happens as without it, with every move noted in a list."""
 
-    def __init__(self, inner: Traffic, moves: list[Move]) -> None:
+    def __init__(self, inner: RankTraffic, moves: list[Move]) -> None:
         super().__init__(inner)
         self.moves = moves
 
@@ -105,7 +105,7 @@ class TracedTraffic(WrappedTraffic):
 
     def perform(
         self,
-        exchange: Exchange,
+        exchange: ElementExchange,
         work: Callable[[], tuple[R, int]],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = lambda: 0,

@@ -22,7 +22,14 @@ import redist
 from redist import pgas
 from redist.pgas.tiles.move import move
 from redist.pgas.watch.gather_warning import gathered_bytes
-from redist.pgas.watch.traffic import Exchange, TileMove, Traffic, WrappedTraffic, through, traffic
+from redist.pgas.watch.seam import (
+    ElementExchange,
+    RankTraffic,
+    TileMove,
+    WrappedTraffic,
+    through,
+    traffic,
+)
 from redist.runtime.transfer import Transfer
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
@@ -228,7 +235,7 @@ def traces_lie_in_each_other() -> str | None:
 class CountingTraffic(WrappedTraffic):
     """Counts what passes through it."""
 
-    def __init__(self, inner: Traffic) -> None:
+    def __init__(self, inner: RankTraffic) -> None:
         super().__init__(inner)
         self.seen: list[str] = []
 
@@ -240,7 +247,7 @@ class CountingTraffic(WrappedTraffic):
         self.seen.append("together")
         return self.inner.redistribute_together(moves, comm)
 
-    def perform(self, exchange: Exchange, work: Any, instead: Any = None, *more: Any) -> Any:
+    def perform(self, exchange: ElementExchange, work: Any, instead: Any = None, *more: Any) -> Any:
         self.seen.append(exchange.what)
         return self.inner.perform(exchange, work, instead, *more)
 

@@ -1,4 +1,4 @@
-"""The seam to the runtime: all elements that pass between ranks pass through one ``Traffic`` object.
+"""The seam to the runtime: all elements that pass between ranks pass through one ``RankTraffic`` object.
 
 :func:`traffic` says which one is in force. :class:`RuntimeTraffic` moves data; a trace wraps the one in
 force and notes what it did; an explanation puts one in its place that only notes what would be done.
@@ -46,7 +46,7 @@ class TileMove(NamedTuple):
         return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
 
 
-class Exchange(NamedTuple):
+class ElementExchange(NamedTuple):
     """An operation in which elements pass between ranks without a plan: its name and both types."""
 
     what: str
@@ -58,7 +58,7 @@ def _nothing() -> int:
     return 0
 
 
-class Traffic(Protocol):
+class RankTraffic(Protocol):
     """What global arrays ask of the runtime. The first six methods are **collective over** ``comm``."""
 
     def redistribute(
@@ -97,7 +97,7 @@ class Traffic(Protocol):
 
     def perform(
         self,
-        exchange: Exchange,
+        exchange: ElementExchange,
         work: Callable[[], tuple[R, int]],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = _nothing,
@@ -156,7 +156,7 @@ class RuntimeTraffic:
 
     def perform(
         self,
-        exchange: Exchange,
+        exchange: ElementExchange,
         work: Callable[[], tuple[R, int]],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = _nothing,
@@ -175,7 +175,7 @@ class RuntimeTraffic:
 class WrappedTraffic:
     """The start of one that looks on: single calls, refusals and warnings are those of another."""
 
-    def __init__(self, inner: Traffic) -> None:
+    def __init__(self, inner: RankTraffic) -> None:
         self.inner = inner
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
@@ -196,10 +196,10 @@ def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int
 
 
 _RUNTIME = RuntimeTraffic()
-_TRAFFIC: ContextVar[Traffic] = ContextVar("traffic", default=_RUNTIME)
+_TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=_RUNTIME)
 
 
-def traffic() -> Traffic:
+def traffic() -> RankTraffic:
     """**Local.** The traffic in force here."""
     return _TRAFFIC.get()
 
@@ -211,7 +211,7 @@ def require_writable(what: str) -> None:
 
 
 @contextmanager
-def through(other: Traffic) -> Iterator[None]:
+def through(other: RankTraffic) -> Iterator[None]:
     """**Local.** Let everything pass through another traffic while a block runs."""
     token = _TRAFFIC.set(other)
     try:
