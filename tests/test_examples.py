@@ -43,7 +43,9 @@ def test_every_example_is_tested() -> None:
     assert all(len(p.read_text().splitlines()) < 130 for p in (ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("ranks", [3, 4])
+@pytest.mark.parametrize(
+    "ranks", [3, pytest.param(4, marks=pytest.mark.slow("every example on 4 ranks too"))]
+)
 @pytest.mark.parametrize("name", SMALL)
 def test_example_checks_its_result(name: str, ranks: int) -> None:
     options, said = SMALL[name]

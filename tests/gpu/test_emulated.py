@@ -30,6 +30,7 @@ from tests.programs.gpu.lists import (
     same_values,
     spread_move,
 )
+from tests.tiers import sample
 
 HERE = Path(__file__).parents[1] / "fakes"
 TUNINGS = (
@@ -89,7 +90,7 @@ def emulate(program: Path, cases: list[Case], tuning: Tuning, folder: Path, rng:
 @pytest.mark.parametrize("number", range(len(TUNINGS)))
 def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     rng = Random(number)
-    cases = [random_case(rng) for _ in range(100)]
+    cases = [random_case(rng) for _ in range(sample(50, of=100))]
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
 
 
@@ -109,7 +110,7 @@ def test_runs_longer_than_a_loose_one_may_be(
 
 def test_far_apart(program: Path, tmp_path: Path) -> None:
     rng = Random(7)
-    cases = [far_case(rng) for _ in range(60)]
+    cases = [far_case(rng) for _ in range(sample(30, of=60))]
     tuning = Tuning(loose_from=40)
     tables = [[tables_of(map(spread_move, case.moves), case.phases, tuning)] for case in cases]
     got = ran(program, cases, tables, tmp_path, rng, SPREAD)
@@ -176,7 +177,9 @@ def test_random_reductions(op: str, name: str, tmp_path: Path) -> None:
         pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
     rng = Random(op + name)
     program = build(tmp_path, prelude_of(op, dtype))
-    several = [random_reduction(rng, 3000, dtype) for _ in range(40)]
+    several = [random_reduction(rng, 3000, dtype) for _ in range(sample(20, of=40))]
     assert agree(program, several, op, dtype, tmp_path, rng) > 100
-    alone = [Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(20)]
+    alone = [
+        Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(sample(10, of=20))
+    ]
     assert agree(program, alone, op, dtype, tmp_path, rng) == 0

@@ -23,13 +23,14 @@ from redist.runtime.cuda.transports.mpi_aware import Answer, probe
 from redist.runtime.cuda.transports.nccl import ByNccl
 from tests.programs.gpu.carrying import CARRIERS
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.tiers import sample
 
 PRETENDED = ("--pretend", "--transport", "mpi")
 
 
 @needs_mpi
 @pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize(("ranks", "n"), [(2, 18), (4, 12)])
+@pytest.mark.parametrize(("ranks", "n"), [(2, sample(9, of=18)), (4, sample(6, of=12))])
 def test_every_carrier_agrees_with_the_simulator(ranks: int, n: int, carrier: str) -> None:
     seed = str(ranks if carrier == "nccl" else 10 * ranks)
     rounds = ("--round-bytes", "4096") if ranks > 2 else ()  # through two halves of staging

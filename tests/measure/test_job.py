@@ -55,7 +55,9 @@ def notes(cases: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {(c["name"], e["key"]): e["note"] for c in cases for e in c["entries"] if e["note"]}
 
 
-@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+@pytest.mark.parametrize(
+    "n_ranks", [pytest.param(2, marks=pytest.mark.slow("2 ranks, as 3 and 4")), 3, 4]
+)
 def test_every_contender_is_right_in_every_case(tmp_path: Path, n_ranks: int) -> None:
     cases, table = measured(n_ranks, tmp_path / "out.json")
     assert [case["name"] for case in cases] == list(KINDS)

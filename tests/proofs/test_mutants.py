@@ -98,7 +98,7 @@ def named(name: str) -> Any:
     return pytest.param(name, marks=marks)
 
 
-@pytest.mark.parametrize("name", map(named, WRONG))
+@pytest.mark.parametrize("name", [*map(named, WRONG)])
 def test_a_wrong_function_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     theorem, owner, attribute, wrong = WRONG[name]
     module = import_module(f"proofs.theorems.{theorem}")
