@@ -103,9 +103,10 @@ def redistribute_with_transfer(
 
     The transfer says what the call did: its plans, and the bytes that this rank received.
     """
-    comm = comm_or_world(comm)
-    world = world_of(comm, timeout_s=timeout_s)
-    key = _key(source, target, limit_bytes, donate, mesh, target_mesh, topology)
+    if comm is None:
+        comm = comm_or_world(comm)
+    world = world_of(comm, "auto", None, timeout_s)
+    key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
     try:
         transfer = cache.by_key.get(key)
@@ -147,11 +148,8 @@ def _agree_on_new(
     return request
 
 
-def _key(source: Type | Named, target: Type | Named, *options: Any) -> tuple[Any, ...]:
-    if type(source) is ArrayType and type(target) is ArrayType:
-        return (source, target, *options)
-    return (_frozen(source), _frozen(target), *options)
-
-
 def _frozen(types: Type | Named) -> Any:
+    """Types as part of a key; whatever is no mapping stays what it is."""
+    if type(types) is ArrayType:  # quicker than to ask for a mapping
+        return types
     return tuple(types.items()) if isinstance(types, Mapping) else types

@@ -147,6 +147,8 @@ class RecordedCall:
         self.same_source = Whose.SOURCE in described
         self.same_out = Whose.TARGET in described
         self.tables: list[AddressTables] = [one.stage.tables(one.replay) for one in stages]
+        self.pointers = self._places_of(Whose.SOURCE), self._places_of(Whose.TARGET)
+        """Where the addresses of source and target stand in the tables."""
         self.last = _weak(source), _weak(target)
         self.places = _place(source), _place(target)
         self.kept: list[AnyArray] = []
@@ -167,6 +169,14 @@ class RecordedCall:
         self.replay_in_c = world.node.kernels.script
         self.meeting, self.pages = world.meeting, world.pages
         self.version = world.pages.version
+
+    def _places_of(self, whose: Whose) -> list[tuple[Addresses, int]]:
+        found = []
+        for one, tables in zip(self.stages, self.tables, strict=True):
+            bases = one.stage.bases
+            for array, base in ((one.writes, bases.target(0)), (one.reads, bases.source(0))):
+                found += [(table, base) for table in tables if array is whose]
+        return found
 
     # Recording
 
@@ -273,15 +283,11 @@ class RecordedCall:
 
     def point_at(self, local: Any, out: Any) -> None:
         """Take these arrays for the next run."""
-        places = {Whose.SOURCE: local, Whose.TARGET: out}
-        for one, tables in zip(self.stages, self.tables, strict=True):
-            bases = one.stage.bases
-            for whose, base in ((one.writes, bases.target(0)), (one.reads, bases.source(0))):
-                array = places.get(whose)
-                if array is not None:
-                    tables[0][base] = tables[1][base] = address_of(array)
         self.last = _weak(local), _weak(out)
         self.places = _place(local), _place(out)
+        for places, address in zip(self.pointers, self.places, strict=True):
+            for table, base in places:
+                table[base] = address
 
     # Running
 

@@ -192,11 +192,11 @@ def world_of(
     if worlds is None:
         worlds = {}
         comm.Set_attr(_KEY, worlds)
-    key = transport, node_size
-    if key not in worlds:
+    found: World | None = worlds.get((transport, node_size))
+    if found is None:
         wait_for([comm.Ibarrier()], timeout_s)
-        worlds[key] = World(comm, transport, node_size, timeout_s)
-    return worlds[key]
+        found = worlds[transport, node_size] = World(comm, transport, node_size, timeout_s)
+    return found
 
 
 def comm_or_world(comm: Comm | None) -> Comm:
