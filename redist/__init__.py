@@ -42,7 +42,7 @@ from redist.layout.interop import (
     to_placements,
 )
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import same_layout
+from redist.layout.tiles import box_of, same_layout
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
@@ -89,6 +89,7 @@ __all__ = [
     "Transfer",
     "TransferError",
     "__version__",
+    "box_of",
     "calibrate",
     "diagnose",
     "explain",

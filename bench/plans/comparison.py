@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "redist, objective `time`": {"objective": "time"},
     "redist, `bytes`, collectives only": {"objective": "bytes", "strategy": "collectives"},
 }
-MEMORY = "bound counts every allocation, and a limit is kept"
+MEMORY = "bound counts tiles and staging, and a limit is kept"
 
 
 def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Report:

@@ -196,8 +196,8 @@ THEOREM = Theorem(
     "Staging below 8 KiB: a pool has that much all the same. Slots in which one element of each box "
     "does not fit, and receive buffers for one element of each partial value from other nodes: they "
     "grow beyond the plan. A pool made for a larger transfer before (its pages are given back under a "
-    "limit). Boards, tables, Python's and MPI's own memory, for which an eighth of staging (under a "
-    "limit 64 KiB or half) is left unused. Pages of a target that exists from the start are given "
+    "limit). Control pages, tables, Python's and MPI's own memory, for which an eighth of staging "
+    "(under a limit 64 KiB or half) is left unused. Pages of a target that exists from the start are given "
     "back in tight plans, not unreserved. A donated array whose type does not change, if it goes into "
     "an ``out`` of its own. Padding of allocators.",
     obligations,

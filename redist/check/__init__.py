@@ -1,1 +1,1 @@
-"""Judge a plan: replay it, and prove its memory bound. Shares no code with the synthesizer."""
+"""Judge a plan: replay it, prove its memory bound. Shares only the definition of tiles with the search."""

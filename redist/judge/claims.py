@@ -53,7 +53,7 @@ def not_shown(plan: Plan) -> list[str]:
         out.append(f"that no plan is better (the {searched}), and the modelled time")
     if plan.target.pending_op is not None:
         out.append("that the lower bound is the least: tested, where a reduction stays pending")
-    out.append("memory of Python and MPI, and of a communicator's boards and tables")
+    out.append("memory of Python and MPI, and of a communicator's control pages and tables")
     if any(s.received_bytes and s.staging_bytes < LEAST_POOL_BYTES for s in plan.steps):
         least = format_bytes(LEAST_POOL_BYTES)
         out.append(f"staging of less than {least}: a run takes {least} at least")

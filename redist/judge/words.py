@@ -76,7 +76,8 @@ def replay_text(plan: Plan, seconds: float) -> str:
     """What the checker did."""
     n = len(plan.steps)
     steps = "no step" if n == 0 else f"{n} step{'' if n == 1 else 's'}"
-    return f"a checker that shares no code with the search ({steps} replayed, {_ms(seconds)})"
+    shares = "shares only the definition of tiles with the search"
+    return f"a checker that {shares} ({steps} replayed, {_ms(seconds)})"
 
 
 def sample_text(plan: Plan, sample: Sample) -> str:

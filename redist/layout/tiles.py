@@ -131,16 +131,20 @@ def boxes_of(t: ArrayType) -> dict[int, Box]:
 
 
 @lru_cache(maxsize=4096)
-def box_of(t: ArrayType, rank: int) -> Box | None:
-    """What one rank holds; None outside the mesh.
+def box_of(type: ArrayType, rank: int) -> Box | None:
+    """Start and end of the indices that a rank's tile holds, dim by dim; None outside the mesh.
 
-    >>> box_of(ArrayType.parse("f32[8, 9{x}]", Mesh(x=2)), 1)
+    **Local.** A tile of an uneven dim may be short, and an empty one starts where it ends.
+
+    >>> import redist
+    >>> columns = redist.ArrayType.parse("f32[8, 9{x}]", redist.Mesh(x=2))
+    >>> redist.box_of(columns, 1)
     ((0, 8), (5, 9))
     """
-    if rank not in t.mesh.ranks:
+    if rank not in type.mesh.ranks:
         return None
-    index = enumerate(tile_index(t, rank))
-    return tuple(t.cut(dim).range_of(tile) for dim, tile in index)
+    index = enumerate(tile_index(type, rank))
+    return tuple(type.cut(dim).range_of(tile) for dim, tile in index)
 
 
 @lru_cache(maxsize=4096)

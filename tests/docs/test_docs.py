@@ -15,6 +15,7 @@ from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
 
+IMAGES = ROOT / "docs" / "images"
 PAGES = {page.name: page for page in DOCUMENTS}
 COMMANDS = [command for page in DOCUMENTS for command in page.commands]
 PROGRAMS = [
@@ -56,6 +57,15 @@ def without_times(text: str) -> str:
     return "\n".join(line.rstrip() for line in timeless.splitlines()).strip()
 
 
+def drawn_by(shown: Command) -> list[str]:
+    """The pictures that a command draws; pages show them from docs/images.
+
+    >>> drawn_by(Command("README.md", "redist plan A B --svg plan.svg", ""))
+    ['plan.svg']
+    """
+    return re.findall(r"--svg (\S+)", shown.line)
+
+
 @pytest.fixture
 def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An empty folder, in which `redist`, `python` and `mpirun` are those under test."""
@@ -70,7 +80,7 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
         (programs / name).write_text(text, encoding="utf-8")
         (programs / name).chmod(0o755)
     folder = tmp_path / "here"
-    (folder / "docs" / "images").mkdir(parents=True)
+    folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(folder)
     env = environment()
@@ -94,9 +104,14 @@ def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -
     want, got = without_times(shown.output), without_times(done.stdout)
     same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
     assert not want or same, f"shown:\n{want}\n\nprinted:\n{got}"
-    for drawn in (path for path in Path("docs").rglob("*") if path.is_file()):
-        kept = (ROOT / drawn).read_text(encoding="utf-8")
-        assert without_times(drawn.read_text(encoding="utf-8")) == without_times(kept), drawn
+    for name in drawn_by(shown):
+        drawn, kept = (path.read_text(encoding="utf-8") for path in (Path(name), IMAGES / name))
+        assert without_times(drawn) == without_times(kept), name
+
+
+def test_every_picture_is_drawn_by_a_command() -> None:
+    drawn = {name for command in COMMANDS for name in drawn_by(command)}
+    assert drawn == {path.name for path in IMAGES.iterdir()} - {"trace.svg"}  # of measured times
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=title)

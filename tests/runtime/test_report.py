@@ -25,6 +25,7 @@ def transfer() -> redist.Transfer:
 def test_a_report_is_a_table() -> None:
     lines = str(Report(10, 4, STEPS)).splitlines()
     assert lines[0] == "10 calls on 4 ranks"
+    assert str(Report(1, 1, STEPS)).splitlines()[0] == "1 call on 1 rank"
     assert lines[1].split()[:3] == ["step", "received", "planned"]
     assert [line.split()[0] for line in lines[2:]] == ["all_to_all", "slice"]
     assert len({len(line) for line in lines[1:]}) == 1

@@ -28,6 +28,8 @@ class Bar:
 def draw(lanes: Sequence[Sequence[Bar]]) -> str:
     """Draw the lanes of all ranks as the text of an SVG file.
 
+    A move that several ranks make counts once.
+
     >>> "rank 1" in draw([[], [Bar(1.0, 0.5, "heat.py:7", "f32[4{x}] -> f32[4]", "all_gather", 8)]])
     True
     """
@@ -40,8 +42,10 @@ def draw(lanes: Sequence[Sequence[Bar]]) -> str:
     bottom = TOP + len(lanes) * LANE
     height = bottom + 34 + 18 * len(sites)
     n_bytes = sum(bar.received_bytes for bar in bars)
+    moves = max(map(len, lanes), default=0)
     title = (
-        f"{len(bars)} moves on {len(lanes)} ranks, {format_bytes(n_bytes)} received, "
+        f"{moves} move{'' if moves == 1 else 's'} on {len(lanes)} ranks, "
+        f"{format_bytes(n_bytes)} received by all, "
         f"{_time(end - start)} from the first to the last"
     )
     body = [text(16, 24, title, 13)]

@@ -72,7 +72,11 @@ class Report:
             for step in self.steps
         ]
         lines = table([head, *rows], gap="  ")
-        return "\n".join([f"{self.calls} calls on {self.ranks} ranks", *lines])
+        calls, ranks = (
+            f"{n} {word if n == 1 else word + 's'}"
+            for n, word in ((self.calls, "call"), (self.ranks, "rank"))
+        )
+        return "\n".join([f"{calls} on {ranks}", *lines])
 
 
 class TransferCounts:

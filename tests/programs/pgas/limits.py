@@ -22,7 +22,7 @@ from tests.programs.together import all_well, main
 COMM = MPI.COMM_WORLD
 MIB = 2**20
 BOOKS_BYTES = 2**19
-"""Lists, tables and boards that are no arrays."""
+"""Lists, tables and control pages that are no arrays."""
 
 
 def _tile_bytes() -> int:

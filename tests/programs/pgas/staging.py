@@ -26,7 +26,7 @@ N = 768
 SPARE_BYTES = 2**20
 """What a limit leaves beside the tiles that an operation makes."""
 BOOKS_BYTES = 2**19
-"""Lists, tables and boards that are no arrays."""
+"""Lists, tables and control pages that are no arrays."""
 ROWS = np.random.default_rng(0).integers(0, N, N)
 KEEP = np.random.default_rng(1).random((N, N)) < 0.5
 PLACES = np.random.default_rng(2).permutation(N * N)[: N * N // 2]

@@ -155,6 +155,8 @@ def timeline_has_every_rank() -> str | None:
         os.unlink(name)
     bars = text.count("received in")
     want = len(t.moves) * COMM.size
+    if f"{len(t.moves)} moves on {COMM.size} ranks" not in text and COMM.size > 1:
+        return f"not {len(t.moves)} moves: {text[:300]}"
     return None if f"rank {COMM.size - 1}" in text and bars == want else f"{bars} bars, not {want}"
 
 
