@@ -53,13 +53,13 @@ def synthesize(
         if not isinstance(value, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
             raise RequestError(f"cannot plan: {name}={value!r}; need {wanted}")
-    return _cached(
+    return _synthesize_cached(
         source, target, mesh, target_mesh, limit_bytes, objective, strategy, donate, topology
     )
 
 
 @lru_cache(maxsize=8192)
-def _cached(
+def _synthesize_cached(
     source: ArrayType | str,
     target: ArrayType | str,
     mesh: Mesh | None,
@@ -72,11 +72,13 @@ def _cached(
 ) -> Plan:
     a = _resolve(source, mesh, "source", "mesh")
     b = _resolve(target, target_mesh or mesh, "target", "mesh (or target_mesh)")
-    return _planned(Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT))
+    return _find_and_judge(
+        Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT)
+    )
 
 
 @lru_cache(maxsize=8192)
-def _planned(request: Request) -> Plan:
+def _find_and_judge(request: Request) -> Plan:
     from redist.check.prove import certify
     from redist.check.replay import check_plan
     from redist.synth.find import find_plan

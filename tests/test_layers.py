@@ -36,7 +36,7 @@ INNER: dict[str, str] = {
     "redist.pgas.reductions": "reduce along named",
     "redist.pgas.products": "streaming contract_layout contract matmul einsum",
     "redist.pgas.ordering": "splitters sorting searching uniques",
-    "redist.pgas.onesided": "tile_index access epochs",
+    "redist.pgas.onesided": "index_selection address_space epochs get_put",
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",

@@ -20,11 +20,11 @@ from bench.gpu.contenders import (
 from bench.gpu.timing import copy_rate
 from redist.errors import RequestError
 from redist.measure.cases import Case
-from redist.measure.compare import Place, compare
+from redist.measure.compare import BenchPlace, compare
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch, meet
 
-GPU = Place(gpu_ends, gpu_floor)
+GPU = BenchPlace(gpu_ends, gpu_floor)
 COPIED_BYTES = 2**30
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure import pages
-from redist.measure.values import Array, ValueBox, source_values
+from redist.measure.values import AnyArray, ValueBox, source_values
 
 
 class JaxMover:
@@ -84,7 +84,7 @@ class JaxMover:
         peak = pages.private_peak_bytes() + pages.shared_bytes() - self.base_bytes
         return peak // len(self._input.addressable_shards)
 
-    def _tile(self, index: tuple[slice, ...]) -> Array:
+    def _tile(self, index: tuple[slice, ...]) -> AnyArray:
         """The values of one device, as the other contenders have them."""
         spans = [s.indices(n)[:2] for s, n in zip(index, self._type.shape, strict=True)]
         box = ValueBox(tuple(a for a, _ in spans), tuple(b for _, b in spans))

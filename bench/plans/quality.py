@@ -12,7 +12,7 @@ from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
-from redist.synth.pricing import Pricer
+from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form
 from redist.text.progress import track
 

@@ -49,7 +49,7 @@ from redist.plan.memory import (
 )
 from redist.plan.steps import Event
 from redist.plan.topology import FLAT
-from redist.synth.pricing import Pricer
+from redist.synth.plan_figures import Pricer
 from redist.synth.routes import via
 
 source, target, middle, other, most, room, itemsize = symbols(

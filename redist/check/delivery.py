@@ -87,7 +87,7 @@ def _supply_fault(before: Holding) -> str | None:
     return f"some index is held by no rank under {before.type}"
 
 
-def _placed(before: Holding, moves: Iterable[tuple[SubAxis, int]]) -> tuple[Ints, list[int]]:
+def _place_axes(before: Holding, moves: Iterable[tuple[SubAxis, int]]) -> tuple[Ints, list[int]]:
     """Tile numbers and cuts when axes are appended to dims."""
     index, cuts = before.index.copy(), list(before.cuts)
     for part, dim in moves:
@@ -113,7 +113,7 @@ def _slice_fault(
         return "it cuts along an axis that it makes pending"
     if pending.added and action.pending_op != after.type.pending_op:
         return f"it leaves a {action.pending_op} pending, the type says {after.type.pending_op}"
-    index, cuts = _placed(before, action.moves)
+    index, cuts = _place_axes(before, action.moves)
     cut_by = [part for dim in before.type.dims for part in dim] + [p for p, _ in action.moves]
     waiting = [part for part in action.pending if _overlaps_any(part, cut_by)]
     while waiting:
@@ -134,7 +134,7 @@ def _slice_fault(
     if not action.pending and not _inside(after, before):
         return "a device would need elements that it does not hold"
     if action.pending:
-        fine_index, fine_cuts = _placed(before, action.moves)
+        fine_index, fine_cuts = _place_axes(before, action.moves)
         inner = _boxes(before, fine_index, fine_cuts)
         if not _box_inside(inner, (before.lo, before.hi)):
             return "a device would need elements that it does not hold"
@@ -183,7 +183,7 @@ def _gather_fault(
 
 def _undone(before: Holding, after: Holding, dim: int, parts: list[SubAxis]) -> bool:
     """Whether appending the parts to the coarser dim gives the finer one."""
-    index, cuts = _placed(after, [(part, dim) for part in parts])
+    index, cuts = _place_axes(after, [(part, dim) for part in parts])
     return cuts[dim] == before.cuts[dim] and bool(np.all(index[:, dim] == before.index[:, dim]))
 
 

@@ -56,8 +56,8 @@ def pending_change(before: ArrayType, after: ArrayType) -> PendingChange:
     if before.mesh != after.mesh or before.pending_op != after.pending_op:
         return PendingChange(before.pending_axes, (), after.pending_axes)
     pieces = refined_parts(before.mesh, (*before.pending_axes, *after.pending_axes))
-    old = tuple(p for p in pieces if _covered(p, before.pending_axes))
-    new = tuple(p for p in pieces if _covered(p, after.pending_axes))
+    old = tuple(p for p in pieces if _is_covered(p, before.pending_axes))
+    new = tuple(p for p in pieces if _is_covered(p, after.pending_axes))
     if size(old) != size(before.pending_axes) or size(new) != size(after.pending_axes):
         return PendingChange(before.pending_axes, (), after.pending_axes)
     return PendingChange(
@@ -72,7 +72,7 @@ def size(parts: Iterable[SubAxis]) -> int:
     return math.prod(part.size for part in parts)
 
 
-def _covered(piece: SubAxis, parts: Iterable[SubAxis]) -> bool:
+def _is_covered(piece: SubAxis, parts: Iterable[SubAxis]) -> bool:
     return any(piece.inside(part) for part in parts)
 
 
@@ -80,7 +80,7 @@ def group_numbers(t: ArrayType, moved: Iterable[SubAxis]) -> Ints:
     """A number for every rank; equal for ranks that differ on the moved axes only."""
     own = tuple(moved)
     pieces = refined_parts(t.mesh, own)
-    return coordinates(t.mesh, [piece for piece in pieces if not _covered(piece, own)])
+    return coordinates(t.mesh, [piece for piece in pieces if not _is_covered(piece, own)])
 
 
 def rows_by_rank(a: ArrayType, b: ArrayType) -> Ints:

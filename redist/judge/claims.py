@@ -43,7 +43,7 @@ def holds_for(plan: Plan) -> list[str]:
     return ["this array", *(f"{dim}, all else the same, by the same steps{legal}" for dim in grown)]
 
 
-def not_shown(plan: Plan) -> list[str]:
+def list_gaps(plan: Plan) -> list[str]:
     """What the proof does not say."""
     out = []
     if plan.source.global_elems and plan.source.shape:

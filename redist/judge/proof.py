@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redist.judge.alive import alive_lines, alive_rows
-from redist.judge.claims import THEOREMS, holds_for, not_shown, rests_on
+from redist.judge.claims import THEOREMS, holds_for, list_gaps, rests_on
 from redist.judge.faults import figure_fault, replay_fault
 from redist.judge.sample import Sample, run_sample
 from redist.judge.words import (
@@ -90,7 +90,7 @@ class Proof:
                 *label("holds for" if proved else "asked for", holds_for(plan)),
                 *label("shown by", shown),
                 *label("rests on", theorem_lines(plan)),
-                *label("not shown", not_shown(plan)),
+                *label("not shown", list_gaps(plan)),
             ]
         )
 
@@ -120,7 +120,7 @@ class Proof:
             "received_bytes": plan.received_bytes,
             "lower_bound_bytes": plan.lower_bound_bytes,
             "holds_for": holds_for(plan),
-            "not_shown": not_shown(plan),
+            "not_shown": list_gaps(plan),
             "shown_by": {
                 "z3": {
                     "verdict": certificate.verdict,

@@ -63,7 +63,7 @@ def smallest(plan: Plan, topology: Topology) -> Plan | None:
     f32[4{x}, 4{y}]
     """
     from redist.check.families import unit_dims
-    from redist.synth.pricing import Pricer
+    from redist.synth.plan_figures import Pricer
 
     shape = unit_dims(plan)
     if shape is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redist.errors import LayoutError
-from redist.layout.axes import SubAxis, check_chain, format_axes, merged
+from redist.layout.axes import SubAxis, check_chain, format_axes, merge_parts
 from redist.layout.cuts import Cut, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
@@ -61,8 +61,8 @@ class ArrayType:
         if self.pending_op is None and self.pending_axes:
             raise LayoutError("cannot make a type: pending axes without a reduction")
         check_chain(self.mesh, [*(part for dim in self.dims for part in dim), *self.pending_axes])
-        object.__setattr__(self, "dims", tuple(merged(dim) for dim in self.dims))
-        object.__setattr__(self, "pending_axes", merged(sorted(pending)))
+        object.__setattr__(self, "dims", tuple(merge_parts(dim) for dim in self.dims))
+        object.__setattr__(self, "pending_axes", merge_parts(sorted(pending)))
         object.__setattr__(self, "pending_op", self.pending_op if pending else None)
 
     def __hash__(self) -> int:
@@ -117,7 +117,7 @@ class ArrayType:
         op, axes = next(iter((pending or {}).items()), (None, ()))
         return ArrayType(
             mesh,
-            dtype if isinstance(dtype, DType) else DType.named(dtype),
+            dtype if isinstance(dtype, DType) else DType.parse(dtype),
             tuple(shape),
             tuple(tuple(part(axis) for axis in dim) for dim in dims) or ((),) * len(shape),
             op,
@@ -222,7 +222,7 @@ class ArrayType:
         >>> print(ArrayType.parse("f64[8{x}]", Mesh(x=2)).with_dtype("f32"))
         f32[8{x}]
         """
-        kind = dtype if isinstance(dtype, DType) else DType.named(dtype)
+        kind = dtype if isinstance(dtype, DType) else DType.parse(dtype)
         return ArrayType(self.mesh, kind, self.shape, self.dims, self.pending_op, self.pending_axes)
 
     def __str__(self) -> str:

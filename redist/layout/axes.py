@@ -58,10 +58,10 @@ def whole(mesh: Mesh, name: str) -> SubAxis:
     return SubAxis(name, 1, mesh.size(name))
 
 
-def merged(parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
+def merge_parts(parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
     """Size-1 parts dropped, neighbours that continue each other joined.
 
-    >>> merged([SubAxis("x", 1, 2), SubAxis("x", 2, 3), SubAxis("y", 1, 1)])
+    >>> merge_parts([SubAxis("x", 1, 2), SubAxis("x", 2, 3), SubAxis("y", 1, 1)])
     (SubAxis(name='x', pre=1, size=6),)
     """
     out: list[SubAxis] = []

@@ -45,7 +45,7 @@ _SHORT = {long: short for short, long in _NUMPY.items()} | {
 class DType:
     """An element type of fixed size.
 
-    >>> DType.named("float32"), DType.named("bf16").itemsize
+    >>> DType.parse("float32"), DType.parse("bf16").itemsize
     (DType(name='f32', itemsize=4), 2)
     """
 
@@ -53,7 +53,7 @@ class DType:
     itemsize: int
 
     @staticmethod
-    def named(name: str) -> DType:
+    def parse(name: str) -> DType:
         """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name of fixed size."""
         short = _SHORT.get(name, name)
         if short in _NUMPY:
@@ -76,7 +76,7 @@ class DType:
         if not dtype.isnative or dtype.subdtype is not None:
             raise LayoutError(f"cannot use dtype {name!r}: need one element in native byte order")
         if dtype.name in _SHORT:
-            return DType.named(_SHORT[dtype.name])
+            return DType.parse(_SHORT[dtype.name])
         return DType(
             dtype.str.lstrip("|<=>") if dtype.kind in "SUV" else dtype.name, dtype.itemsize
         )
@@ -84,7 +84,7 @@ class DType:
     def to_numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype that carries these elements; raw bytes where NumPy has no such type.
 
-        >>> DType.named("f64").to_numpy(), DType.named("bf16").to_numpy()
+        >>> DType.parse("f64").to_numpy(), DType.parse("bf16").to_numpy()
         (dtype('float64'), dtype('uint16'))
         """
         if self.name in _EXTENDED:

@@ -93,7 +93,7 @@ def from_partition_spec(
     redist.errors.ConversionError: cannot read partition spec ('w',): unknown axis 'w'; \
 the mesh has x
     """
-    entries = _listed("partition spec", spec, "write one entry per dim")
+    entries = _list_entries("partition spec", spec, "write one entry per dim")
 
     def refuse(reason: str) -> ConversionError:
         return ConversionError(f"cannot read partition spec {entries!r}: {reason}")
@@ -169,7 +169,7 @@ def from_placements(
     redist.errors.ConversionError: cannot read placements (Shard(dim=0), Replicate()): \
 2 placements for 3 mesh axes (x, y, z); give one per axis
     """
-    items = _listed("placements", placements, "give one per mesh axis")
+    items = _list_entries("placements", placements, "give one per mesh axis")
 
     def refuse(reason: str) -> ConversionError:
         return ConversionError(f"cannot read placements {items!r}: {reason}")
@@ -225,7 +225,7 @@ def nested_bounds(n: int, sizes: Iterable[int]) -> tuple[Ints, Ints]:
     return lo, hi
 
 
-def _listed(what: str, given: object, advice: str) -> tuple[object, ...]:
+def _list_entries(what: str, given: object, advice: str) -> tuple[object, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConversionError(f"cannot read {what} {given!r}: it is no sequence; {advice}")
     return tuple(given)

@@ -104,7 +104,7 @@ def _dtype(reader: _Reader) -> DType:
     start = reader.at
     name = reader.match(_DTYPE, "expected a dtype such as f32")
     try:
-        return DType.named(name)
+        return DType.parse(name)
     except LayoutError as error:
         raise reader.fail(str(error), start) from None
 

@@ -35,7 +35,7 @@ class Floor(Contender):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BenchPlace:
     """Where the arrays of contenders lie: how a rank's are made there, and the copy that is the floor."""
 
     new_ends: Callable[[Case, int], Ends]
@@ -46,7 +46,7 @@ def _host_floor(case: Case, comm: MPI.Intracomm) -> Contender:
     return Floor(case, comm, Ends(None, new_tile(case.target, comm.rank)))
 
 
-HOST = Place(Ends.new, _host_floor)
+HOST = BenchPlace(Ends.new, _host_floor)
 
 
 def compare(
@@ -56,7 +56,7 @@ def compare(
     watch: Stopwatch,
     repeats: int,
     with_memory: bool = True,
-    place: Place = HOST,
+    place: BenchPlace = HOST,
 ) -> Outcome:
     """Let the contenders do the work of a case. **Collective over `watch.comm`.**"""
     with_memory = with_memory and memory.can_measure(watch.comm)
@@ -96,7 +96,7 @@ def _alone(
     case: Case,
     comm: MPI.Intracomm,
     with_memory: bool,
-    place: Place,
+    place: BenchPlace,
 ) -> Entry:
     """A contender by itself on fresh arrays: is its result right, and what memory does it take?"""
     contender, note = _together(comm, lambda: _ready(way, case, comm, place))
@@ -123,7 +123,7 @@ def _in_turn(
     ways: Mapping[str, type[Contender]],
     watch: Stopwatch,
     repeats: int,
-    place: Place,
+    place: BenchPlace,
 ) -> tuple[Times, dict[str, Times], dict[str, str]]:
     """The floor's times, the contenders' times by name, and what is wrong with some of them."""
     comm = watch.comm
@@ -144,7 +144,7 @@ def _ready(
     way: type[Contender],
     case: Case,
     comm: MPI.Intracomm,
-    place: Place,
+    place: BenchPlace,
     ends: Ends | None = None,
 ) -> Contender:
     """A contender with a communicator of its own, and arrays of its own if none are given."""

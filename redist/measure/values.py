@@ -13,7 +13,7 @@ from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import boxes_of, coordinates
 
-Array: TypeAlias = NDArray[Any]
+AnyArray: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def parts(t: ArrayType) -> dict[int, int]:
     return {int(rank): int(numbers[row]) for row, rank in enumerate(t.mesh.rank_array())}
 
 
-def source_values(t: ArrayType, box: ValueBox, part: int) -> Array:
+def source_values(t: ArrayType, box: ValueBox, part: int) -> AnyArray:
     """A box of the source: the row-major number of every index; partial values differ by one.
 
     >>> from redist.layout.mesh import Mesh
@@ -93,7 +93,7 @@ def source_values(t: ArrayType, box: ValueBox, part: int) -> Array:
     return (rows * columns).astype(dtype)[..., None] + column.astype(dtype)
 
 
-def target_values(source: ArrayType, box: ValueBox) -> Array:
+def target_values(source: ArrayType, box: ValueBox) -> AnyArray:
     """A box of the target: the numbers, or the sum of all partial values of them."""
     n_parts = max(parts(source).values()) + 1
     values = source_values(source, box, 0)

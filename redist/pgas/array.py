@@ -14,7 +14,7 @@ from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
 from redist.pgas.info import API_VERSIONS
-from redist.pgas.onesided import epochs
+from redist.pgas.onesided import epochs, get_put
 from redist.pgas.operators import Operators
 from redist.pgas.printing import format_array
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
@@ -107,7 +107,7 @@ class Array(Operators):
                 f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
-        return _restored, (self.__class__, self.type, self.local)
+        return _restore, (self.__class__, self.type, self.local)
 
     # The standard's own
 
@@ -248,17 +248,17 @@ class Array(Operators):
         """**Local.** Read elements at a global index, wherever they lie, as NumPy's own.
 
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
-        values from the start of the interval; see :mod:`redist.pgas.onesided.epochs`.
+        values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`.
         """
-        return epochs.get(self, index)
+        return get_put.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
         """**Local.** Write at a global index, inside an epoch; visible after the next fence."""
-        epochs.put(self, index, values)
+        get_put.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
         """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
-        epochs.accumulate(self, index, values, op)
+        get_put.accumulate(self, index, values, op)
 
     def epoch(self, timeout_s: float | None = TIMEOUT_S) -> epochs.Epoch[Array]:
         """**Collective** at both ends. Let any rank get, put and accumulate: ``with a.epoch():``."""
@@ -272,7 +272,7 @@ class Array(Operators):
         return format_array(self)
 
 
-def _restored(kind: type[Array], type: ArrayType, local: Tile | None) -> Array:
+def _restore(kind: type[Array], type: ArrayType, local: Tile | None) -> Array:
     return kind(type, comm_or_world(None), local)
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from redist.errors import LayoutError, StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, refined_parts
+from redist.layout.axes import SubAxis, merge_parts, refined_parts
 from redist.layout.mesh import Mesh
 from redist.plan.steps import (
     OP_NAMES,
@@ -39,7 +39,7 @@ def type_after(action: Action, before: ArrayType) -> ArrayType:
             case Slice():
                 return _slice(action, before)
             case AllGather(moves):
-                coarse = _taken(action, before, before, moves)
+                coarse = _take_axes(action, before, before, moves)
                 _check_nested(action, before, coarse, before)
                 return coarse
             case AllToAll():
@@ -96,7 +96,7 @@ def difference(parts: Iterable[SubAxis], removed: Iterable[SubAxis]) -> tuple[Su
             pieces.append(SubAxis(part.name, part.pre, lo // part.pre))
             pieces.append(SubAxis(part.name, hi, part.end // hi))
         left = [piece for piece in pieces if piece.size > 1]
-    return merged(sorted(left))
+    return merge_parts(sorted(left))
 
 
 def union(mesh: Mesh, parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
@@ -107,7 +107,7 @@ def union(mesh: Mesh, parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
     """
     given = tuple(parts)
     pieces = refined_parts(mesh, given)
-    return merged(p for p in pieces if any(p.inside(q) for q in given))
+    return merge_parts(p for p in pieces if any(p.inside(q) for q in given))
 
 
 def resolved_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
@@ -169,7 +169,7 @@ def _check_nested(action: Action, before: ArrayType, coarse: ArrayType, fine: Ar
             )
 
 
-def _taken(
+def _take_axes(
     action: Action, before: ArrayType, here: ArrayType, moves: Iterable[tuple[SubAxis, int]]
 ) -> ArrayType:
     """``here`` with the moved axes taken off the minor ends of their dims, in any order."""
@@ -241,7 +241,7 @@ def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
     for part, old, new in action.moves:
         if old == new:
             _refuse(action, before, f"{part.text(before.mesh)} moves from dim {old} to itself")
-        coarse = _taken(action, before, here, [(part, old)])
+        coarse = _take_axes(action, before, here, [(part, old)])
         _check_nested(action, before, coarse, here)
         dims = [(*dim, part) if i == new else dim for i, dim in enumerate(coarse.dims)]
         here = before.with_dims(dims)
@@ -266,6 +266,6 @@ def _all_reduce(action: AllReduce, before: ArrayType, axes: Sequence[SubAxis]) -
     if before.pending_op is None or not axes:
         _refuse(action, before, "nothing is pending")
     left = difference(before.pending_axes, axes)
-    if merged(sorted((*left, *axes))) != before.pending_axes:
+    if merge_parts(sorted((*left, *axes))) != before.pending_axes:
         _refuse(action, before, f"{','.join(p.text(before.mesh) for p in axes)} is not pending")
     return before.with_pending(before.pending_op, left)

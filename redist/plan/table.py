@@ -22,7 +22,7 @@ def format_plan(plan: Plan) -> str:
         lines += table([head, *rows], LEFT, "  ")
     else:
         lines.append("  nothing to do: source and target are the same type")
-    lines += [_received(plan), _memory(plan), _time(plan)]
+    lines += [_received_text(plan), _memory(plan), _time(plan)]
     if plan.certificate is not None:
         lines.append(f"bound      {plan.certificate.bound}: {plan.certificate.summary()}")
     return "\n".join(lines)
@@ -103,7 +103,7 @@ def _ratio(a: int, b: int) -> str:
     return f"{a / b:.2f}"
 
 
-def _received(plan: Plan) -> str:
+def _received_text(plan: Plan) -> str:
     got, bound, naive = plan.received_bytes, plan.lower_bound_bytes, plan.naive_received_bytes
     against = f" ({naive / got:.1f}x)" if got else ""
     return (

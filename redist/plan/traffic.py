@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, prime_parts, whole
+from redist.layout.axes import SubAxis, merge_parts, prime_parts, whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
 from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes, union
@@ -32,7 +32,7 @@ LISTED_REQUESTS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class StepTraffic:
     """Elements and messages of a step; ranges are (least, most) over ranks that hold the result.
 
     ``levels`` has for each level of the topology the messages and elements of its busiest rank,
@@ -89,7 +89,7 @@ def is_plain_reduce_scatter(before: ArrayType, after: ArrayType) -> bool:
             left = SubAxis(part.name, part.end, rest[0].size // part.size)
             rest = [left, *rest[1:]] if left.size > 1 else rest[1:]
         gained += rest
-    return merged(sorted(gained)) == resolved_axes(before, after)
+    return merge_parts(sorted(gained)) == resolved_axes(before, after)
 
 
 def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Grid]:
@@ -112,7 +112,9 @@ def flow(action: Action, before: ArrayType, after: ArrayType) -> tuple[Grid, Gri
     return have, need
 
 
-def traffic_of(action: Action, before: ArrayType, after: ArrayType, topology: Topology) -> Traffic:
+def traffic_of(
+    action: Action, before: ArrayType, after: ArrayType, topology: Topology
+) -> StepTraffic:
     """The traffic of ``action`` between two types.
 
     >>> from redist.plan.topology import FLAT
@@ -126,7 +128,7 @@ def traffic_of(action: Action, before: ArrayType, after: ArrayType, topology: To
     match action:
         case Slice():
             zeros = ((0, 0),) * len(topology.levels)
-            return Traffic(0, (0, 0), 0, (0, 0), zeros, (), 1)
+            return StepTraffic(0, (0, 0), 0, (0, 0), zeros, (), 1)
         case AllReduce(axes):
             return _all_reduce(before, axes, topology)
         case AllGather() | AllToAll() | AllPermute() | Exchange() | ReduceScatter():
@@ -136,11 +138,11 @@ def traffic_of(action: Action, before: ArrayType, after: ArrayType, topology: To
             pieces = np.prod(count, axis=1, dtype=np.float64)
             if float(np.sum(pieces)) <= LISTED_REQUESTS:
                 schedule = make_schedule(have, need, topology)
-                return _listed(schedule, have, need, before, after, topology, group)
-            return _estimated(have, need, count, before, after, topology, group)
+                return _list_traffic(schedule, have, need, before, after, topology, group)
+            return _estimate_traffic(have, need, count, before, after, topology, group)
 
 
-def _listed(
+def _list_traffic(
     schedule: Schedule,
     have: Grid,
     need: Grid,
@@ -148,7 +150,7 @@ def _listed(
     after: ArrayType,
     topology: Topology,
     group: tuple[SubAxis, ...] | None,
-) -> Traffic:
+) -> StepTraffic:
     elems = schedule.elems()
     n_in, n_out = len(need.ranks), len(have.ranks)
     levels = []
@@ -169,18 +171,18 @@ def _listed(
             for digit in [coordinates(before.mesh, [part])]
             if bool(np.any(digit[schedule.sender] != digit[schedule.receiver]))
         )
-    return Traffic(
+    return StepTraffic(
         total(elems),
         _range(received),
         int(_sums(schedule.sender, elems, n_out).max()),
         _range(messages),
         tuple(levels),
-        merged(over) if over is not None else (),
+        merge_parts(over) if over is not None else (),
         _group_size(over, before, after),
     )
 
 
-def _estimated(
+def _estimate_traffic(
     have: Grid,
     need: Grid,
     count: Ints,
@@ -188,7 +190,7 @@ def _estimated(
     after: ArrayType,
     topology: Topology,
     group: tuple[SubAxis, ...] | None,
-) -> Traffic:
+) -> StepTraffic:
     """Receivers exactly, senders as evenly loaded, all at the level that spans the groups."""
     own = own_rows(have, need)
     rows = np.flatnonzero(own >= 0)
@@ -200,24 +202,24 @@ def _estimated(
     sent = ceil_div(moved, max(1, int(np.sum(have.holds))))
     over = group
     if over is None and before.mesh == after.mesh:
-        over = _unshared(before, after)
+        over = _unshared_axes(before, after)
     level = len(topology.levels) - 1
     if over is not None:
         level = group_level(before.mesh, over, topology)
     levels = [(0, 0)] * len(topology.levels)
     levels[level] = (int(messages.max()), max(int(received.max()), sent))
-    return Traffic(
+    return StepTraffic(
         moved,
         _range(received),
         sent,
         _range(messages),
         tuple(levels),
-        merged(over) if over is not None else (),
+        merge_parts(over) if over is not None else (),
         _group_size(over, before, after),
     )
 
 
-def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) -> Traffic:
+def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) -> StepTraffic:
     """A ring: scatter the sums, then gather them."""
     parts = tuple(axes)
     g = math.prod(part.size for part in parts)
@@ -227,7 +229,7 @@ def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) 
     levels[group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
     moved = 2 * (g - 1) * total(tile) // g
     messages = 2 * (g - 1)
-    return Traffic(
+    return StepTraffic(
         moved, (shares[0], shares[1]), shares[1], (messages, messages), tuple(levels), parts, g
     )
 
@@ -250,7 +252,7 @@ def _group_size(over: tuple[SubAxis, ...] | None, before: ArrayType, after: Arra
     return len(np.union1d(before.mesh.rank_array(), after.mesh.rank_array()))
 
 
-def _unshared(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
+def _unshared_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
     """Axes of the source that do not stand at the same place in the target."""
     shared: list[SubAxis] = []
     for old, new in zip(before.dims, after.dims, strict=True):

@@ -14,7 +14,7 @@ from redist.errors import RedistError, RequestError, TransferError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.ranks.agreement import Place
+from redist.runtime.ranks.agreement import ArrayPlace
 from redist.runtime.schedule.stages import TransferStages
 
 AnyArray = NDArray[Any]
@@ -32,15 +32,15 @@ class Own(Enum):
 OWN = Own.BUFFERS
 
 
-def place_of(local: Any, out: Any) -> Place:
+def place_of(local: Any, out: Any) -> ArrayPlace:
     """**Local.** Where the arrays of a call lie; on GPUs if one does, unknown if there is none."""
-    found = Place.UNKNOWN
+    found = ArrayPlace.UNKNOWN
     for given in (local, out):
         for array in given.values() if isinstance(given, Mapping) else (given,):
             if array is not None:
                 if is_device(array):
-                    return Place.GPUS
-                found = Place.MEMORY
+                    return ArrayPlace.GPUS
+                found = ArrayPlace.MEMORY
     return found
 
 

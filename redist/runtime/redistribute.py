@@ -106,7 +106,7 @@ def redistribute_with_transfer(
     if comm is None:
         comm = comm_or_world(comm)
     world = world_of(comm, "auto", None, timeout_s)
-    key = (_frozen(source), _frozen(target), limit_bytes, donate, mesh, target_mesh, topology)
+    key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
     try:
         transfer = cache.by_key.get(key)
@@ -148,7 +148,7 @@ def _agree_on_new(
     return request
 
 
-def _frozen(types: Type | Named) -> Any:
+def _freeze(types: Type | Named) -> Any:
     """Types as part of a key; whatever is no mapping stays what it is."""
     if type(types) is ArrayType:  # quicker than to ask for a mapping
         return types

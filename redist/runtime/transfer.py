@@ -20,7 +20,7 @@ from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.host.recorded import RecordedCall, RecordedCalls
 from redist.runtime.host.report import Report, TransferCounts
 from redist.runtime.ranks.agreement import (
-    Place,
+    ArrayPlace,
     all_agree,
     from_first,
     gather_answers,
@@ -236,7 +236,7 @@ class Transfer:
             self._world.drain()
             self._started = run_now(work)
         else:
-            there = on_this_gpu(work) if place is Place.UNKNOWN else work
+            there = on_this_gpu(work) if place is ArrayPlace.UNKNOWN else work
             self._started = self._world.enqueue(there)
 
     def wait(self) -> Any:
@@ -265,7 +265,7 @@ class Transfer:
         self._counts.calls += 1
         return result
 
-    def _run(self, local: Any, out: Any, place: Place) -> Any:
+    def _run(self, local: Any, out: Any, place: ArrayPlace) -> Any:
         """Run once, not through a recorded call."""
         if self._is_closed:
             raise TransferError("cannot run: this transfer is closed")
@@ -291,9 +291,9 @@ class Transfer:
         results = [tiles[item, last(item)] for item in range(len(self._names))]
         return arguments.results(results, out)
 
-    def _goes_on_gpu(self, place: Place) -> bool:
+    def _goes_on_gpu(self, place: ArrayPlace) -> bool:
         """Whether a call with arrays at this place runs on GPUs: if unknown, as the last one did."""
-        return self._was_on_gpu if place is Place.UNKNOWN else place is Place.GPUS
+        return self._was_on_gpu if place is ArrayPlace.UNKNOWN else place is ArrayPlace.GPUS
 
     def _gpu_arguments(self) -> CallArguments:
         from redist.runtime.cuda.arguments import GpuArguments
@@ -302,7 +302,7 @@ class Transfer:
         peers = self._world.kept(Peers) if self._exchanges else None
         return GpuArguments.of(self._arguments, None if peers is None else peers.device)
 
-    def _explain(self, error: RedistError | None, place: Place) -> bool:
+    def _explain(self, error: RedistError | None, place: ArrayPlace) -> bool:
         """**Collective.** Raise the error that made ranks disagree, on all of them.
 
         True if they only did because some have no array that says whether GPUs are meant.
@@ -310,8 +310,8 @@ class Transfer:
         answers = gather_answers(self._world.comm, self.request.text, error, self.timeout_s, place)
         raise_unless_agreed("cannot transfer", answers, error)
         places = {place for *_, place in answers}
-        self._was_on_gpu = Place.GPUS in places
-        return Place.UNKNOWN in places and not places & {None, Place.UNPREPARED}
+        self._was_on_gpu = ArrayPlace.GPUS in places
+        return ArrayPlace.UNKNOWN in places and not places & {None, ArrayPlace.UNPREPARED}
 
     def _token_at(self, on_gpu: bool) -> int:
         """What this rank brings to the first meeting of a call."""

@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from redist.layout.axes import merged
+from redist.layout.axes import merge_parts
 from redist.layout.tiles import Ints
 from redist.synth.type_space import TypeSpace
 
@@ -35,7 +35,7 @@ def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
     for mesh, parts in enumerate(space.factors):
         for start, stop in combinations(range(len(parts) + 1), 2):
             run = tuple(range(start, stop))
-            if len(merged(parts[start:stop])) > 1:
+            if len(merge_parts(parts[start:stop])) > 1:
                 continue
             shorter = np.full(len(space.table), -1, dtype=np.int64)
             longer = np.full(len(space.table), -1, dtype=np.int64)

@@ -13,7 +13,7 @@ from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
-from redist.synth.pricing import Path
+from redist.synth.plan_figures import Path
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384
@@ -44,9 +44,9 @@ def standard_routes(request: Request) -> dict[str, Path]:
         "gather and slice": gather_and_slice(source, target),
     }
     routes["axis by axis"] = axis_by_axis(source, routes["normal form"])
-    if _allowed(one, request, source):
+    if _is_allowed(one, request, source):
         routes["direct"] = one
-    return {name: r for name, r in routes.items() if _allowed(r, request, source)}
+    return {name: r for name, r in routes.items() if _is_allowed(r, request, source)}
 
 
 def within_ends(route: Path, source: ArrayType, target: ArrayType) -> bool:
@@ -55,7 +55,7 @@ def within_ends(route: Path, source: ArrayType, target: ArrayType) -> bool:
     return all(after.tile_bytes <= larger for _, after in route)
 
 
-def _allowed(route: Path, request: Request, source: ArrayType) -> bool:
+def _is_allowed(route: Path, request: Request, source: ArrayType) -> bool:
     """Whether a route keeps to named collectives."""
     before = source
     for action, after in route:

@@ -14,9 +14,9 @@ from redist.plan.steps import AllPermute, AllReduce, ReduceScatter, Slice
 from redist.synth.astar import shortest_path
 from redist.synth.axis_moves import move_classes
 from redist.synth.chains import Bools
-from redist.synth.edge_costs import Prices
 from redist.synth.named_steps import name_step
-from redist.synth.pricing import Path
+from redist.synth.objective_costs import Prices
+from redist.synth.plan_figures import Path
 
 
 @dataclass(slots=True, eq=False)
@@ -82,11 +82,11 @@ class CollectiveSearch:
             slices &= prefix[c][others]
             gathers &= prefix[:, c][others]
             same_shape &= space.table.same_tiles(i, c)[others]
-        moves = self._moved()[ids] == self._moved()[u]
+        moves = self._move_classes()[ids] == self._move_classes()[u]
         permutes = same_shape if self.permute else same_shape & ~self._one_mesh(u, ids)
         return slices | gathers | moves | permutes | self._same_type(u, ids)
 
-    def _moved(self) -> Ints:
+    def _move_classes(self) -> Ints:
         if self._classes is None:
             self._classes = move_classes(self.prices.space)
         return self._classes

@@ -17,9 +17,9 @@ from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective_search import CollectiveSearch
-from redist.synth.edge_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.named_steps import common_pieces
-from redist.synth.pricing import Path, Pricer
+from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
+from redist.synth.plan_figures import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
 
@@ -70,9 +70,9 @@ def find_plan(request: Request) -> Plan:
         default=None,
     )
     exactness = "exact"
-    if request.strategy != "direct" and not _settled(request, pricer, routes, best):
+    if request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
-        found, exactness = _searched(request, pricer, below)
+        found, exactness = _search_space(request, pricer, below)
         if found is not None:
             routes["search"] = found
             best = "search"
@@ -101,7 +101,7 @@ def _least_limit(request: Request, high: int) -> int:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
         pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
-        found, _ = _searched(trial, pricer, MORE_THAN_ANY_COST)
+        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST)
         if found is None:
             low = middle
         else:
@@ -109,7 +109,9 @@ def _least_limit(request: Request, high: int) -> int:
     return high
 
 
-def _settled(request: Request, pricer: Pricer, routes: dict[str, Path], best: str | None) -> bool:
+def _is_settled(
+    request: Request, pricer: Pricer, routes: dict[str, Path], best: str | None
+) -> bool:
     """Whether nothing can beat the best standard route: nothing moves, or the lower bound is met."""
     if best is None:
         return False
@@ -122,7 +124,7 @@ def _settled(request: Request, pricer: Pricer, routes: dict[str, Path], best: st
     return sum(step.received_bytes for step in steps) == bound
 
 
-def _searched(request: Request, pricer: Pricer, below: int) -> tuple[Path | None, str]:
+def _search_space(request: Request, pricer: Pricer, below: int) -> tuple[Path | None, str]:
     """The best route of the space if it beats ``below``, and whether the space was the whole one."""
     source, target = request.source, request.target
     start = source.with_pending(source.pending_op, kept_axes(source, target))

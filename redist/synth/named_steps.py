@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, prime_parts, refined_parts
+from redist.layout.axes import SubAxis, merge_parts, prime_parts, refined_parts
 from redist.layout.cuts import Cut, cut_dim
 from redist.plan.rules import kept_axes, resolved_axes, type_after
 from redist.plan.steps import (
@@ -153,7 +153,7 @@ def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[AxisMove, Stat
 def _minor_axes(dim: tuple[SubAxis, ...]) -> Iterator[tuple[tuple[SubAxis, ...], SubAxis]]:
     """What can leave the minor end as one axis, and what stays."""
     for start in range(len(dim) - 1, -1, -1):
-        joined = merged(dim[start:])
+        joined = merge_parts(dim[start:])
         if len(joined) > 1:
             return
         yield dim[:start], joined[0]

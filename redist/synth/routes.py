@@ -21,7 +21,7 @@ from redist.synth.named_steps import (
     shared_prefix,
     split_dims,
 )
-from redist.synth.pricing import Hop, Path
+from redist.synth.plan_figures import Hop, Path
 
 MOST_STATES = 600
 """How many arrangements of axes are looked at for one with the right tile shape."""
@@ -118,8 +118,8 @@ def _sandwich(source: ArrayType, target: ArrayType) -> Path | None:
         old, new = split_dims(source, pieces), split_dims(target, pieces)
         before = {piece for dim in old for piece in dim}
         after = {piece for dim in new for piece in dim}
-        sliced = _extended(source, old, [p for p in pieces if p in after - before], new)
-        ungathered = _extended(target, new, [p for p in pieces if p in before - after], old)
+        sliced = _append_axes(source, old, [p for p in pieces if p in after - before], new)
+        ungathered = _append_axes(target, new, [p for p in pieces if p in before - after], old)
         if sliced is None or ungathered is None:
             continue
         for middle in _same_size_stops(sliced, ungathered, pieces):
@@ -158,12 +158,12 @@ def _same_size_stops(
     """Ways between two types with the same axes: at once, or by way of the other's tile shape."""
     yield []
     for start, end in ((a, b), (b, a)):
-        stop = _reshaped(start, split_dims(start, pieces), end)
+        stop = _reshape_like(start, split_dims(start, pieces), end)
         if stop is not None:
             yield [stop]
 
 
-def _reshaped(t: ArrayType, dims: Dims, like: ArrayType) -> ArrayType | None:
+def _reshape_like(t: ArrayType, dims: Dims, like: ArrayType) -> ArrayType | None:
     """A type with the tile shape of ``like`` that minor-end moves lead to, the nearest one found."""
     start = tuple(map(tuple, dims))
     seen, edge = {start}, [start]
@@ -208,7 +208,7 @@ def _named_route(source: ArrayType, stops: Iterable[ArrayType]) -> Path | None:
     return tuple(hops)
 
 
-def _extended(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> ArrayType | None:
+def _append_axes(t: ArrayType, dims: Dims, extra: list[SubAxis], like: Dims) -> ArrayType | None:
     """t with extra axes appended, each to the dim where ``like`` has it if tiles nest, else any."""
     out = [list(dim) for dim in dims]
     for piece in extra:

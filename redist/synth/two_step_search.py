@@ -17,9 +17,9 @@ from redist.layout.axes import prime_parts
 from redist.layout.tiles import Ints
 from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllReduce, Exchange, ReduceScatter
-from redist.synth.edge_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.named_steps import name_step
-from redist.synth.pricing import Hop, Path
+from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
+from redist.synth.plan_figures import Hop, Path
 from redist.synth.type_space import TypeSpace
 
 
@@ -98,7 +98,7 @@ class MiddleSearch:
             bound, priced, middle, end = heapq.heappop(queue)
             match priced:
                 case Priced.ALL:
-                    return self._named(self._route(middle, end))
+                    return self._name_steps(self._route(middle, end))
                 case Priced.NOTHING:
                     bound += self._tail(end)[0] - self._floors[end]
                 case Priced.TAIL:
@@ -121,7 +121,7 @@ class MiddleSearch:
         goal = self.prices.goal
         ends = [goal]
         if self.prices.request.objective == "time":
-            ends += [v for v in _ungathered(self.prices.space, goal) if v != goal]
+            ends += [v for v in _types_before_gather(self.prices.space, goal) if v != goal]
         return ends
 
     def _first_legs(self, below: int) -> tuple[Ints, Ints]:
@@ -206,7 +206,7 @@ class MiddleSearch:
             before = after
         return self.prices.exact(end, self.prices.goal, route)
 
-    def _named(self, route: Path) -> Path:
+    def _name_steps(self, route: Path) -> Path:
         """General steps under the name of a collective where that does the same for no more."""
         pricer = self.prices.pricer
         out: list[Hop] = []
@@ -221,7 +221,7 @@ class MiddleSearch:
         return tuple(out)
 
 
-def _ungathered(space: TypeSpace, goal: int) -> Iterator[int]:
+def _types_before_gather(space: TypeSpace, goal: int) -> Iterator[int]:
     """Types from which gathering the minor end of one dim leads to the goal."""
     number = int(space.mesh_of[goal])
     row = space.rows[goal]

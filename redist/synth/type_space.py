@@ -48,7 +48,7 @@ def n_types(n_factors: int, n_dims: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class TypeRows:
     """Types as chain numbers, one column per dim, and the mesh that each is on."""
 
     table: ChainTable
@@ -56,7 +56,7 @@ class Rows:
     mesh_of: Ints
 
     @staticmethod
-    def every(table: ChainTable, factors: tuple[tuple[SubAxis, ...], ...]) -> Rows:
+    def every(table: ChainTable, factors: tuple[tuple[SubAxis, ...], ...]) -> TypeRows:
         """All types over the factors of the meshes."""
         rows, mesh_of, first = [], [], 0
         for number, parts in enumerate(factors):
@@ -64,11 +64,11 @@ class Rows:
             rows.append(own + first)
             mesh_of.append(np.full(len(own), number, dtype=np.int64))
             first += len(all_chains(len(parts)))
-        return Rows(table, np.concatenate(rows), np.concatenate(mesh_of))
+        return TypeRows(table, np.concatenate(rows), np.concatenate(mesh_of))
 
-    def chosen(self, keep: Bools) -> Rows:
+    def choose(self, keep: Bools) -> TypeRows:
         """Some of the types."""
-        return Rows(self.table, self.chains[keep], self.mesh_of[keep])
+        return TypeRows(self.table, self.chains[keep], self.mesh_of[keep])
 
     def tile_elems(self) -> Ints:
         """Elements of a full tile of every type."""
@@ -129,7 +129,7 @@ class TypeSpace:
     like: tuple[ArrayType, ...]
     factors: tuple[tuple[SubAxis, ...], ...]
     table: ChainTable
-    every: Rows
+    every: TypeRows
     kept_rows: Ints
     rows: Ints
     mesh_of: Ints
@@ -154,14 +154,14 @@ class TypeSpace:
         the layout of an earlier type.
         """
         table = ChainTable.of(like, factors)
-        every = Rows.every(table, factors)
+        every = TypeRows.every(table, factors)
         keep = every.small(cap_elems, even)
         if distinct:
             keep = every.first_of_layout(keep)
         number = {chain: i for i, chain in enumerate(table.chains)}
         for t in also:
             keep[_find(t, like, factors, number, every)] = True
-        kept = every.chosen(keep)
+        kept = every.choose(keep)
         return TypeSpace(
             like,
             factors,
@@ -185,7 +185,7 @@ class TypeSpace:
 
     def find(self, t: ArrayType) -> int:
         """The number of a type."""
-        rows = Rows(self.table, self.rows, self.mesh_of)
+        rows = TypeRows(self.table, self.rows, self.mesh_of)
         return _find(t, self.like, self.factors, self._number, rows)
 
     def chain(self, number: int) -> tuple[int, ...]:
@@ -269,7 +269,7 @@ def _find(
     like: tuple[ArrayType, ...],
     factors: tuple[tuple[SubAxis, ...], ...],
     number: dict[Chain, int],
-    rows: Rows,
+    rows: TypeRows,
 ) -> int:
     """The row of a type."""
     for mesh, (one, parts) in enumerate(zip(like, factors, strict=True)):

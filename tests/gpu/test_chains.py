@@ -16,20 +16,20 @@ from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels import reductions
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
+from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
 from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.kernels.tables import tables_of
 from redist.runtime.schedule.compiler import Combine, Round
 from tests.programs.gpu.lists import random_reduction, same_values
 
-F32 = DType.named("f32")
+F32 = DType.parse("f32")
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_chains_first_then_the_turns_is_all_in_order(seed: int) -> None:
     one = random_reduction(Random(seed), 3000, F32)
-    chains, rest = chained(one.copies, one.case.moves)
+    chains, rest = chain_copies(one.copies, one.case.moves)
     buffers = one.after_copies({chain.move for chain in chains}).buffers
     bases = addresses(buffers)
     for chain in chains:
@@ -77,7 +77,7 @@ def test_a_tile_that_lies_otherwise_waits() -> None:
 
 def test_outer_dims_are_cut_for_every_source() -> None:
     form = Strided(4, tuple((2, 8 * 3**k, 12 * 4**k) for k in reversed(range(8))))
-    chain = Chain(BufferCopy(0, 0, 1, 0, form), ((2, 40),))
+    chain = ReductionChain(BufferCopy(0, 0, 1, 0, form), ((2, 40),))
     members = tables_of([chain], [0, 0, 0], Tuning(), 4).members
     first, second = (members["src_offset"][members["src"] == k] for k in (1, 2))
     assert len(set(first.tolist())) == 4
@@ -89,7 +89,9 @@ def test_chains_become_one_row_where_all_sources_are_equally_far_apart(
     apart: int, n_members: int
 ) -> None:
     form = Strided(8, ((4, 64, 64),))
-    chains = [Chain(BufferCopy(0, 8 * k, 1, 8 * k, form), ((2, apart * k),)) for k in range(3)]
+    chains = [
+        ReductionChain(BufferCopy(0, 8 * k, 1, 8 * k, form), ((2, apart * k),)) for k in range(3)
+    ]
     tables = tables_of(chains, [0, 0, 0], Tuning(), 8)
     assert len(tables.rows) == 2 and len(tables.members) == n_members
 
@@ -105,8 +107,8 @@ def test_copies_of_other_arrays_stay() -> None:
 def test_every_small_float_can_be_combined() -> None:
     names = ("f8e3m4", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e5m2", "f8e5m2fnuz")
     for name in (*names, "f8e8m0fnu", "bf16", "bool", "c128"):
-        assert combines_on_gpu("sum", DType.named(name))
-    assert not combines_on_gpu("sum", DType.named("S1"))
+        assert combines_on_gpu("sum", DType.parse(name))
+    assert not combines_on_gpu("sum", DType.parse("S1"))
 
 
 def test_what_gpus_combine_is_what_the_kernel_knows() -> None:

@@ -145,7 +145,7 @@ def agree(
 
 
 def test_sources_of_a_chain_that_lie_further_apart_than_others(tmp_path: Path) -> None:
-    dtype = DType.named("f64")
+    dtype = DType.parse("f64")
     form = Strided(8, ((4, 64, 64),))
     copies = [BufferCopy(0, 8 * k, 1, 8 * k, form) for k in range(3)]
     more = [BufferCopy(0, 8 * k, 2, 16 * k, form) for k in range(3)]
@@ -172,7 +172,7 @@ REDUCTIONS = (
 
 @pytest.mark.parametrize(("op", "name"), REDUCTIONS)
 def test_random_reductions(op: str, name: str, tmp_path: Path) -> None:
-    dtype = DType.named(name)
+    dtype = DType.parse(name)
     if dtype.extended_name:
         pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
     rng = Random(op + name)

@@ -174,7 +174,7 @@ def test_both_halves_together_are_no_larger_than_what_is_granted(
 def test_rounds_have_a_sensible_size_however_much_is_granted(gib: int) -> None:
     n = gib * 2**30
     piece = Piece(0, 1, 0, (0,), (0,), (n,), (n,), (n,))
-    stage_part = StagePart(StepPieces((piece,), None, False, False, False, (n,)), DType.named("u8"))
+    stage_part = StagePart(StepPieces((piece,), None, False, False, False, (n,)), DType.parse("u8"))
     for each in prepared([[stage_part], [stage_part]], [0, 1], n // 8, False):
         assert each.halves == 2 and each.send_bytes == each.receive_bytes <= ROUND_BYTES
         assert each.send_bytes == min(ROUND_BYTES, (n // 8 - 2**18) // 4)

@@ -15,7 +15,7 @@ from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels import launch as cuda_launch
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.launch import INLINE_BASES, Launch, joined, remembered
+from redist.runtime.cuda.kernels.launch import INLINE_BASES, Launch, join_tables, remembered
 from redist.runtime.cuda.kernels.tables import tables_of
 from tests.fakes import pretended_cupy as pretend
 
@@ -63,7 +63,7 @@ def test_a_launch_does_not_wait_for_a_stream_that_waits_for_messages(
         assert not read
         arrived.append(True)
         stream.synchronize()
-    whole, starts = joined([tables.rows])
+    whole, starts = join_tables([tables.rows])
     assert starts == [0]
     assert read == [whole[:16].tobytes(), bases.tobytes()][: 1 + (n_bases > INLINE_BASES)]
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, prime_parts, refined_parts, whole
+from redist.layout.axes import SubAxis, merge_parts, prime_parts, refined_parts, whole
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from tests.problems import oracle
 from tests.problems.strategies import meshes, types
 
-F32 = DType.named("f32")
+F32 = DType.parse("f32")
 
 
 def split(data: st.DataObject, mesh: Mesh, part: SubAxis) -> list[SubAxis]:
@@ -52,7 +52,7 @@ def test_canonical_form(t: ArrayType) -> None:
         assert all(part.size > 1 for part in parts)
         for major, minor in itertools.pairwise(parts):
             assert (major.name, major.end) != (minor.name, minor.pre)
-        assert merged(parts) == parts
+        assert merge_parts(parts) == parts
     assert list(t.pending_axes) == sorted(t.pending_axes)
     assert (t.pending_op is None) == (t.pending_axes == ())
     assert eval(repr(t), {"ArrayType": ArrayType, "Mesh": Mesh}) == t
@@ -88,7 +88,7 @@ def test_with_dims_and_with_pending(t: ArrayType) -> None:
 def test_prime_parts_make_up_the_axes(mesh: Mesh) -> None:
     parts = prime_parts(mesh)
     assert all(part.size in (2, 3, 5) for part in parts)
-    assert merged(parts) == tuple(whole(mesh, name) for name, size in mesh.axes if size > 1)
+    assert merge_parts(parts) == tuple(whole(mesh, name) for name, size in mesh.axes if size > 1)
 
 
 def test_refined_parts() -> None:

@@ -31,8 +31,8 @@ from redist.layout.mesh import Mesh
     ],
 )
 def test_ours_and_numpys_names(short: str, long: str, itemsize: int) -> None:
-    dtype = DType.named(short)
-    assert dtype == DType.named(long)
+    dtype = DType.parse(short)
+    assert dtype == DType.parse(long)
     assert (dtype.name, dtype.itemsize, str(dtype)) == (short, itemsize, short)
     assert dtype.to_numpy() == np.dtype(long)
     assert dtype.extended_name is None
@@ -48,8 +48,8 @@ def test_ours_and_numpys_names(short: str, long: str, itemsize: int) -> None:
     ],
 )
 def test_types_that_move_as_bytes(short: str, long: str, itemsize: int) -> None:
-    dtype = DType.named(short)
-    assert dtype == DType.named(long)
+    dtype = DType.parse(short)
+    assert dtype == DType.parse(long)
     assert (dtype.itemsize, dtype.extended_name) == (itemsize, long)
     assert dtype.to_numpy() == np.dtype(f"u{itemsize}")
 
@@ -59,10 +59,10 @@ def test_types_that_move_as_bytes(short: str, long: str, itemsize: int) -> None:
     ["S5", "U3", "V7", "datetime64[s]", "timedelta64[25ms]", "longdouble", "intp", "half", "f4"],
 )
 def test_other_numpy_names(name: str) -> None:
-    dtype = DType.named(name)
+    dtype = DType.parse(name)
     assert dtype.to_numpy() == np.dtype(name)
     assert dtype.itemsize == np.dtype(name).itemsize
-    assert DType.named(dtype.name) == dtype
+    assert DType.parse(dtype.name) == dtype
     text = str(ArrayType(Mesh(), dtype, (4,), ((),)))
     assert ArrayType.parse(text, Mesh()).dtype == dtype
 
@@ -75,14 +75,14 @@ def test_unknown_names(name: str) -> None:
     with pytest.raises(
         LayoutError, match=r"unknown dtype .*known: bool, i8, .*NumPy name"
     ) as caught:
-        DType.named(name)
+        DType.parse(name)
     assert "\n" not in str(caught.value)
 
 
 def test_ambiguous_and_foreign_names() -> None:
     with pytest.raises(LayoutError, match="'f8': it is ambiguous; write f64, or f8e4m3fn"):
-        DType.named("f8")
+        DType.parse("f8")
     other = ">" if np.little_endian else "<"
     for name in (f"{other}f4", f"{other}U3", "(2,3)f4"):
         with pytest.raises(LayoutError, match="need one element in native byte order"):
-            DType.named(name)
+            DType.parse(name)

@@ -82,7 +82,7 @@ def shapes(draw: DrawFn, max_elems: int = MAX_ELEMS) -> tuple[int, ...]:
     return tuple(shape)
 
 
-dtypes = st.sampled_from(DTYPES).map(DType.named)
+dtypes = st.sampled_from(DTYPES).map(DType.parse)
 
 
 @st.composite
@@ -213,7 +213,7 @@ def random_type(
         elif shape and draw < busy:
             rng.choice(dims).append(part)
     cuts = tuple(map(tuple, dims))
-    return ArrayType(mesh, DType.named(dtype), shape, cuts, op if waiting else None, tuple(waiting))
+    return ArrayType(mesh, DType.parse(dtype), shape, cuts, op if waiting else None, tuple(waiting))
 
 
 def random_op(rng: Random) -> str | None:

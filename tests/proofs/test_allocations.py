@@ -36,7 +36,7 @@ def random_loads(rng: Random, n: int) -> list[list[StagePart]]:
         tile = tuple(k + 3 for k in shape)
         lo = (rng.randrange(3),) * len(shape)
         pieces.append(Piece(sender, receiver, rng.randrange(2), lo, lo, shape, tile, tile))
-    dtype = DType.named(rng.choice(["u8", "f32", "c128"]))
+    dtype = DType.parse(rng.choice(["u8", "f32", "c128"]))
     return [
         [
             StagePart(

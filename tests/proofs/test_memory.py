@@ -13,7 +13,7 @@ from redist.plan.memory import fixed_live_bytes, holder_classes, hop_live_bytes,
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.simulator import random_tiles, simulate
-from redist.synth.pricing import Pricer
+from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form
 from tests.problems.strategies import random_mesh, random_pair
 from tests.tiers import sample

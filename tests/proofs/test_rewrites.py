@@ -9,7 +9,7 @@ import numpy as np
 from proofs.theorems.rewrites import nests
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merged, prime_parts
+from redist.layout.axes import SubAxis, merge_parts, prime_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import common, coordinates, grid, overlaps, same_layout
 from redist.plan.memory import fixed_live_bytes
@@ -18,7 +18,7 @@ from redist.plan.steps import AllGather, AllToAll, Exchange
 from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
 from redist.synth.named_steps import minor_end_moves, name_step, split_dims
-from redist.synth.pricing import Path, Pricer
+from redist.synth.plan_figures import Path, Pricer
 from redist.synth.routes import axis_by_axis, normal_form
 from tests.problems.strategies import divisors, random_mesh, random_pair, random_shape, random_type
 
@@ -45,7 +45,7 @@ def test_split_axes_say_the_same() -> None:
         whole = SubAxis("axis", pre, rng.choice(divisors(size // pre)))
         parts = [p for p in prime_parts(mesh, [whole]) if p.inside(whole)]
         assert np.array_equal(coordinates(mesh, [whole]), coordinates(mesh, parts))
-        assert merged(parts) == merged([whole])
+        assert merge_parts(parts) == merge_parts([whole])
         if len(parts) > 1 and parts[0].size != parts[1].size:
             wrong = [parts[1], parts[0], *parts[2:]]
             assert not np.array_equal(coordinates(mesh, [whole]), coordinates(mesh, wrong))

@@ -30,7 +30,7 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import FLAT
 from redist.runtime.simulator import is_correct, random_tiles, simulate
-from redist.synth.pricing import Pricer
+from redist.synth.plan_figures import Pricer
 from redist.text.units import ceil_div
 from tests.problems.oracle import labels
 from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type

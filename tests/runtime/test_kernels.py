@@ -23,7 +23,7 @@ def test_numbers_are_those_of_the_header():
         assert int(value) == getattr(kernels, name)
     answers, kinds = (names.split(", ") for names in re.findall(r"^enum { (.*) };$", HEADER, re.M))
     assert [getattr(kernels, name) for name in answers] == list(range(len(answers)))
-    assert [(kind.name, kind.value) for kind in script.Kind] == [
+    assert [(kind.name, kind.value) for kind in script.OperationKind] == [
         (k, i) for i, k in enumerate(kinds)
     ]
 

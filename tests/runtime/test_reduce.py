@@ -29,7 +29,7 @@ SHAPES = [(), (1,), (7,), (64,), (1001,), (3, 5), (2, 3, 4), (5, 0)]
 def random_pair(rng: Random) -> tuple[str, DType, Any, Any]:
     name = rng.choice(DTYPES)
     op = rng.choice(OPS if name[0] != "c" else ("sum", "prod"))
-    dtype, shape = DType.named(name), rng.choice(SHAPES)
+    dtype, shape = DType.parse(name), rng.choice(SHAPES)
     source = np.random.default_rng(rng.randrange(2**32))
     real = dtype.to_numpy()
     if dtype.extended_name is not None:
@@ -73,7 +73,7 @@ def test_in_place_and_by_program_give_the_same_bits(rng: Random) -> None:
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 @pytest.mark.parametrize("op", ["sum", "prod"])
 def test_complex_numbers_round_alike_however_they_are_cut(dtype: str, op: str) -> None:
-    kind, rng = DType.named(dtype), np.random.default_rng(3)
+    kind, rng = DType.parse(dtype), np.random.default_rng(3)
     a, b = (
         (rng.normal(size=40_001) + 1j * rng.normal(size=40_001)).astype(kind.to_numpy())
         for _ in range(2)

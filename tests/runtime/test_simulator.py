@@ -92,7 +92,7 @@ def test_small_floats_move_as_bytes_and_reduce_with_ml_dtypes(dtype):
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["bool", "u8", "i32", "f16", "f64"])
 def test_the_identity_changes_nothing(op, dtype):
-    kind = DType.named(dtype)
+    kind = DType.parse(dtype)
     values = np.array([0, 1, 1, 0], dtype=kind.to_numpy())
     blank = np.full_like(values, identity(op, kind))
     assert (combine(op, kind, values, blank) == values).all()
@@ -100,7 +100,7 @@ def test_the_identity_changes_nothing(op, dtype):
 
 def test_complex_numbers_have_no_order():
     with pytest.raises(RedistError, match="order"):
-        identity("max", DType.named("c64"))
+        identity("max", DType.parse("c64"))
 
 
 def test_wrong_tiles_are_refused():

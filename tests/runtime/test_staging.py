@@ -24,7 +24,7 @@ def needs(*shapes: tuple[int, ...]) -> _Needs:
     """What rank 0 needs to send contiguous pieces to rank 1, which is on another node."""
     pieces = tuple(Piece(0, 1, 0, (0,) * len(s), (0,) * len(s), s, s, s) for s in shapes)
     phase = StepPieces(pieces, None, False, False, False, shapes[0])
-    return _Needs(StagePart(phase, DType.named("u8")), 0, (0,))
+    return _Needs(StagePart(phase, DType.parse("u8")), 0, (0,))
 
 
 @given(st.lists(st.integers(1, 2**36), min_size=1, max_size=4))

@@ -18,9 +18,9 @@ from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
 from redist.plan.topology import FLAT, Level, Topology
 from redist.synth.candidates import within_ends
-from redist.synth.edge_costs import route_cost
 from redist.synth.find import find_plan
-from redist.synth.pricing import Pricer
+from redist.synth.objective_costs import route_cost
+from redist.synth.plan_figures import Pricer
 from redist.synth.routes import direct, normal_form
 from tests.tiers import sample
 

@@ -11,7 +11,7 @@ from mpi4py.util import dtlib
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.contenders.naive import why_no_reduction
-from redist.measure.values import Array, ValueBox, boxes
+from redist.measure.values import AnyArray, ValueBox, boxes
 
 
 class AlltoallwByHand(Contender):
@@ -47,7 +47,7 @@ class AlltoallwByHand(Contender):
 
     def _message(
         self,
-        tile: Array | None,
+        tile: AnyArray | None,
         pieces: Sequence[ValueBox | None],
         outer: ValueBox | None,
         element: MPI.Datatype,

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from redist.layout.array_type import ArrayType
 from redist.measure import memory
 from redist.measure.cases import Case
-from redist.measure.values import Array, ValueBox, boxes, parts, source_values, target_values
+from redist.measure.values import AnyArray, ValueBox, boxes, parts, source_values, target_values
 
 POISON = 0x77
 """Every byte of a target before a check; what is left of them was not written."""
@@ -22,8 +22,8 @@ POISON = 0x77
 class Ends:
     """Arrays for this rank's tiles of source and target; None where it holds none."""
 
-    source: Array | None
-    target: Array | None
+    source: AnyArray | None
+    target: AnyArray | None
 
     @staticmethod
     def new(case: Case, rank: int) -> Ends:
@@ -31,7 +31,7 @@ class Ends:
         return Ends(new_tile(case.source, rank), new_tile(case.target, rank))
 
 
-def new_tile(t: ArrayType, rank: int) -> Array | None:
+def new_tile(t: ArrayType, rank: int) -> AnyArray | None:
     """An array for what a rank holds, poisoned; None where it holds nothing."""
     box = boxes(t).get(rank)
     if box is None:
@@ -41,7 +41,7 @@ def new_tile(t: ArrayType, rank: int) -> Array | None:
     return tile
 
 
-def poison(tile: Array) -> None:
+def poison(tile: AnyArray) -> None:
     """Overwrite a tile with bytes that no check accepts."""
     tile.reshape(-1).view(np.uint8).fill(POISON)
 

@@ -10,7 +10,7 @@ from mpi4py.util import dtlib
 
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.values import Array, ValueBox, boxes
+from redist.measure.values import AnyArray, ValueBox, boxes
 
 
 class GatherAndSlice(Contender):
@@ -47,7 +47,7 @@ class GatherAndSlice(Contender):
             np.copyto(place, tile)
         _keep(self, self._whole)
 
-    def _places(self, first: dict[ValueBox, int]) -> Iterator[tuple[Array, Array]]:
+    def _places(self, first: dict[ValueBox, int]) -> Iterator[tuple[AnyArray, AnyArray]]:
         """For every tile, where it goes in the array and where it was received."""
         start = 0
         for box in first:
@@ -111,7 +111,7 @@ def why_no_reduction(case: Case) -> str | None:
     return None
 
 
-def _keep(contender: Contender, whole: Array) -> None:
+def _keep(contender: Contender, whole: AnyArray) -> None:
     if contender.output is not None and contender.target_box is not None:
         place = tuple(map(slice, contender.target_box.lo, contender.target_box.hi))
         np.copyto(contender.output, whole[place])

@@ -17,7 +17,7 @@ from redist.layout.axes import SubAxis
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.fft.cut_lines import by_rows, factors, scale_of
 from redist.pgas.indexing.basic import get_basic
-from redist.pgas.indexing.keys import Cut
+from redist.pgas.indexing.keys import InRange
 from redist.pgas.memory import empty
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.devices import in_memory
@@ -126,8 +126,8 @@ def _fill_up(x: T, dim: int, size: int, cut: Axes) -> T:
     return move(out, out.type.with_dims(_cut(out.type.dims, dim, cut)))
 
 
-def _items(x: Tiled, dim: int, kept: range) -> tuple[Cut, ...]:
-    return tuple(Cut(i, kept if i == dim else range(m)) for i, m in enumerate(x.shape))
+def _items(x: Tiled, dim: int, kept: range) -> tuple[InRange, ...]:
+    return tuple(InRange(i, kept if i == dim else range(m)) for i, m in enumerate(x.shape))
 
 
 def _cut(dims: tuple[Axes, ...], dim: int, cut: Axes) -> tuple[Axes, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import box_of
-from redist.pgas.indexing.keys import At, Cut, Item, New, result_shape
+from redist.pgas.indexing.keys import AtIndex, InRange, Item, NewDim, result_shape
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.devices import check_alike
@@ -42,15 +42,15 @@ def slice_type(t: ArrayType, items: tuple[Item, ...]) -> ArrayType:
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 9{y}, 7]", Mesh(x=2, y=2))
-    >>> print(slice_type(t, (At(0, 3), Cut(1, range(0, 9, 2)), Cut(2, range(7)))))
+    >>> print(slice_type(t, (AtIndex(0, 3), InRange(1, range(0, 9, 2)), InRange(2, range(7)))))
     f32[5{y}, 7{x}]
     """
     dims = tuple(
-        () if isinstance(item, New) else t.dims[item.dim]
+        () if isinstance(item, NewDim) else t.dims[item.dim]
         for item in items
-        if isinstance(item, (New, Cut))
+        if isinstance(item, (NewDim, InRange))
     )
-    free = tuple(part for item in items if isinstance(item, At) for part in t.dims[item.dim])
+    free = tuple(part for item in items if isinstance(item, AtIndex) for part in t.dims[item.dim])
     return place_axes(t, result_shape(items), dims, free)
 
 
@@ -59,17 +59,17 @@ def is_local(t: ArrayType, items: tuple[Item, ...]) -> bool:
     """Whether each rank has its part already, because cut dims are taken whole."""
     return all(
         t.cuts[item.dim] == 1
-        or (isinstance(item, Cut) and item.indices == range(t.shape[item.dim]))
+        or (isinstance(item, InRange) and item.indices == range(t.shape[item.dim]))
         for item in items
-        if isinstance(item, (At, Cut))
+        if isinstance(item, (AtIndex, InRange))
     )
 
 
 def _own(item: Item) -> Any:
     match item:
-        case At(index=index):
+        case AtIndex(index=index):
             return index
-        case Cut(indices=indices):
+        case InRange(indices=indices):
             return as_slice(indices)
         case _:
             return None
@@ -80,11 +80,11 @@ def _links(t: ArrayType, result: ArrayType, items: tuple[Item, ...]) -> tuple[Li
     links = []
     to = 0
     for item in items:
-        if isinstance(item, At):
+        if isinstance(item, AtIndex):
             one = range(item.index, item.index + 1)
             source = EdgeRange(t.cut(item.dim), one)
             links.append(Link(item.dim, source, None, EdgeConstant(1)))
-        elif isinstance(item, Cut):
+        elif isinstance(item, InRange):
             n = len(item.indices)
             source = EdgeRange(t.cut(item.dim), item.indices)
             links.append(Link(item.dim, source, to, EdgeRange(result.cut(to), range(n))))
@@ -137,8 +137,8 @@ def fit_values(values: T, shape: Shape) -> T:
         )
     if not extra:
         return values
-    return get_basic(values, tuple([At(i, 0) for i in range(extra)] + [
-        Cut(i, range(values.shape[i])) for i in range(extra, values.ndim)
+    return get_basic(values, tuple([AtIndex(i, 0) for i in range(extra)] + [
+        InRange(i, range(values.shape[i])) for i in range(extra, values.ndim)
     ]))  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     links = []
     at = 0
     for item in items:
-        if isinstance(item, At):
+        if isinstance(item, AtIndex):
             one = range(item.index, item.index + 1)
             target = EdgeRange(a.type.cut(item.dim), one)
             links.append(Link(None, EdgeConstant(1), item.dim, target))
@@ -167,7 +167,7 @@ def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
             source = EdgeConstant(n)
         dim = own if own >= 0 else None
         at += 1
-        if isinstance(item, Cut):
+        if isinstance(item, InRange):
             target = EdgeRange(a.type.cut(item.dim), item.indices)
             links.append(Link(dim, source, item.dim, target))
         else:
@@ -183,13 +183,13 @@ def _put_own(a: Tiled, items: Sequence[Item], values: Tiled, shape: Shape) -> No
     own: list[Any] = []
     theirs: list[Any] = []
     for item in items:
-        if isinstance(item, New):
+        if isinstance(item, NewDim):
             own.append(None)
             theirs.append(slice(None))
             continue
-        assert isinstance(item, (At, Cut))
+        assert isinstance(item, (AtIndex, InRange))
         lo, hi = box[item.dim]
-        if isinstance(item, At):
+        if isinstance(item, AtIndex):
             if not lo <= item.index < hi:
                 return
             own.append(item.index - lo)

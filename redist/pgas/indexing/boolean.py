@@ -15,7 +15,7 @@ from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.chosen import unravel
-from redist.pgas.indexing.keys import Cut, Item, Many, Mask, New
+from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
 from redist.pgas.memory import empty, round_to_grains
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import require_room
@@ -36,7 +36,7 @@ CHUNK_ELEMS = 2**14
 
 def get(x: T, items: Sequence[Item]) -> T:
     """**Collective.** Take the elements that a key with a mask names."""
-    mask = next(item for item in items if isinstance(item, Mask))
+    mask = next(item for item in items if isinstance(item, ByMask))
     if not all(item is mask or _is_whole(item, x) for item in items):
         return integer.get(x, _mask_indices(x, items))
     if not mask.dims:
@@ -83,7 +83,7 @@ def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:
 
 def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     """**Collective.** Write to the elements that a key with a mask names."""
-    mask = next(item for item in items if isinstance(item, Mask))
+    mask = next(item for item in items if isinstance(item, ByMask))
     whole = all(item is mask or _is_whole(item, a) for item in items)
     if whole and values.size == 1 and values.ndim <= 1 + a.ndim - len(mask.dims):
         values = move(values, make_type(a.mesh, a.type.dtype, values.shape, ((),) * values.ndim))
@@ -100,7 +100,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         if len(items) - 1 != a.ndim or not whole:
             raise IndexKeyError("a mask without dims must stand alone")
         if bool(_value(mask.mask)):
-            put_basic(a, (New(), *(Cut(i, range(n)) for i, n in enumerate(a.shape))), values)
+            put_basic(a, (NewDim(), *(InRange(i, range(n)) for i, n in enumerate(a.shape))), values)
         return
     integer.put(a, _mask_indices(a, items), values)
 
@@ -164,7 +164,7 @@ def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
 
 
 def _is_whole(item: Item, x: Tiled) -> bool:
-    return isinstance(item, Cut) and item.indices == range(x.shape[item.dim])
+    return isinstance(item, InRange) and item.indices == range(x.shape[item.dim])
 
 
 def _value(mask: Any) -> Any:
@@ -173,12 +173,12 @@ def _value(mask: Any) -> Any:
 
 def _as_dim(x: T, items: Sequence[Item], keep: bool) -> T:
     """Take elements by a mask without dims: a new dim of size 1 or 0."""
-    out = get_basic(x, tuple(New() if isinstance(item, Mask) else item for item in items))
-    at = next(i for i, item in enumerate(items) if isinstance(item, Mask))
+    out = get_basic(x, tuple(NewDim() if isinstance(item, ByMask) else item for item in items))
+    at = next(i for i, item in enumerate(items) if isinstance(item, ByMask))
     if keep:
         return out
     return get_basic(
-        out, tuple(Cut(i, range(0 if i == at else n)) for i, n in enumerate(out.shape))
+        out, tuple(InRange(i, range(0 if i == at else n)) for i, n in enumerate(out.shape))
     )
 
 
@@ -186,16 +186,16 @@ def _mask_indices(x: Tiled, items: Sequence[Item]) -> list[Item]:
     """**Collective.** Replace masks by arrays of the indices for which they hold."""
     out: list[Item] = []
     for item in items:
-        if not isinstance(item, Mask):
+        if not isinstance(item, ByMask):
             out.append(item)
         elif not item.dims:
             raise IndexKeyError("a mask without dims must stand alone")
         elif isinstance(item.mask, Tiled):
             found: Any = nonzero(item.mask)
-            out += [Many(i, one) for i, one in zip(item.dims, found, strict=True)]
+            out += [AtIndices(i, one) for i, one in zip(item.dims, found, strict=True)]
         else:
             found = np.nonzero(item.mask)
-            out += [Many(i, one) for i, one in zip(item.dims, found, strict=True)]
+            out += [AtIndices(i, one) for i, one in zip(item.dims, found, strict=True)]
     return out
 
 
@@ -209,7 +209,7 @@ def _flat_mask(flat: Tiled, mask: Any, at: int, n: int) -> Tile:
     return mask.reshape(-1)[slice(*box[0])] if box is not None else np.zeros(0, np.bool_)
 
 
-def _own_mask(a: Tiled, item: Mask) -> Tile:
+def _own_mask(a: Tiled, item: ByMask) -> Tile:
     """This rank's part of a mask, cut as the array is."""
     mask = item.mask
     dims = tuple(a.type.dims[i] for i in item.dims)

@@ -12,7 +12,7 @@ import numpy as np
 from redist.errors import IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of
-from redist.pgas.indexing.keys import At, Cut, Item, Many, New, out_of_bounds
+from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim, out_of_bounds
 from redist.pgas.tiles.layouts import Shape, dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import idle_parts, place_axes
@@ -65,7 +65,7 @@ class Chosen:
     @staticmethod
     def of(x: Tiled, items: Sequence[Item]) -> Chosen:
         """**Collective** if indices are global and must move. Find what items choose of an array."""
-        many = [item for item in items if isinstance(item, Many)]
+        many = [item for item in items if isinstance(item, AtIndices)]
         try:
             wide = np.broadcast_shapes(*(item.indices.shape for item in many))
         except ValueError:
@@ -73,10 +73,14 @@ class Chosen:
             raise IndexKeyError(
                 f"cannot index by arrays of shapes {shapes}: they do not broadcast"
             ) from None
-        arrays = [k for k, item in enumerate(items) if isinstance(item, (Many, At))]
+        arrays = [k for k, item in enumerate(items) if isinstance(item, (AtIndices, AtIndex))]
         together = arrays[-1] - arrays[0] + 1 == len(arrays)
-        before = sum(isinstance(item, (Cut, New)) for item in items[: arrays[0]]) if together else 0
-        rest = [item for item in items if isinstance(item, (Cut, New))]
+        before = (
+            sum(isinstance(item, (InRange, NewDim)) for item in items[: arrays[0]])
+            if together
+            else 0
+        )
+        rest = [item for item in items if isinstance(item, (InRange, NewDim))]
         end = before + len(wide)
         t = _type(x, rest, many, wide, before)
         box = box_of(t, x.comm.rank)
@@ -85,12 +89,12 @@ class Chosen:
         indexed = make_type(x.mesh, dtype_of(np.dtype(np.int64)), wide, t.dims[before:end])
         found: dict[int, DimSource] = {}
         for k, kept in enumerate(rest):
-            if isinstance(kept, Cut):
+            if isinstance(kept, InRange):
                 found[kept.dim] = ResultRange(k if k < before else k + len(wide), kept.indices)
         for item in items:
-            if isinstance(item, At):
+            if isinstance(item, AtIndex):
                 found[item.dim] = FixedIndex(item.index)
-            elif isinstance(item, Many):
+            elif isinstance(item, AtIndices):
                 found[item.dim] = IndexTile(_own_indices(x, item.indices, indexed))
         return Chosen(t, x.shape, sizes, start, tuple(found[i] for i in range(x.ndim)), end)
 
@@ -159,11 +163,11 @@ def in_bounds(indices: Tile, dim: int, size: int) -> Ints:
 
 
 def _type(
-    x: Tiled, rest: Sequence[Cut | New], many: Sequence[Many], wide: Shape, before: int
+    x: Tiled, rest: Sequence[InRange | NewDim], many: Sequence[AtIndices], wide: Shape, before: int
 ) -> ArrayType:
     """The type of the result: ranges stay cut, and the axes left cut the dims of the indices."""
-    sizes = [1 if isinstance(item, New) else len(item.indices) for item in rest]
-    cuts = [() if isinstance(item, New) else x.type.dims[item.dim] for item in rest]
+    sizes = [1 if isinstance(item, NewDim) else len(item.indices) for item in rest]
+    cuts = [() if isinstance(item, NewDim) else x.type.dims[item.dim] for item in rest]
     shape = (*sizes[:before], *wide, *sizes[before:])
     dims = (*cuts[:before], *((),) * len(wide), *cuts[before:])
     lead = [item.indices.type for item in many if isinstance(item.indices, Tiled)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from redist.pgas.indexing import boolean, integer
 from redist.pgas.indexing.basic import as_values, get_basic, put_basic
-from redist.pgas.indexing.keys import Many, Mask, parse
+from redist.pgas.indexing.keys import AtIndices, ByMask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
@@ -23,10 +23,10 @@ def get(x: T, key: Any) -> T:
     x = resolve_pending(x)
     on_device = x._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, x.shape)
-    if not any(isinstance(item, (Mask, Many)) for item in items):
+    if not any(isinstance(item, (ByMask, AtIndices)) for item in items):
         return get_basic(x, tuple(items))
     check_key(x, key)
-    chosen = boolean if any(isinstance(item, Mask) for item in items) else integer
+    chosen = boolean if any(isinstance(item, ByMask) for item in items) else integer
     return copy_to_gpu(chosen.get(copy_to_host(x), items)) if on_device else chosen.get(x, items)
 
 
@@ -42,9 +42,9 @@ def put(a: Tiled, key: Any, value: Any) -> None:
     on_device = here._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, here.shape)
     values = as_values(here, value)
-    if any(isinstance(item, (Mask, Many)) for item in items):
+    if any(isinstance(item, (ByMask, AtIndices)) for item in items):
         check_key(here, key)
-        chosen = boolean if any(isinstance(item, Mask) for item in items) else integer
+        chosen = boolean if any(isinstance(item, ByMask) for item in items) else integer
         there = copy_to_host(here)
         chosen.put(there, items, copy_to_host(values))
         if on_device and here.local is not None:

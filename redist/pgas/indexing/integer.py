@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of, is_first_copy
 from redist.pgas.indexing.basic import fit_values
 from redist.pgas.indexing.chosen import Chosen, in_bounds
-from redist.pgas.indexing.keys import At, Cut, Item, Many, New
+from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.budget import require_room, staging_room
 from redist.pgas.tiles.layouts import make_type, operand_type
@@ -38,8 +38,8 @@ SMALL_ELEMS = 2**13
 
 def get(x: T, items: Sequence[Item]) -> T:
     """**Collective.** Take the elements that a key with integer arrays names."""
-    many = [item for item in items if isinstance(item, Many)]
-    ints = [item for item in items if isinstance(item, At)]
+    many = [item for item in items if isinstance(item, AtIndices)]
+    ints = [item for item in items if isinstance(item, AtIndex)]
     if len(many) == 1 and not ints:
         indices = many[0].indices
         if isinstance(indices, np.ndarray) or (x.ndim > 1 and indices.size <= SMALL_ELEMS):
@@ -99,7 +99,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     traffic().perform(ElementExchange("store", t, a.type), work)
 
 
-def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
+def _along_one(x: T, items: Sequence[Item], item: AtIndices) -> T:
     """Take elements by indices along one dim that all ranks have: a product of lists, as slices are."""
     given = item.indices
     whole = given if isinstance(given, np.ndarray) else gather_small(given)
@@ -107,12 +107,12 @@ def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
     flat = indices.reshape(-1)
     if flat.nbytes >= SHARED_FROM:
         require_room(x, "take by a list of indices from", 3 * flat.nbytes)
-    kept = [one for one in items if isinstance(one, (New, Cut, Many))]
+    kept = [one for one in items if isinstance(one, (NewDim, InRange, AtIndices))]
     at = kept.index(item)
     shape = [len(flat) if one is item else _length(one) for one in kept]
-    dims = tuple(() if isinstance(one, New) else x.type.dims[one.dim] for one in kept)
+    dims = tuple(() if isinstance(one, NewDim) else x.type.dims[one.dim] for one in kept)
     t = make_type(x.mesh, x.type.dtype, tuple(shape), dims)
-    if all(isinstance(one, New) or _stays(x, one) for one in kept):
+    if all(isinstance(one, NewDim) or _stays(x, one) for one in kept):
         out = x.new(t, new_tile(x, t))
         if x.local is not None and out.local is not None:
             _take(x.local[tuple(_own_part(x, one) for one in kept)], flat, at, out.local)
@@ -123,36 +123,36 @@ def _along_one(x: T, items: Sequence[Item], item: Many) -> T:
     return reshape(out, (*shape[:at], *indices.shape, *shape[at + 1 :]))
 
 
-def _length(item: New | Cut | Many) -> int:
+def _length(item: NewDim | InRange | AtIndices) -> int:
     """The size of the dim that an item without an array of indices leaves."""
-    return len(item.indices) if isinstance(item, Cut) else 1
+    return len(item.indices) if isinstance(item, InRange) else 1
 
 
-def _stays(x: Tiled, item: Cut | Many) -> bool:
+def _stays(x: Tiled, item: InRange | AtIndices) -> bool:
     """Whether each rank has its part along the dim of an item."""
     if x.type.cuts[item.dim] == 1:
         return True
-    return isinstance(item, Cut) and item.indices == range(x.shape[item.dim])
+    return isinstance(item, InRange) and item.indices == range(x.shape[item.dim])
 
 
-def _own_part(x: Tiled, item: New | Cut | Many) -> slice | None:
+def _own_part(x: Tiled, item: NewDim | InRange | AtIndices) -> slice | None:
     """What an item takes of the tile, before the array of indices; whole along cut dims."""
-    if isinstance(item, New):
+    if isinstance(item, NewDim):
         return None
-    if isinstance(item, Many) or x.type.cuts[item.dim] > 1:
+    if isinstance(item, AtIndices) or x.type.cuts[item.dim] > 1:
         return slice(None)
     return as_slice(item.indices)
 
 
-def _link(x: Tiled, t: ArrayType, to: int, item: New | Cut | Many, flat: Ints) -> Link:
+def _link(x: Tiled, t: ArrayType, to: int, item: NewDim | InRange | AtIndices, flat: Ints) -> Link:
     """Which indices of the array are dim ``to`` of a result of type ``t``."""
     target = EdgeRange(t.cut(to), range(t.shape[to]))
     match item:
-        case New():
+        case NewDim():
             return Link(None, EdgeConstant(1), to, target)
-        case Cut(dim=dim, indices=indices):
+        case InRange(dim=dim, indices=indices):
             return Link(dim, EdgeRange(x.type.cut(dim), indices), to, target)
-        case Many(dim=dim):
+        case AtIndices(dim=dim):
             return Link(dim, EdgeList(x.type.cut(dim), flat), to, target)
 
 

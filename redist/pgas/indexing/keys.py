@@ -18,7 +18,7 @@ Indices = NDArray[Any] | Tiled
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class AtIndex:
     """One index of a dim, which goes away."""
 
     dim: int
@@ -26,7 +26,7 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class InRange:
     """A range of a dim."""
 
     dim: int
@@ -34,12 +34,12 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewDim:
     """A new dim of size 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Many:
+class AtIndices:
     """Any indices of a dim."""
 
     dim: int
@@ -47,7 +47,7 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mask:
+class ByMask:
     """Where a condition on several dims holds."""
 
     dims: tuple[int, ...]
@@ -63,14 +63,14 @@ class Gap:
     """
 
 
-Item = At | Cut | New | Many | Mask | Gap
+Item = AtIndex | InRange | NewDim | AtIndices | ByMask | Gap
 
 
 def parse(key: Any, shape: Shape) -> list[Item]:
     """Read a key as items that name every dim. **Collective** if an index is a 0-d global array.
 
     >>> parse((0, ..., None), (4, 5))
-    [At(dim=0, index=0), Cut(dim=1, indices=range(0, 5)), New()]
+    [AtIndex(dim=0, index=0), InRange(dim=1, indices=range(0, 5)), NewDim()]
     """
     given = [_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
     named = sum(_n_dims(one) for one in given)
@@ -87,12 +87,12 @@ def parse(key: Any, shape: Shape) -> list[Item]:
     for one in given:
         if one is Ellipsis:
             skipped = len(shape) - named
-            items += [Cut(i, range(shape[i])) for i in range(dim, dim + skipped)]
+            items += [InRange(i, range(shape[i])) for i in range(dim, dim + skipped)]
             dim += skipped
             if not skipped and arrays and dots:
                 items.append(Gap())
         elif one is None:
-            items.append(New())
+            items.append(NewDim())
         else:
             items += _items(one, dim, shape)
             dim += _n_dims(one)
@@ -109,7 +109,8 @@ def _without_idle_gap(items: list[Item]) -> list[Item]:
 
 def _picks(items: Sequence[Item]) -> bool:
     return any(
-        isinstance(item, (At, Many)) or (isinstance(item, Mask) and item.dims) for item in items
+        isinstance(item, (AtIndex, AtIndices)) or (isinstance(item, ByMask) and item.dims)
+        for item in items
     )
 
 
@@ -153,24 +154,26 @@ def _items(one: Any, dim: int, shape: Shape) -> list[Item]:
     dims = tuple(range(dim, dim + one.ndim))
     sizes = tuple(shape[i] for i in dims)
     if one.shape == sizes:
-        return [Mask(dims, one)]
+        return [ByMask(dims, one)]
     if any(n not in (0, size) for n, size in zip(one.shape, sizes, strict=True)):
         raise IndexKeyError(
             f"cannot index dims {dims} of shape {shape} by a mask of shape {one.shape}: they must "
             "be the same"
         )
-    return [Many(i, np.empty(0, np.int64)) for i in dims]  # a mask of no elements holds nowhere
+    return [
+        AtIndices(i, np.empty(0, np.int64)) for i in dims
+    ]  # a mask of no elements holds nowhere
 
 
 def _item(one: Any, dim: int, shape: Shape) -> Item:
     size = shape[dim]
     if isinstance(one, slice):
-        return Cut(dim, _range(one, size))
+        return InRange(dim, _range(one, size))
     if isinstance(one, (np.ndarray, Tiled)):
-        return Many(dim, one)
+        return AtIndices(dim, one)
     if not -size <= one < size:
         raise out_of_bounds(one, dim, size)
-    return At(dim, one % size)
+    return AtIndex(dim, one % size)
 
 
 def _range(one: slice, size: int) -> range:
@@ -189,7 +192,7 @@ def out_of_bounds(index: Any, dim: int, size: int) -> IndexKeyError:
 def result_shape(items: Sequence[Item]) -> Shape:
     """The shape that items without arrays select."""
     return tuple(
-        1 if isinstance(item, New) else len(item.indices)
+        1 if isinstance(item, NewDim) else len(item.indices)
         for item in items
-        if isinstance(item, (New, Cut))
+        if isinstance(item, (NewDim, InRange))
     )

@@ -70,7 +70,7 @@ def place(product: Product, free_bytes: int | None = None) -> Placed:
     """Find the cheapest layout, by bytes that move now and when a pending result is needed, and by work.
 
     >>> from redist.layout.mesh import Mesh
-    >>> m, f = Mesh(x=4), DType.named("f64")
+    >>> m, f = Mesh(x=4), DType.parse("f64")
     >>> a, b = (ArrayType.parse(t, m) for t in ("f64[4096, 64{x}]", "f64[64{x}, 8]"))
     >>> print(place(Product(a, b, (0, 1), (1, 2), (0, 2), f)).result)
     f64[4096, 8] sum{x}

@@ -9,7 +9,7 @@ import numpy as np
 from redist.errors import ArgumentError, DimError
 from redist.layout.array_type import ArrayType
 from redist.pgas.indexing.basic import get_basic
-from redist.pgas.indexing.keys import At, Cut
+from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.layouts import select_dims
 from redist.pgas.tiles.move import resolve_pending
@@ -74,7 +74,9 @@ def squeeze(x: T, /, axis: Axis) -> T:
         if x.shape[i] != 1:
             raise ArgumentError(f"cannot squeeze dim {i} of {x.shape}: its size is not 1")
     if any(x.type.dims[i] for i in gone):
-        items = (At(i, 0) if i in gone else Cut(i, range(n)) for i, n in enumerate(x.shape))
+        items = (
+            AtIndex(i, 0) if i in gone else InRange(i, range(n)) for i, n in enumerate(x.shape)
+        )
         return get_basic(resolve_pending(x), tuple(items))
     result = select_dims(x.type, tuple(i for i in range(x.ndim) if i not in gone))
     return x.new(result, None if x.local is None else np.squeeze(x.local, gone))

@@ -10,7 +10,7 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing.basic import get_basic
-from redist.pgas.indexing.keys import Cut
+from redist.pgas.indexing.keys import InRange
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.move import resolve_pending
@@ -27,7 +27,8 @@ def flip(x: T, /, *, axis: Axis | None = None) -> T:
     """**Collective** if such a dim is cut. Reverse the order along dims."""
     dims = dims_of(axis, x.ndim)
     items = (
-        Cut(i, range(n - 1, -1, -1) if i in dims and n else range(n)) for i, n in enumerate(x.shape)
+        InRange(i, range(n - 1, -1, -1) if i in dims and n else range(n))
+        for i, n in enumerate(x.shape)
     )
     return get_basic(resolve_pending(x), tuple(items))
 
@@ -110,7 +111,7 @@ def diff(
         size = x.shape[dim]
         ends = (
             tuple(
-                Cut(i, r if i == dim else range(m)) for i, m in enumerate(x.shape)
+                InRange(i, r if i == dim else range(m)) for i, m in enumerate(x.shape)
             )
             for r in (range(1, max(1, size)), range(max(0, size - 1)))
         )  # fmt: skip

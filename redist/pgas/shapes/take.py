@@ -10,7 +10,7 @@ from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.chosen import in_bounds
-from redist.pgas.indexing.keys import At, Cut
+from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import make_type
@@ -35,9 +35,10 @@ def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
             x.type.dims[dim],
         )
         x = move(x, x.type.with_dims((*t.dims[:dim], (), *t.dims[dim:])))
-    items = [Cut(i, range(n)) for i, n in enumerate(x.shape)]
+    items = [InRange(i, range(n)) for i, n in enumerate(x.shape)]
     return tuple(
-        get_basic(x, (*items[:dim], At(dim, k), *items[dim + 1 :])) for k in range(x.shape[dim])
+        get_basic(x, (*items[:dim], AtIndex(dim, k), *items[dim + 1 :]))
+        for k in range(x.shape[dim])
     )
 
 

@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 @lru_cache(maxsize=256)
 def dtype_of(dtype: np.dtype[np.generic]) -> DType:
     """Our name of a NumPy dtype."""
-    return DType.named(dtype.name)
+    return DType.parse(dtype.name)
 
 
 @lru_cache(maxsize=64)
@@ -59,7 +59,7 @@ def parse_target(t: ArrayType, text: str | ArrayType) -> ArrayType:
 def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Shape) -> ArrayType:
     """Read a type for an array from what a user gives: nothing, the cuts alone, or a whole type.
 
-    >>> print(parse_dims("{x}, {}", Mesh(x=2), DType.named("f32"), (4, 6)))
+    >>> print(parse_dims("{x}, {}", Mesh(x=2), DType.parse("f32"), (4, 6)))
     f32[4{x}, 6]
     """
     if text is None:

@@ -25,7 +25,7 @@ from redist.pgas.tiles.move import resolve_pending, tile_shape
 from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import viewed
+from redist.runtime.cuda.arrays import view_as
 from redist.runtime.index_sets.held import EdgeFlat
 
 DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
@@ -61,7 +61,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
 def _try_view(tile: Tile, shape: Shape) -> Tile | None:
     """View a tile in another shape; None if that takes a copy."""
     if is_device(tile):
-        found: Tile | None = viewed(tile, shape)
+        found: Tile | None = view_as(tile, shape)
         return found
     try:
         return tile.reshape(shape, copy=False)

@@ -21,7 +21,7 @@ _UFUNC = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minim
 def combine(op: str, dtype: DType, a: AnyArray, b: AnyArray) -> AnyArray:
     """``a op b``, element by element.
 
-    >>> combine("max", DType.named("i32"), np.array([1, 5]), np.array([3, 2]))
+    >>> combine("max", DType.parse("i32"), np.array([1, 5]), np.array([3, 2]))
     array([3, 5])
     """
     check_reduces(op, dtype)
@@ -61,7 +61,7 @@ def kernel_code(op: str, dtype: DType) -> int | None:
 def combines_on_gpu(op: str, dtype: DType) -> bool:
     """Whether a GPU can combine such values; those of one byte that it does not know have a table.
 
-    >>> combines_on_gpu("sum", DType.named("f32")), combines_on_gpu("sum", DType.named("f8e5m2"))
+    >>> combines_on_gpu("sum", DType.parse("f32")), combines_on_gpu("sum", DType.parse("f8e5m2"))
     (True, True)
     """
     return op in _UFUNC and (dtype.name in _GPU or is_tabulated(dtype))
@@ -89,7 +89,7 @@ def check_reduces(op: str, dtype: DType) -> None:
 def identity(op: str, dtype: DType) -> Any:
     """The value that changes nothing: 0 (-0.0) for sum, 1 for prod, the extremes for max and min.
 
-    >>> identity("max", DType.named("u8")), identity("min", DType.named("f32"))
+    >>> identity("max", DType.parse("u8")), identity("min", DType.parse("f32"))
     (np.uint8(0), np.float32(inf))
     """
     real = _arithmetic(dtype)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-Rows = tuple[int, int]
+OperationRows = tuple[int, int]
 """Address and number of the rows of a list of copies."""
 
 _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 
-Kind = IntEnum("Kind", "COPY READ COMBINE DESCRIBE CHECK MEET", start=0)
+OperationKind = IntEnum("OperationKind", "COPY READ COMBINE DESCRIBE CHECK MEET", start=0)
 """Kinds of operations, as in kernels.h."""
 
 
@@ -58,34 +58,34 @@ class Operation(ctypes.Structure):
     details: _Details
 
     @classmethod
-    def copy(cls, rows: Rows, tables: int, *, is_ahead: bool, streams: bool) -> Operation:
+    def copy(cls, rows: OperationRows, tables: int, *, is_ahead: bool, streams: bool) -> Operation:
         """Copy; if ``is_ahead``, between the buffers of the coming meeting."""
-        return cls(Kind.COPY, tables, _Details(copy=_Copy(*rows, is_ahead, streams)))
+        return cls(OperationKind.COPY, tables, _Details(copy=_Copy(*rows, is_ahead, streams)))
 
     @classmethod
-    def read(cls, rows: Rows, tables: int, pid: int) -> Operation:
+    def read(cls, rows: OperationRows, tables: int, pid: int) -> Operation:
         """Copy out of the memory of process ``pid``."""
-        return cls(Kind.READ, tables, _Details(read=_Read(*rows, pid)))
+        return cls(OperationKind.READ, tables, _Details(read=_Read(*rows, pid)))
 
     @classmethod
-    def combine(cls, rows: Rows, tables: int, code: int) -> Operation:
+    def combine(cls, rows: OperationRows, tables: int, code: int) -> Operation:
         """Combine sources into destinations; ``code`` names dtype and reduction."""
-        return cls(Kind.COMBINE, tables, _Details(combine=_Combine(*rows, code)))
+        return cls(OperationKind.COMBINE, tables, _Details(combine=_Combine(*rows, code)))
 
     @classmethod
     def describe(cls, description: Description) -> Operation:
         """Write a description where the coming meeting reads it."""
-        return cls(Kind.DESCRIBE, None, _Details(description=description))
+        return cls(OperationKind.DESCRIBE, None, _Details(description=description))
 
     @classmethod
     def check(cls, description: Description) -> Operation:
         """End the script if something else is described now."""
-        return cls(Kind.CHECK, None, _Details(description=description))
+        return cls(OperationKind.CHECK, None, _Details(description=description))
 
     @classmethod
     def meet_with(cls, word: int = 0, words: int | None = None) -> Operation:
         """Meet and say ``word``; all should say the same, or what stands at the address ``words``."""
-        return cls(Kind.MEET, None, _Details(meet=_Meet(word, words)))
+        return cls(OperationKind.MEET, None, _Details(meet=_Meet(word, words)))
 
 
 class Script(ctypes.Structure):

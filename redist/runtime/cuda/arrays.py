@@ -117,7 +117,7 @@ def gpu_of(array: Any) -> int:
     return int(array.device.id)
 
 
-def viewed(array: Any, shape: tuple[int, ...]) -> Any:
+def view_as(array: Any, shape: tuple[int, ...]) -> Any:
     """**Local.** The same memory in another shape; None where that takes a copy."""
     if not array.size or array.flags.c_contiguous:
         return array.reshape(shape)

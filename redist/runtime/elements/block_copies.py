@@ -66,8 +66,8 @@ def is_regular(block: Block) -> bool:
 
 
 def _move(to: Tile, of: Tile, block: Block, number: int) -> BufferCopy:
-    there = opened(to, [piece.target for piece in block])
-    here = opened(of, [piece.source for piece in block])
+    there = open_view(to, [piece.target for piece in block])
+    here = open_view(of, [piece.source for piece in block])
     form = _form(there, here)
     return BufferCopy(
         0, address_of(there) - address_of(to), number, address_of(here) - address_of(of), form
@@ -88,7 +88,7 @@ def _copy_rows(to: Tile, of: Tile, block: Block, most_rows: int) -> bool:
         (range(1), range(1)) if dim in listed else (piece.source, piece.target)
         for dim, piece in enumerate(block)
     ]
-    there, here = opened(to, [b for _, b in rest]), opened(of, [a for a, _ in rest])
+    there, here = open_view(to, [b for _, b in rest]), open_view(of, [a for a, _ in rest])
     form = _form(there, here)
     if form.n_bytes < ROW_BYTES or len(form.dims) > MAX_DIMS:
         return False
@@ -129,7 +129,7 @@ def _places(
 def read(tile: Tile, block: Block) -> Tile:
     """A block of a source tile; a view where it can be one."""
     chosen = [piece.source for piece in block]
-    out = opened(tile, [None if isinstance(one, np.ndarray) else one for one in chosen])
+    out = open_view(tile, [None if isinstance(one, np.ndarray) else one for one in chosen])
     dim = 0
     for one in chosen:
         if isinstance(one, np.ndarray):
@@ -148,14 +148,14 @@ def write(tile: Tile, block: Block, values: Tile) -> None:
         shape: list[int] = []
         for size, one in zip(values.shape, chosen, strict=True):
             shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        opened(tile, chosen)[...] = values.reshape(shape)
+        open_view(tile, chosen)[...] = values.reshape(shape)
     elif sum(not isinstance(one, range) for one in chosen) == 1:
         tile[tuple(as_slice(one) if isinstance(one, range) else one for one in chosen)] = values
     else:
         tile[np.ix_(*map(list_positions, chosen))] = values
 
 
-def opened(tile: Tile, chosen: Iterable[Positions | None]) -> Tile:
+def open_view(tile: Tile, chosen: Iterable[Positions | None]) -> Tile:
     """A view of ranges and combs; None takes a dim whole, a comb becomes two dims, teeth and tooth."""
     chosen = list(chosen)
     index: list[Any] = [as_slice(one) if isinstance(one, range) else slice(None) for one in chosen]

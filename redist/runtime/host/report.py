@@ -95,7 +95,7 @@ class TransferCounts:
         self.seconds[stage] += seconds
         if self.quiet:
             return
-        got = sum(self._moved(part)[1] for part in self.schedule.stages[stage])
+        got = sum(self._count_moved(part)[1] for part in self.schedule.stages[stage])
         line = (
             f"rank {self.world.rank} step {stage + 1} {self._name(stage)}: "
             f"received {format_bytes(got)} in {seconds * 1e3:.3f} ms"
@@ -109,14 +109,14 @@ class TransferCounts:
         """What this rank receives from others in a call, of every array."""
         out = [0] * len(self.schedule.plans)
         for part in (part for parts in self.schedule.stages for part in parts):
-            out[part.item] += self._moved(part)[1]
+            out[part.item] += self._count_moved(part)[1]
         return tuple(out)
 
     def report(self, timeout_s: float | None) -> Report:
         """**Collective.** The figures of all ranks, joined."""
         mine = []
         for number, parts in enumerate(self.schedule.stages):
-            moved = [self._moved(part) for part in parts]
+            moved = [self._count_moved(part) for part in parts]
             mine.append(
                 (*(sum(column) for column in zip(*moved, strict=True)), self.seconds[number])
             )
@@ -125,7 +125,7 @@ class TransferCounts:
         for number in range(len(self.schedule.stages)):
             rows = [ranks[number] for ranks in everyone]
             seconds = [row[3] / max(1, self.calls) for row in rows]
-            planned, modelled = self._planned(number)
+            planned, modelled = self._count_planned(number)
             steps.append(
                 StepReport(
                     self._name(number),
@@ -141,7 +141,7 @@ class TransferCounts:
             )
         return Report(self.calls, self.world.size, tuple(steps))
 
-    def _moved(self, part: StagePart) -> tuple[int, int, int]:
+    def _count_moved(self, part: StagePart) -> tuple[int, int, int]:
         """Bytes that this rank sends and receives for one array of a stage, and from how many ranks."""
         me = self.world.rank
         itemsize = self.schedule.plans[part.item].source.dtype.itemsize
@@ -156,7 +156,7 @@ class TransferCounts:
                 peers.add(piece.sender)
         return sent, got, len(peers)
 
-    def _planned(self, stage: int) -> tuple[int, float]:
+    def _count_planned(self, stage: int) -> tuple[int, float]:
         """Bytes and seconds that the plans have for a stage; a step of two stages counts once."""
         n_bytes, seconds = 0, 0.0
         for part in self.schedule.stages[stage]:

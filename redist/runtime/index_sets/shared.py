@@ -63,13 +63,13 @@ def in_common(source: Held, target: Held) -> Iterator[CommonPart]:
             yield from _runs_in_common(source, target)
         case HeldList(), HeldRun():
             keep, at = _listed_in_run(source, target)
-            yield from _listed(source.at[keep], at)
+            yield from _pair_lists(source.at[keep], at)
         case HeldRun(), HeldList():
             keep, at = _listed_in_run(target, source)
             if source.step == 0 and len(keep):
                 yield CommonPart(range(source.at, source.at + 1), target.at[keep], 1)
             else:
-                yield from _listed(at, target.at[keep])
+                yield from _pair_lists(at, target.at[keep])
         case _:
             raise TypeError(f"cannot link {type(source).__name__} to {type(target).__name__}")
 
@@ -137,7 +137,7 @@ def _listed_in_run(listed: HeldList, run: HeldRun) -> tuple[NDArray[np.intp], In
     return keep, run.at + run.step * (c[keep] - run.first)
 
 
-def _listed(source: Ints, target: Ints) -> Iterator[CommonPart]:
+def _pair_lists(source: Ints, target: Ints) -> Iterator[CommonPart]:
     """Each element of the source is taken once, however often it is needed."""
     if not len(source):
         return

@@ -41,11 +41,11 @@ def refer(code: int, part: Part, values: Tile, rank: int) -> Bytes:
     return np.concatenate(words).view(np.uint8)
 
 
-def opened(record: Bytes, dtype: np.dtype[Any], world: World) -> tuple[int, Part, Tile]:
+def open_record(record: Bytes, dtype: np.dtype[Any], world: World) -> tuple[int, Part, Tile]:
     """**Local.** What a record says: operation, part, values.
 
     >>> record = enclose(3, Part((range(4, 0, -2), np.array([5, 6]))), np.ones((2, 1)))
-    >>> code, part, values = opened(record, np.dtype("f8"), None)
+    >>> code, part, values = open_record(record, np.dtype("f8"), None)
     >>> code, part.dims, values.tolist()
     (3, (range(4, 0, -2), array([5, 6])), [[1.0], [1.0]])
     """

@@ -14,7 +14,7 @@ from redist.runtime.ranks.waiting import broadcast, gather
 T = TypeVar("T")
 
 
-class Place(Enum):
+class ArrayPlace(Enum):
     """Where the arrays of a request lie, as far as a rank knows."""
 
     MEMORY = "in memory"
@@ -25,7 +25,7 @@ class Place(Enum):
     """The rank has not prepared the request yet."""
 
 
-RankAnswer = tuple[str | None, str | None, Place | None]
+RankAnswer = tuple[str | None, str | None, ArrayPlace | None]
 """The request, the error, and where its arrays lie, if it is one that moves arrays."""
 
 
@@ -44,7 +44,7 @@ def gather_answers(
     say: str | None,
     error: Exception | str | None,
     timeout_s: float | None,
-    place: Place | None = None,
+    place: ArrayPlace | None = None,
 ) -> list[RankAnswer]:
     """**Collective.** What every rank says, or its error; ranks in :func:`all_agree` answer too."""
     failed = None if error is None else f"{error}"
@@ -59,8 +59,8 @@ def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception |
             raise RequestError(next(iter(errors)))
         parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
-    if {Place.MEMORY, Place.GPUS} <= {place for *_, place in answers}:
-        known = {Place.MEMORY, Place.GPUS, Place.UNKNOWN}
+    if {ArrayPlace.MEMORY, ArrayPlace.GPUS} <= {place for *_, place in answers}:
+        known = {ArrayPlace.MEMORY, ArrayPlace.GPUS, ArrayPlace.UNKNOWN}
         answers = [
             (f"{text} {place.value}" if place in known else text, None, None)
             for text, _, place in answers

@@ -141,7 +141,7 @@ class Far:
 
         stream = cupy.cuda.get_current_stream().ptr
         first = 0 if with_old else 1
-        made = CudaReductionList.of(moves[first:], "sum", DType.named("u8"), copies=moves[:first])
+        made = CudaReductionList.of(moves[first:], "sum", DType.parse("u8"), copies=moves[:first])
         assert len(made.chains) == first
         made.run(self.bases, stream)
         self.check(moves[0], tuple(move.src_offset for move in moves), with_old)

@@ -69,7 +69,7 @@ def reduced(seed: int, most: int, op: str, name: str) -> str | None:
     """What is wrong with one random list of reductions."""
     import cupy
 
-    dtype = DType.named(name)
+    dtype = DType.parse(name)
     one = random_reduction(Random(seed), most // 4, dtype)
     combine = CudaReductionList.of(one.case.moves, op, dtype, copies=one.copies)
     case = one.after_copies({chain.move for chain in combine.chains})

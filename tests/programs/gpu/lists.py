@@ -262,7 +262,7 @@ def same_values(a: Bytes, b: Bytes, dtype: DType) -> bool:
     if not np.array_equal(a[whole:], b[whole:]):
         return False
     parts = {"c64": "f32", "c128": "f64"}.get(dtype.name, dtype.name)
-    real = DType.named(parts).to_numpy()
+    real = DType.parse(parts).to_numpy()
     x, y = a[:whole].copy().view(real), b[:whole].copy().view(real)
     same = x == y
     if dtype.name == "bf16":

@@ -65,7 +65,7 @@ def _large(rng: Random, size: int) -> Problem | None:
     if size > 1 and mesh.n_devices == 1:
         return None
     other = mesh if rng.random() < 0.7 else random_mesh(rng, size)
-    dtype = DType.named(rng.choice(LARGE))
+    dtype = DType.parse(rng.choice(LARGE))
     elems = min(MOST_LARGE_BYTES, 2**21 * mesh.n_devices) // dtype.itemsize
     rank = rng.choice((1, 2, 2, 3))
     shape = [rng.choice((3, 24, 48, 100, 333)) for _ in range(rank - 1)]
@@ -86,7 +86,7 @@ def _problem(rng: Random, size: int, source: ArrayType, target: ArrayType) -> Pr
     op = rng.choice(OPS)
     pending = source.pending_op is not None or target.pending_op is not None
     names = (*SUMMABLE, *(COMPLEX if op in ("sum", "prod") else ())) if pending else DTYPES
-    dtype = DType.named(rng.choice(names))
+    dtype = DType.parse(rng.choice(names))
     ends = [
         replace(t, dtype=dtype, pending_op=op if t.pending_op is not None else None)
         for t in (source, target)

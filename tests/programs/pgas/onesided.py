@@ -19,7 +19,7 @@ from redist import ArrayType, Mesh, PeerError, pgas
 from redist.layout.dtype import DType
 from redist.layout.tiles import grid
 from redist.pgas import memory as buffers
-from redist.pgas.onesided import access as space
+from redist.pgas.onesided import address_space as space
 from redist.pgas.onesided import epochs as onesided
 from tests.programs.pgas.layouts import layouts, meshes
 from tests.programs.together import all_well, main
@@ -122,7 +122,7 @@ def script_of(rng: Random, size: int) -> Script:
     if rng.random() < 0.15:
         shape = (rng.randrange(20_000, 90_000),)  # tiles in shared memory, several messages
     dtype = np.dtype(rng.choice(["f8", "f4", "i4", "u1", "c16", "bool"]))
-    t = rng.choice(list(layouts(mesh, DType.named(dtype.name), shape)))
+    t = rng.choice(list(layouts(mesh, DType.parse(dtype.name), shape)))
     whole = (np.arange(int(np.prod(shape))) % 7).astype(dtype).reshape(shape)
     n_acts = 1 if len(shape) and shape[0] > 1000 else 5
     intervals = [

@@ -92,7 +92,7 @@ class Operands:
 
     def place(self, whole: Any, pending: bool = True) -> Array:
         """An array in any layout: cut, copied, now and then with a sum that is pending."""
-        dtype = DType.named(whole.dtype.name)
+        dtype = DType.parse(whole.dtype.name)
         t = self.rng.choice(list(layouts(self.mesh, dtype, whole.shape)))
         idle = idle_parts(t, t.dims)
         draws = [self.rng.random() for _ in range(2)]  # on ranks outside the mesh too

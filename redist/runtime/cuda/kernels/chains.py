@@ -10,13 +10,14 @@ from redist.runtime.copies.copy_list import BufferCopy
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ReductionChain:
     """A copy and what is combined with it, in order: all is read once, and the result written once.
 
     ``more`` are the buffers and offsets of further sources; they lie as the first one does.
 
     >>> from redist.runtime.copies.strided import Strided
-    >>> [move.src for move in Chain(BufferCopy(0, 0, 1, 0, Strided(32, ())), ((2, 0), (3, 8))).moves()]
+    >>> first = BufferCopy(0, 0, 1, 0, Strided(32, ()))
+    >>> [move.src for move in ReductionChain(first, ((2, 0), (3, 8))).moves()]
     [1, 2, 3]
     """
 
@@ -30,9 +31,9 @@ class Chain:
         return first, *further
 
 
-def chained(
+def chain_copies(
     copies: Iterable[BufferCopy], moves: Iterable[BufferCopy]
-) -> tuple[tuple[Chain, ...], tuple[BufferCopy, ...]]:
+) -> tuple[tuple[ReductionChain, ...], tuple[BufferCopy, ...]]:
     """Chains that begin with some of the copies, and the moves that are in none.
 
     A move is of a chain if it is like its copy in all but the source, and if no move before it that
@@ -41,7 +42,7 @@ def chained(
     >>> from redist.runtime.copies.strided import Strided
     >>> one, two = Strided(32, ()), Strided(8, ((4, 8, 16),))
     >>> moves = [BufferCopy(0, 0, 2, 0, one), BufferCopy(0, 0, 3, 0, two), BufferCopy(0, 0, 4, 0, one)]
-    >>> chains, rest = chained([BufferCopy(0, 0, 1, 0, one)], moves)
+    >>> chains, rest = chain_copies([BufferCopy(0, 0, 1, 0, one)], moves)
     >>> [chain.more for chain in chains], [move.src for move in rest]
     ([((2, 0),)], [3, 4])
     """
@@ -57,7 +58,7 @@ def chained(
             apart.append(move)
         else:
             found.append((move.src, move.src_offset))
-    chains = tuple(Chain(move, tuple(more[key])) for move, key in heads if more[key])
+    chains = tuple(ReductionChain(move, tuple(more[key])) for move, key in heads if more[key])
     return chains, tuple(move for apart in rest.values() for move in apart)
 
 

@@ -37,7 +37,7 @@ def driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def checked(status: int, what: str) -> None:
+def raise_if_refused(status: int, what: str) -> None:
     """An error where the driver refuses."""
     if status:
         raise TransferError(f"cannot {what} on the GPU: CUDA error {status}")
@@ -72,11 +72,11 @@ def kernel_for(kinds: int, tuning: Tuning, prelude: str = "") -> Kernel:
         f"-DKINDS={kinds}",
         f"-DTURNS={turns}",
     )
-    return _compiled(options, prelude, cupy.cuda.Device().id)
+    return _compile(options, prelude, cupy.cuda.Device().id)
 
 
 @lru_cache(maxsize=256)
-def _compiled(options: tuple[str, ...], prelude: str, device: int) -> Kernel:
+def _compile(options: tuple[str, ...], prelude: str, device: int) -> Kernel:
     import cupy
 
     module = cupy.RawModule(code=prelude + source(), options=options)
@@ -86,7 +86,7 @@ def _compiled(options: tuple[str, ...], prelude: str, device: int) -> Kernel:
     status = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
         ctypes.byref(blocks), ctypes.c_void_p(function), 1 << THREAD_BITS, ctypes.c_size_t(0)
     )
-    checked(status, "ask for the occupancy of a kernel")
+    raise_if_refused(status, "ask for the occupancy of a kernel")
     count = cupy.cuda.Device(device).attributes["MultiProcessorCount"]
     return Kernel((module, found), function, max(1, blocks.value) * int(count))
 
@@ -102,7 +102,7 @@ class Launch:
 
         self._kernel = kernel_for(tables.kinds, tuning, prelude)
         parts = [tables.rows, tables.shapes, tables.members, tables.hints]
-        whole, starts = joined(parts)
+        whole, starts = join_tables(parts)
         # CuPy copies from pinned memory of its own, in the stream's order: nobody waits for the
         # stream, which may itself wait for messages of a rank that has failed.
         self._device = cupy.asarray(whole)
@@ -133,7 +133,7 @@ class Launch:
             params,
             None,
         )
-        checked(status, "start a copy")
+        raise_if_refused(status, "start a copy")
 
     def _uploaded(self, bases: Addresses, stream: int) -> int:
         """The address of a table of bases on the device; the last one is kept."""
@@ -160,10 +160,10 @@ def remembered(launches: dict[Key, T], bases: Addresses, stream: int, make: Call
     return launches[key]
 
 
-def joined(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
+def join_tables(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
     """Arrays as one, and where each begins: at multiples of 16 bytes.
 
-    >>> whole, starts = joined([np.zeros(3, np.int64), np.ones(2, np.uint8)])
+    >>> whole, starts = join_tables([np.zeros(3, np.int64), np.ones(2, np.uint8)])
     >>> whole.size, starts
     (48, [0, 32])
     """

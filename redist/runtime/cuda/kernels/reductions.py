@@ -15,7 +15,7 @@ from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.chains import Chain, chained, turns_of
+from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
 from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
 from redist.runtime.cuda.kernels.tables import WORD, Tables, tables_of
 
@@ -50,14 +50,14 @@ class CudaReductionList:
 
     >>> from redist.runtime.copies.strided import Strided
     >>> moves = [BufferCopy(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
-    >>> len(CudaReductionList.of(moves, "sum", DType.named("f32")).turns)
+    >>> len(CudaReductionList.of(moves, "sum", DType.parse("f32")).turns)
     3
-    >>> made = CudaReductionList.of(moves[1:], "sum", DType.named("f32"), copies=moves[:1])
+    >>> made = CudaReductionList.of(moves[1:], "sum", DType.parse("f32"), copies=moves[:1])
     >>> len(made.chains), len(made.turns)
     (1, 0)
     """
 
-    chains: tuple[Chain, ...]
+    chains: tuple[ReductionChain, ...]
     turns: tuple[tuple[BufferCopy, ...], ...]
     op: str
     dtype: DType
@@ -77,7 +77,7 @@ class CudaReductionList:
         Those of ``copies`` that begin a chain are made here, and must not be made elsewhere.
         """
         prelude_of(op, dtype)
-        chains, rest = chained(copies, [move for move in moves if move.form.n_bytes])
+        chains, rest = chain_copies(copies, [move for move in moves if move.form.n_bytes])
         turns = turns_of(list(rest))
         return CudaReductionList(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
 
@@ -95,7 +95,7 @@ class CudaReductionList:
     def tables(self, phases: Sequence[int]) -> list[Tables]:
         """What the kernel reads, launch by launch."""
         least = least_word(self.op, self.dtype)
-        lists: list[Sequence[BufferCopy | Chain]] = [self.chains, *self.turns]
+        lists: list[Sequence[BufferCopy | ReductionChain]] = [self.chains, *self.turns]
         return [tables_of(one, phases, self.tuning, least) for one in lists if one]
 
 
@@ -122,7 +122,7 @@ def _table(op: str, dtype: DType) -> str:
 def prelude_of(op: str, dtype: DType) -> str:
     """What stands before the copies' source to make reductions of them.
 
-    >>> prelude_of("max", DType.named("bf16")).splitlines()[:3]
+    >>> prelude_of("max", DType.parse("bf16")).splitlines()[:3]
     ['#define OP MAX', '#define ITEM unsigned short', '#define KIND_OF_ITEM 4']
     """
     if not combines_on_gpu(op, dtype):

@@ -20,7 +20,7 @@ from redist.runtime.cuda.kernels.blocking import (
     Tuning,
     shape_of,
 )
-from redist.runtime.cuda.kernels.chains import Chain
+from redist.runtime.cuda.kernels.chains import ReductionChain
 
 MAX_DIMS = 6
 MAX_GROUP = 64
@@ -83,20 +83,25 @@ class Tables:
 
 
 def tables_of(
-    moves: Iterable[BufferCopy | Chain], phases: Sequence[int], tuning: Tuning, least: int = 1
+    moves: Iterable[BufferCopy | ReductionChain],
+    phases: Sequence[int],
+    tuning: Tuning,
+    least: int = 1,
 ) -> Tables:
     """Tables for buffers that lie ``phases`` bytes past multiples of 16.
 
     Elements of ``least`` bytes stay whole.
     """
-    chains = [move if isinstance(move, Chain) else Chain(move, ()) for move in moves]
+    chains = [
+        move if isinstance(move, ReductionChain) else ReductionChain(move, ()) for move in moves
+    ]
     pieces = [piece for chain in chains for piece in _cut(chain, phases, least, tuning)]
     shapes: list[Any] = []
     numbers: dict[int, int] = {}
     rows: list[Any] = []
     members: list[Any] = []
     first = kinds = 0
-    for dims, group in _grouped(pieces, tuning):
+    for dims, group in _group_pieces(pieces, tuning):
         piece = group[0]
         shape: BlockShape = shape_of(piece.log, piece.block, dims, tuning)
         number = numbers.setdefault(id(shape), len(shapes))
@@ -139,7 +144,9 @@ def _power(*numbers: int) -> int:
     return bits & -bits
 
 
-def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Iterator[GpuPiece]:
+def _cut(
+    chain: ReductionChain, phases: Sequence[int], least: int, tuning: Tuning
+) -> Iterator[GpuPiece]:
     """A move as pieces of at most MAX_DIMS dims, each in the widest words that fit."""
     move = chain.move
     if not move.form.n_bytes:
@@ -159,10 +166,10 @@ def _cut(chain: Chain, phases: Sequence[int], least: int, tuning: Tuning) -> Ite
             0,
             tuple((src, offset + of) for src, offset in chain.more),
         )
-        yield from _aligned(whole, phases, least, tuning)
+        yield from _align_piece(whole, phases, least, tuning)
 
 
-def _aligned(
+def _align_piece(
     piece: GpuPiece, phases: Sequence[int], least: int, tuning: Tuning
 ) -> Iterator[GpuPiece]:
     """A piece in wide words, with a head and a tail of narrow ones where they pay."""
@@ -205,7 +212,7 @@ def _part(piece: GpuPiece, at: int, n_bytes: int, log: int) -> GpuPiece:
     )
 
 
-def _grouped(
+def _group_pieces(
     pieces: Iterable[GpuPiece], tuning: Tuning
 ) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """Dims and pieces of every row: pieces of short runs that interleave become one row."""
@@ -216,12 +223,12 @@ def _grouped(
         alike.setdefault(key, []).append(piece)
     for same in alike.values():
         if len(same) > 1:
-            yield from _interleaved(same)
+            yield from _interleave_rows(same)
         else:
             yield same[0].dims, same
 
 
-def _interleaved(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
+def _interleave_rows(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """Rows of pieces that are alike, together where they lie between each other's runs."""
     dims = same[0].dims
     for side in (0, 2):
@@ -238,13 +245,13 @@ def _interleaved(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...], l
                 sets.append([piece])
         if len(sets) < len(same):
             for together in sets:
-                yield from _joined(dims, together, side)
+                yield from _join_pieces(dims, together, side)
             return
     for piece in same:
         yield dims, [piece]
 
 
-def _joined(
+def _join_pieces(
     dims: tuple[BlockDim, ...], together: list[GpuPiece], side: int
 ) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
     """One row where the pieces are evenly spaced; else tables of up to MAX_GROUP pieces."""

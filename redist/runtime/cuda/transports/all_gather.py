@@ -49,7 +49,7 @@ def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> Gath
     >>> def piece(a, b):
     ...     return Piece(a, b, 0, (0,), (2 * a,), (2,), (2,), (6,))
     >>> pieces = [piece(a, b) for a, b in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]]
-    >>> part = StagePart(StepPieces(tuple(pieces), None, False, False, False, (2,)), DType.named("f32"))
+    >>> part = StagePart(StepPieces(tuple(pieces), None, False, False, False, (2,)), DType.parse("f32"))
     >>> claim_of([part], 0, [0])
     GatherClaim(ranks=(0, 1, 2), boxes=((0, (2,)),))
     >>> claim_of([part], 0, [0, 1]) is None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from redist.errors import RequestError
 from redist.runtime.cuda.arrays import device_address
-from redist.runtime.cuda.kernels.launch import checked, driver
+from redist.runtime.cuda.kernels.launch import driver, raise_if_refused
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
 from redist.runtime.cuda.transports.choice import own_gpu
 from redist.runtime.ranks.world import World
@@ -61,7 +61,7 @@ def place_of(address: int) -> OpenedMemory:
     status = driver().cuPointerGetAttribute(
         ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
     )
-    checked(status, "number an allocation")
+    raise_if_refused(status, "number an allocation")
     if number.value not in _ALLOCATIONS:
         if len(_ALLOCATIONS) >= MOST_OPENED:
             _ALLOCATIONS.clear()
@@ -81,7 +81,7 @@ def _allocation(address: int) -> tuple[bytes, int]:
     status = driver().cuMemGetAddressRange_v2(
         ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address)
     )
-    checked(status, "find an allocation")
+    raise_if_refused(status, "find an allocation")
     return bytes(runtime.ipcGetMemHandle(base.value)), base.value
 
 

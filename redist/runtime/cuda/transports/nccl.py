@@ -100,7 +100,7 @@ class ByNccl:
     def __init__(self, world: World, communicator: Any, api: Any, side: Any) -> None:
         self.world, self.communicator, self.api, self.side = world, communicator, api, side
         self.groups: dict[tuple[int, ...], Any] = {tuple(range(world.size)): communicator}
-        """Communicators of groups of ranks; None where these could not be joined."""
+        """Communicators of groups of ranks; None where these could not be join_ranks."""
 
     def lease(self) -> StagingLease:
         """**Local.** From the pool."""

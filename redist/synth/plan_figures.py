@@ -16,7 +16,7 @@ from redist.plan.memory import (
 )
 from redist.plan.steps import Action, Step
 from redist.plan.topology import Topology
-from redist.plan.traffic import Traffic, traffic_of
+from redist.plan.traffic import StepTraffic, traffic_of
 
 Hop = tuple[Action, ArrayType]
 Path = tuple[Hop, ...]
@@ -31,7 +31,7 @@ class Pricer:
     topology: Topology
     limit_bytes: int | None
     donate: bool
-    _seen: dict[tuple[Action, ArrayType], Traffic]
+    _seen: dict[tuple[Action, ArrayType], StepTraffic]
 
     @staticmethod
     def of(
@@ -44,7 +44,7 @@ class Pricer:
         """A pricer that has seen nothing yet."""
         return Pricer(source, target, topology, limit_bytes, donate, {})
 
-    def traffic(self, action: Action, before: ArrayType, after: ArrayType) -> Traffic:
+    def traffic(self, action: Action, before: ArrayType, after: ArrayType) -> StepTraffic:
         """What the action moves."""
         key = (action, before)
         if key not in self._seen:
@@ -63,18 +63,18 @@ class Pricer:
         first = before == self.source
         return hop_live_bytes(self.source, self.target, before, after, first, self.donate)
 
-    def rounds(self, traffic: Traffic, staging_bytes: int) -> int:
+    def rounds(self, traffic: StepTraffic, staging_bytes: int) -> int:
         """Rounds of a step."""
         busiest = max(traffic.sent_worst, traffic.received_range[1]) * self.source.dtype.itemsize
         return rounds_for(busiest, staging_bytes)
 
-    def staging_bytes(self, traffic: Traffic, fixed_bytes: int) -> int:
+    def staging_bytes(self, traffic: StepTraffic, fixed_bytes: int) -> int:
         """Staging of a step next to ``fixed_bytes`` of live tiles."""
         itemsize = self.source.dtype.itemsize
         most = traffic.received_range[1] * itemsize
         return staging_for(most, self.budget_bytes(fixed_bytes), itemsize)
 
-    def time_ps(self, traffic: Traffic, staging_bytes: int) -> int:
+    def time_ps(self, traffic: StepTraffic, staging_bytes: int) -> int:
         """Modelled time of a step; rounds cost only where a limit makes them more."""
         usual = staging_for(
             traffic.received_range[1] * self.source.dtype.itemsize,

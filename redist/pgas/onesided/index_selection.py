@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import IndexKeyError
-from redist.layout.cuts import Cut as DimCut
-from redist.layout.cuts import Ints
+from redist.layout.cuts import Cut, Ints
 from redist.pgas.indexing.keys import (
-    At,
-    Cut,
+    AtIndex,
+    AtIndices,
+    ByMask,
     Gap,
+    InRange,
     Item,
-    Many,
-    Mask,
-    New,
+    NewDim,
     out_of_bounds,
     parse,
 )
@@ -48,10 +47,10 @@ class TileSelection:
     part: Part
     shape: Shape
 
-    def pieces(self, cuts: Sequence[DimCut]) -> Iterator[TilePart]:
+    def pieces(self, cuts: Sequence[Cut]) -> Iterator[TilePart]:
         """The selection tile by tile, of an array whose dims are cut so."""
         if self.part.flat:
-            yield from _scattered(self.part.dims[0], cuts)
+            yield from _split_positions(self.part.dims[0], cuts)
             return
         along = [list(_along(dim, cut)) for dim, cut in zip(self.part.dims, cuts, strict=True)]
         for chosen in itertools.product(*along):
@@ -62,7 +61,7 @@ class TileSelection:
             yield shard, part, tuple(where for _, _, where in chosen)
 
 
-def _along(dim: Selector, cut: DimCut) -> Iterator[tuple[int, Selector, Any]]:
+def _along(dim: Selector, cut: Cut) -> Iterator[tuple[int, Selector, Any]]:
     """Tiles that a selector touches: number, indices in the tile, places in the result.
 
     >>> from redist.layout.cuts import cut_dim
@@ -85,7 +84,7 @@ def _along(dim: Selector, cut: DimCut) -> Iterator[tuple[int, Selector, Any]]:
         yield tile, dim[where] - cut.range_of(tile)[0], where
 
 
-def _scattered(positions: Any, cuts: Sequence[DimCut]) -> Iterator[TilePart]:
+def _split_positions(positions: Any, cuts: Sequence[Cut]) -> Iterator[TilePart]:
     """Flat positions, tile by tile."""
     if not len(positions):
         return
@@ -126,26 +125,26 @@ def select(index: Any, shape: Shape) -> TileSelection:
     ints = [item for item in items if isinstance(item, int)]
     if len(lists) == 1 and not ints and not any(item is None for item in items):
         return _product(items, shape)
-    return _mixed(items, shape)
+    return _broadcast_lists(items, shape)
 
 
 def _per_dim(item: Item, shape: Shape) -> list[Any]:
     """An item as an int, a range or a list of ints for each of its dims; None for a new dim."""
     match item:
-        case At(index=one):
+        case AtIndex(index=one):
             return [one]
-        case Cut(indices=indices):
+        case InRange(indices=indices):
             return [indices]
-        case New():
+        case NewDim():
             return [None]
-        case Many(dim=dim, indices=indices):
+        case AtIndices(dim=dim, indices=indices):
             assert isinstance(indices, np.ndarray)
             return [_within_dim(indices.astype(np.int64), dim, shape[dim])]
-        case Mask(dims=(), mask=mask):
+        case ByMask(dims=(), mask=mask):
             raise IndexKeyError(
                 f"cannot use {bool(mask)!r} as an index: give a mask of one dim or more"
             )
-        case Mask(mask=mask):
+        case ByMask(mask=mask):
             assert isinstance(mask, np.ndarray)
             return list(mask.nonzero())
         case Gap():
@@ -178,7 +177,7 @@ def _product(items: list[Any], shape: Shape) -> TileSelection:
     return TileSelection(Part(tuple(dims)), tuple(result))
 
 
-def _mixed(items: list[Any], shape: Shape) -> TileSelection:
+def _broadcast_lists(items: list[Any], shape: Shape) -> TileSelection:
     """Several lists, or lists and ints: broadcast together, in place where they stand side by side."""
     fancy = [k for k, item in enumerate(items) if isinstance(item, (int, np.ndarray))]
     arrays = [np.asarray(items[k]) for k in fancy]

@@ -13,7 +13,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.plan.memory import default_staging_bytes, holder_classes
 from redist.plan.request import Request
-from redist.synth.pricing import Path, Pricer
+from redist.synth.plan_figures import Path, Pricer
 from redist.synth.type_space import TypeSpace
 from redist.text.units import ceil_div
 

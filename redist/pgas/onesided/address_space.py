@@ -10,11 +10,11 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
-from redist.pgas.onesided.tile_index import TileSelection
+from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import MESSAGE_BYTES
-from redist.runtime.onesided.records import enclose, once, opened, refer
+from redist.runtime.onesided.records import enclose, once, open_record, refer
 from redist.runtime.onesided.window import Window
 from redist.runtime.shm.segments import Bytes, find
 
@@ -117,7 +117,7 @@ class ArrayAccess:
     def take(self, record: Bytes) -> None:
         """**Local.** Do a write to this rank's tile."""
         assert self.tile is not None
-        code, part, values = opened(record, self.dtype, self.window.world)
+        code, part, values = open_record(record, self.dtype, self.window.world)
         function = OPS[NAMES[code]]
         index = part.index(self.tile.shape)
         if function is None:
