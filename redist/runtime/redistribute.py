@@ -10,7 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
-from redist.runtime.ranks.agreement import Place, gather_answers, raise_unless_agreed
+from redist.runtime.ranks.agreement import ArrayPlace, gather_answers, raise_unless_agreed
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import NEW, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -139,8 +139,10 @@ def _agree_on_new(
         met = world.meet(token)
     if request is None or met is not Met.SAME:
         text = None if request is None else request.text
-        answers = gather_answers(world.comm, text, error, timeout_s, Place.UNPREPARED)
-        all_new = all(place == Place.UNPREPARED and failed is None for _, failed, place in answers)
+        answers = gather_answers(world.comm, text, error, timeout_s, ArrayPlace.UNPREPARED)
+        all_new = all(
+            place == ArrayPlace.UNPREPARED and failed is None for _, failed, place in answers
+        )
         raise_unless_agreed(
             "cannot make a transfer" if all_new else "cannot transfer", answers, error
         )
