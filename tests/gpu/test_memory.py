@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_linux, needs_mpi
+from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
 
 pytestmark = needs_mpi
 
@@ -21,10 +21,3 @@ def test_no_rank_takes_more_than_its_plan_says(ranks: int) -> None:
 @needs_gpu
 def test_donated_sources_are_given_up_in_time() -> None:
     assert "donated sources go in time (4 ranks)" in must_succeed("donating", 4)
-
-
-@needs_linux
-def test_the_same_on_a_pretended_gpu() -> None:
-    said = must_succeed("memory", 4, "--pretend", "--only", "donated")
-    assert re.search(r"^(1\d) of \1 ways keep the bound$", said, re.MULTILINE)
-    assert "donated sources go in time (4 ranks)" in must_succeed("donating", 4, "--pretend")

@@ -21,34 +21,9 @@ from redist.runtime.cuda.transports import mpi_aware as cuda_aware
 from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.mpi_aware import Answer, probe
 from redist.runtime.cuda.transports.nccl import ByNccl
-from tests.programs.gpu.carrying import CARRIERS
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
-from tests.tiers import sample
 
 PRETENDED = ("--pretend", "--transport", "mpi")
-
-
-@needs_mpi
-@pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize(("ranks", "n"), [(2, sample(9, of=18)), (4, sample(6, of=12))])
-def test_every_carrier_agrees_with_the_simulator(ranks: int, n: int, carrier: str) -> None:
-    seed = str(ranks if carrier == "nccl" else 10 * ranks)
-    rounds = ("--round-bytes", "4096") if ranks > 2 else ()  # through two halves of staging
-    args = ("--carrier", carrier, "--n", str(n), "--seed", seed, *PRETENDED, *rounds)
-    assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in must_succeed("carrying", ranks, *args)
-
-
-@needs_mpi
-@pytest.mark.parametrize("carrier", CARRIERS)
-def test_every_carrier_keeps_two_streams_apart(carrier: str) -> None:
-    args = ("--carrier", carrier, "--round-bytes", "4096", *PRETENDED)
-    said = must_succeed("streams", 3, *args)
-    assert "two streams at once agree (3 ranks)" in said
-
-
-@needs_mpi
-def test_carriers_are_chosen_by_what_all_ranks_find() -> None:
-    assert "choices agree (3 ranks)" in must_succeed("choosing", 3)
 
 
 @needs_gpu

@@ -22,10 +22,11 @@ from redist.runtime.ranks.world import World
 from tests.fakes import nccl_doubles as doubles
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import fuzz
-from tests.programs.together import main
+from tests.programs.together import all_well, main
 
 CARRIERS = ("pinned", "aware", "nccl")
 CHOOSE, CARRY = "choose", "carry"
+CHECKS = (*fuzz.CHECKS, CARRY)
 
 
 def in_small_rounds(n_bytes: int) -> None:
@@ -106,10 +107,7 @@ def program() -> int:
         in_small_rounds(args.round_bytes)
     status = fuzz.program()
     wrong = installed.wrong(1 if args.round_bytes is None else 2)
-    if wrong:
-        print(f"WRONG {wrong}", flush=True)
-        status = 1
-    return status
+    return status if all_well(MPI.COMM_WORLD, CARRY, wrong or None) else 1
 
 
 if __name__ == "__main__":

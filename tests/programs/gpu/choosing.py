@@ -64,6 +64,12 @@ def wrong(world: Any, gpu: str, nccl: Any, aware: Answer, may: bool, want: Any) 
     return None if len(asked) == first else f"the probe was run {len(asked)} times"
 
 
+CHECKS = (
+    "NCCL", "NCCL rather than aware MPI", "aware MPI without NCCL", "pinned memory", "aware MPI for few GPUs",
+    "pinned memory for few GPUs", "no NCCL on one rank", "NCCL that refuses", "NCCL that garbles",
+)  # fmt: skip
+
+
 def program() -> int:
     """0 if every choice is the right one, the same on all ranks."""
     comm = MPI.COMM_WORLD
@@ -91,9 +97,9 @@ def program() -> int:
         (own, nccl(Garbled), no, True, (PINNED, ["did not arrive as it was sent", "died"])),
     ]
     well = True
-    for number, case in enumerate(cases):
+    for check, case in zip(CHECKS, cases, strict=True):
         said = wrong(world, *case[:3], *case[3:])
-        well = all_well(comm, f"choice {number}", said) and well
+        well = all_well(comm, check, said) and well
     if well and comm.rank == 0:
         print(f"choices agree ({comm.size} ranks)", flush=True)
     return 0 if well else 1

@@ -19,6 +19,7 @@ from tests.fakes import counted_gpu as lent
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu.fuzz import differs
 from tests.programs.mpi.cases import random_values
+from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main, meet
 
 SWAP = ("i32[60{x}, 44{y}]", "i32[60{y}, 44{x}]")
@@ -183,7 +184,8 @@ def twice(comm: MPI.Comm) -> str | None:
     return wrong[0] if wrong else None
 
 
-CHECKS: tuple[Callable[[MPI.Comm], str | None], ...] = (given_up, viewed, limited, twice)
+ALL: tuple[Callable[[MPI.Comm], str | None], ...] = (given_up, viewed, limited, twice)
+CHECKS = names_of(ALL)
 
 
 def program() -> int:
@@ -196,7 +198,7 @@ def program() -> int:
         pretend.GREEDY[0] = True
     comm = MPI.COMM_WORLD
     wrong = 0
-    for check in CHECKS:
+    for check in ALL:
         wrong += not all_well(comm, check.__name__, check(comm))
         meet(comm)
     if not wrong and comm.rank == 0:

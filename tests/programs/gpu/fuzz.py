@@ -23,6 +23,7 @@ from tests.programs.mpi.ways import bits
 from tests.programs.together import all_well, main, meet
 
 WAYS = ("call", "out", "redistribute", "donate", "limit", "stream")
+CHECKS = WAYS
 CALLS = 3
 TIMEOUT_S = 60.0
 
@@ -128,7 +129,7 @@ def program() -> int:
     for number, problem in enumerate(found):
         way = WAYS[number % len(WAYS)]
         said = wrong(comm, problem, way, number, options)
-        bad += not all_well(comm, f"{way} {problem} (number {number})", said)
+        bad += not all_well(comm, way, said, f"{problem} (number {number})")
     if comm.rank == 0:
         print(f"{args.n - bad} of {args.n} GPU cases agree ({comm.size} ranks)", flush=True)
     return 1 if bad else 0

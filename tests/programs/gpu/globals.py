@@ -9,7 +9,7 @@ import argparse
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,12 @@ def own(draw: OnGpu, name: str) -> str | None:
         return f"{type(problem).__name__}: {problem} ({place[0].line} ... {place[-1]})"
 
 
+def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
+    """Names of everything that can be checked with a GPU, or without."""
+    left_out = REAL if "--without-gpu" in args else set()
+    return tuple(name for name in (*OWN, *CASES) if name not in left_out)
+
+
 def program() -> int:
     """0 if everything agrees with NumPy."""
     parser = argparse.ArgumentParser()
@@ -107,7 +113,7 @@ def program() -> int:
             if name in REAL and args.without_gpu:
                 continue
             check = own if name in OWN else compared
-            bad += not all_well(comm, f"{number} {name}", check(draw, name))
+            bad += not all_well(comm, name, check(draw, name), str(number))
             done += 1
     if comm.rank == 0:
         seconds = time.monotonic() - started

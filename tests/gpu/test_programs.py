@@ -1,0 +1,75 @@
+"""Programs for GPUs where there is none: pretended GPUs, doubles of NCCL, NumPy for CuPy; an item a check."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs.checks import Job, Run, items, must_hold
+from tests.programs.gpu.carrying import CARRIERS
+from tests.programs.gpu.jobs import needs_linux
+from tests.tiers import sample
+
+SEVERAL = "on more ranks, or more ranks on a GPU"
+PRETENDED = ("--pretend", "--transport", "mpi")
+ROUNDS = ("--round-bytes", "4096")
+
+
+def job(ranks: int, program: str, *args: str, slow: str = "") -> Job:
+    """A program alone in its job: it puts something in CuPy's place."""
+    return Job(ranks, (Run(f"gpu.{program}", args, slow),))
+
+
+def carried(ranks: int, n: int, carrier: str) -> Job:
+    """Random problems by one carrier, on more than two ranks through two halves of staging."""
+    seed = ranks if carrier == "nccl" else 10 * ranks
+    more = ROUNDS if ranks > 2 else ()
+    args = ("--carrier", carrier, "--n", str(n), "--seed", str(seed))
+    return job(ranks, "carrying", *args, *PRETENDED, *more)
+
+
+def sharing(ranks: int, gpus: int, quick: int, thorough: int) -> Job:
+    """Random problems of ranks that share GPUs."""
+    n = sample(quick, of=thorough) if quick else thorough
+    return job(ranks, "sharing", "--gpus", str(gpus), "--n", str(n), slow="" if quick else SEVERAL)
+
+
+def with_numpy(ranks: int, slow: str = "") -> Job:
+    """Every function of global arrays with NumPy in the place of CuPy."""
+    args = ("--without-gpu", "--all-kinds", "--seed", str(ranks))
+    return job(ranks, "globals", *args, slow=slow)
+
+
+JOBS = [
+    with_numpy(1),
+    with_numpy(3),
+    with_numpy(4, slow=SEVERAL),
+    job(3, "choosing"),
+    *(carried(2, sample(9, of=18), carrier) for carrier in CARRIERS),
+    *(carried(4, 12, carrier) for carrier in CARRIERS),
+    *(job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED) for carrier in CARRIERS),
+]
+ON_LINUX = [
+    sharing(2, 1, 10, 40),
+    sharing(4, 1, 0, 40),
+    sharing(4, 2, 10, 20),
+    sharing(3, 2, 10, 20),
+    sharing(4, 3, 0, 20),
+    job(4, "memory", "--pretend", "--only", "donated"),
+    job(4, "donating", "--pretend"),
+    job(2, "mistakes", "--pretend", "ipc"),
+    job(2, "mistakes", "--pretend", "apart"),
+    job(3, "mistakes", "--pretend", "ipc"),
+    job(3, "mistakes", "--pretend", "apart", slow=SEVERAL),
+]
+"""Ranks open each other's memory by names under /proc or /dev/shm."""
+
+
+@pytest.mark.parametrize(("job", "run", "check"), [*items(JOBS)])
+def test_check(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)
+
+
+@needs_linux
+@pytest.mark.parametrize(("job", "run", "check"), [*items(ON_LINUX)])
+def test_check_on_linux(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)
