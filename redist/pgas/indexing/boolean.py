@@ -26,8 +26,8 @@ from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import traffic
+from redist.runtime.elements.by_index import rows
 from redist.runtime.elements.by_position import all_counts
-from redist.runtime.elements.select import rows
 from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
 
 CHUNK_ELEMS = 2**14

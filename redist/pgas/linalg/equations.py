@@ -20,7 +20,7 @@ from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.runtime.ranks.room import all_fit
+from redist.runtime.ranks.free_memory import all_fit
 
 WHOLE_BYTES = 2**26
 """A matrix that is to be solved may be whole on every rank up to this size."""

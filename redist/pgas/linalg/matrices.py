@@ -15,7 +15,7 @@ from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.runtime.ranks.room import least_available
+from redist.runtime.ranks.free_memory import least_available
 from redist.text.units import format_bytes
 
 LARGEST_BYTES = 2**28

@@ -23,7 +23,7 @@ from redist.pgas.tiles.layouts import Shape, dtype_of, resolved_type
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.ranks.room import all_fit, least_available
+from redist.runtime.ranks.free_memory import all_fit, least_available
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:

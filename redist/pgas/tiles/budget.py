@@ -5,7 +5,7 @@ from __future__ import annotations
 from redist.errors import MemoryLimitError
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.room import least_available
+from redist.runtime.ranks.free_memory import least_available
 from redist.text.units import format_bytes
 
 

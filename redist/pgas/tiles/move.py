@@ -13,7 +13,7 @@ from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
-from redist.runtime.ranks.room import all_fit, least_available
+from redist.runtime.ranks.free_memory import all_fit, least_available
 from redist.text.units import format_bytes
 
 

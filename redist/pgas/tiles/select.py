@@ -15,8 +15,8 @@ from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.dry_run import make_up
 from redist.pgas.watch.seam import ElementExchange, RankTraffic, traffic
-from redist.runtime.elements import select as selection
-from redist.runtime.elements.select import Side, planned_bytes, side
+from redist.runtime.elements import by_index
+from redist.runtime.elements.by_index import Side, planned_bytes, side
 from redist.runtime.index_sets.held import Edge
 
 Dim = int | tuple[int, ...] | None
@@ -66,9 +66,9 @@ def _carry(
     """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
     joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
-    local, room = contiguous_tile(x, selection.STAGING_BYTES) if joins else (x.local, None)
+    local, room = contiguous_tile(x, by_index.STAGING_BYTES) if joins else (x.local, None)
     if room is None:
-        room = staging_room(x, selection.STAGING_BYTES)
+        room = staging_room(x, by_index.STAGING_BYTES)
     result = out.local
     if x._memory.on_device:
         local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))

@@ -18,8 +18,8 @@ from redist.pgas.watch.call_site import Line
 from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
-from redist.runtime.elements import by_position, select
-from redist.runtime.elements.select import Side
+from redist.runtime.elements import by_index, by_position
+from redist.runtime.elements.by_index import Side
 from redist.runtime.ranks import collectives
 from redist.runtime.ranks.world import Comm, default_topology, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
@@ -148,7 +148,7 @@ class RuntimeTraffic:
         )
         return tiles, transfer
 
-    select = staticmethod(select.exchange)
+    select = staticmethod(by_index.exchange)
     fetch = staticmethod(by_position.fetch)
     store = staticmethod(by_position.store)
     exchange = staticmethod(collectives.exchange)
