@@ -79,7 +79,7 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
         values = gather_along(x, dim, best, x.dtype)
         places = gather_along(x, dim, place, np.dtype(np.int64))
         if values is not None and places is not None:
-            place = _take_at(places, function(values, axis=0), 0)
+            place = _take_at(places, _first_argument(x, function, values, 0), 0)
     if place is None:
         return x.new(t, None)
     return x.new(t, np.expand_dims(place, dim) if keepdims else place)
@@ -91,7 +91,19 @@ def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | 
     if x.local.shape[dim] == 0:
         shape = [n for i, n in enumerate(x.local.shape) if i != dim]
         return x._memory.asarray(np.zeros(shape, np.int64))
-    return as_tile(function(x.local, axis=dim)).astype(np.int64, copy=False)
+    return as_tile(_first_argument(x, function, x.local, dim)).astype(np.int64, copy=False)
+
+
+def _first_argument(x: Tiled, function: Callable[..., Any], values: Tile, axis: int | None) -> Any:
+    """Find the first largest or smallest value; the first NaN if there is one, on a GPU too.
+
+    CuPy gives any of several NaNs, NumPy and the standard the first.
+    """
+    found = function(values, axis=axis)
+    if not x._memory.on_device or values.dtype.kind not in "fc":
+        return found
+    nan = np.isnan(values)
+    return np.where(nan.any(axis=axis), nan.argmax(axis=axis), found)
 
 
 def _take_at(values: Tile, place: Tile, dim: int) -> Tile:
@@ -109,7 +121,7 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
     n = math.prod(part.size for part in parts)
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
     if x.local is not None and x.local.size:
-        at = np.unravel_index(int(function(x.local)), x.local.shape)
+        at = np.unravel_index(int(_first_argument(x, function, x.local, None)), x.local.shape)
         value[0] = x._memory.host(x.local[at])
         index = tuple(int(i) + start for i, (start, _) in zip(at, own_box(x), strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
