@@ -130,7 +130,12 @@ def test_signals_end_the_job(tmp_path: Path, number: signal.Signals) -> None:
         f"sys.exit(launch(find_launcher({str(mpirun)!r}), 2, []))"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment(), stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code],
+        env=environment(),
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's job may ignore it
     )
     deadline = time.monotonic() + 60
     while not started.exists() and time.monotonic() < deadline:

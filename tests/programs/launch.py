@@ -65,6 +65,9 @@ class Job:
             stdout=self._file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            ),  # a shell's job may ignore it
         )
 
     def output(self) -> str:
