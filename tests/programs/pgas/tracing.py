@@ -86,7 +86,7 @@ class Counted:
         def call(transfer: Any, *args: Any, **options: Any) -> Any:
             out = self._call(transfer, *args, **options)
             parts = (part for parts in transfer._schedule.stages for part in parts)
-            self.bytes += sum(transfer._counts._moved(part)[1] for part in parts)
+            self.bytes += sum(transfer._counts._count_moved(part)[1] for part in parts)
             return out
 
         Transfer.__call__ = call  # type: ignore[method-assign, assignment]
