@@ -22,8 +22,6 @@ from tests.programs.together import all_well, main, meet
 
 LATE_S = 1.0
 SOON_S = 20.0
-MOST_US = 30.0
-"""A read of one element may cost so much in a test on a busy machine; see the figure it prints."""
 
 
 def error_of(act: Callable[[], Any]) -> Exception | None:
@@ -171,7 +169,7 @@ def memory(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
 
 
 def cost(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
-    """Microseconds of a read of one element of a neighbour."""
+    """A neighbour's element is a load or a read through the kernel away; the microseconds are printed."""
     for name, n in (("shared", 2**14), ("private", 16)):
         a = pgas.zeros(n * comm.size, type="{x}")
         a.fence()
@@ -179,7 +177,9 @@ def cost(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
         if comm.rank == 0:
             mine, theirs = best_us(np.zeros(4).__getitem__, 3), best_us(a.get, a.size - 1)
             print(f"{name}: get {theirs:.2f} us, NumPy {mine:.2f} us", flush=True)
-            wrong = None if theirs - mine < MOST_US else f"{theirs:.1f} us"
+            space, last = a._space, comm.size - 1
+            near = space.views[last] is not None or last in space.peeked
+            wrong = None if near else "it is asked for by a message"
         yield f"cost of a {name} element", wrong
 
 
