@@ -72,13 +72,12 @@ def _synthesize_cached(
 ) -> Plan:
     a = _resolve(source, mesh, "source", "mesh")
     b = _resolve(target, target_mesh or mesh, "target", "mesh (or target_mesh)")
-    return _find_and_judge(
-        Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT)
-    )
+    return plan_request(Request(a, b, limit_bytes, objective, strategy, donate, topology or FLAT))
 
 
 @lru_cache(maxsize=8192)
-def _find_and_judge(request: Request) -> Plan:
+def plan_request(request: Request) -> Plan:
+    """Find the best plan of a request, check it and certify it; remembered."""
     from redist.check.prove import certify
     from redist.check.replay import check_plan
     from redist.synth.find import find_plan

@@ -14,9 +14,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.cases import Case, make_case
 from redist.measure.contenders.contender import POISON, Contender, Ends
+from redist.measure.contenders.ours import AnyArrays
 from redist.measure.contenders.registry import Ways
 from redist.measure.values import boxes
-from redist.runtime.transfer import Transfer
 
 CASES = (
     "rows-columns",
@@ -225,26 +225,15 @@ class RawCopy(GpuContender):
         super().close()
 
 
-class OurTransfer(GpuContender):
+class OurTransfer(AnyArrays, GpuContender):
     """``transfer(source, out=target)``."""
 
     label = "redist, IPC"
-    transport = "auto"
-
-    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
-        super().__init__(case, comm, ends)
-        self._transfer = Transfer(case.source, case.target, comm, transport=self.transport)
-        self.planned_bytes = self._transfer.plan.peak_bytes
 
     def run(self) -> None:
         """One call, to its end. **Collective over `comm`.**"""
-        self._transfer(self.input, out=self.output)
+        super().run()
         self.stream.synchronize()
-
-    def close(self) -> None:
-        """Free what the transfer keeps. **Collective over `comm`.**"""
-        self._transfer.close()
-        super().close()
 
 
 class GenericTransfer(OurTransfer):

@@ -11,9 +11,9 @@ from redist.errors import RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
-from redist.plan.request import OBJECTIVES, STRATEGIES
+from redist.plan.request import OBJECTIVES, STRATEGIES, Request
 from redist.plan.topology import FLAT, Topology
-from redist.planner import synthesize
+from redist.planner import plan_request
 from redist.text.units import parse_bytes
 
 NOTATION = """\
@@ -31,7 +31,7 @@ REQUEST_OPTIONS = ("mesh", "target_mesh", "limit", "objective", "strategy", "don
 
 
 def add_request(parser: argparse.ArgumentParser, *, mesh_required: bool) -> None:
-    """Add the options that describe a request; :class:`CommandRequest` reads them."""
+    """Add the options that describe a request; :func:`read_request` reads them."""
     parser.add_argument(
         "--mesh", metavar="AXES", required=mesh_required, help="the devices, such as x=2,y=4"
     )
@@ -57,53 +57,28 @@ def add_mpirun(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mpi", metavar="MPIRUN", help="which mpirun to use")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
-    """What the options ask for."""
-
-    source: ArrayType
-    target: ArrayType
-    limit_bytes: int | None
-    objective: str
-    strategy: str
-    donate: bool
-    topology: Topology
-
-    @staticmethod
-    def read(args: argparse.Namespace) -> CommandRequest:
-        """Read the options; the first that is wrong raises, named."""
-        mesh = _read_mesh(args.mesh, "--mesh")
-        target_mesh = mesh
-        if args.target_mesh is not None:
-            target_mesh = _read_mesh(args.target_mesh, "--target-mesh")
-        source = _read_type(args.source, mesh, "SOURCE")
-        target = _read_type(args.target, target_mesh, "TARGET")
-        if (source.dtype, source.shape) != (target.dtype, target.shape):
-            raise UsageError(
-                f"TARGET: {target} is not the array of SOURCE {source}; "
-                f"only the axes in braces may differ: expected {source.dtype} and {_sizes(source)}"
-            )
-        return CommandRequest(
-            source,
-            target,
-            None if args.limit is None else read_bytes(args.limit, "--limit"),
-            args.objective or "time",
-            args.strategy or "auto",
-            args.donate,
-            FLAT if args.topology is None else _read_topology(args.topology),
+def read_request(args: argparse.Namespace) -> Request:
+    """Read the options; the first that is wrong raises, named."""
+    mesh = _read_mesh(args.mesh, "--mesh")
+    target_mesh = mesh
+    if args.target_mesh is not None:
+        target_mesh = _read_mesh(args.target_mesh, "--target-mesh")
+    source = _read_type(args.source, mesh, "SOURCE")
+    target = _read_type(args.target, target_mesh, "TARGET")
+    if (source.dtype, source.shape) != (target.dtype, target.shape):
+        raise UsageError(
+            f"TARGET: {target} is not the array of SOURCE {source}; "
+            f"only the axes in braces may differ: expected {source.dtype} and {_sizes(source)}"
         )
-
-    def plan(self) -> Plan:
-        """Find the best plan."""
-        return synthesize(
-            self.source,
-            self.target,
-            limit_bytes=self.limit_bytes,
-            objective=self.objective,
-            strategy=self.strategy,
-            donate=self.donate,
-            topology=self.topology,
-        )
+    return Request(
+        source,
+        target,
+        None if args.limit is None else read_bytes(args.limit, "--limit"),
+        args.objective or "time",
+        args.strategy or "auto",
+        args.donate,
+        FLAT if args.topology is None else _read_topology(args.topology),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +97,8 @@ class GivenPlan:
                 raise UsageError(
                     "--mesh is missing; SOURCE and TARGET need it, such as --mesh x=2,y=4"
                 )
-            request = CommandRequest.read(args)
-            return GivenPlan(request.plan(), request.topology, None)
+            request = read_request(args)
+            return GivenPlan(plan_request(request), request.topology, None)
         for name in REQUEST_OPTIONS:
             if getattr(args, name):
                 option = f"--{name.replace('_', '-')}"

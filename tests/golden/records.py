@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.request import Request
 from redist.plan.topology import Level, Topology
-from redist.planner import synthesize
+from redist.planner import plan_request
 
 Json = dict[str, Any]
 STORED = Path(__file__).with_name("plans.jsonl")
@@ -21,15 +21,7 @@ STORED = Path(__file__).with_name("plans.jsonl")
 def answer_request(request: Request) -> Json:
     """Plan a request: the plan's JSON without the prover's seconds, or the error's text."""
     try:
-        plan = synthesize(
-            request.source,
-            request.target,
-            limit_bytes=request.limit_bytes,
-            objective=request.objective,
-            strategy=request.strategy,
-            donate=request.donate,
-            topology=request.topology,
-        )
+        plan = plan_request(request)
     except NoPlanError as error:
         return {"error": str(error), "least_bytes": error.least_bytes}
     data: Json = json.loads(plan.to_json())

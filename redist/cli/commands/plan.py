@@ -7,7 +7,8 @@ import argparse
 from redist.cli.command import Commands, add_command
 from redist.cli.exit_status import OK
 from redist.cli.files import write_text
-from redist.cli.request import NOTATION, CommandRequest, add_request
+from redist.cli.request import NOTATION, add_request, read_request
+from redist.planner import plan_request
 
 EPILOG = f"""\
 {NOTATION}
@@ -38,8 +39,8 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; pictures are written first, so that a wrong file name prints nothing."""
-    request = CommandRequest.read(args)
-    plan = request.plan()
+    request = read_request(args)
+    plan = plan_request(request)
     if args.svg is not None:
         write_text(args.svg, plan.svg(topology=request.topology), "--svg")
     if args.html is not None:
