@@ -1,4 +1,4 @@
-"""BenchOptions: the same for ``redist bench`` and inside a job."""
+"""Options: the same for ``redist bench`` and inside a job."""
 
 from __future__ import annotations
 

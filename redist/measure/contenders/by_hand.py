@@ -15,9 +15,9 @@ from redist.measure.values import AnyArray, ValueBox, boxes
 
 
 class AlltoallwByHand(Contender):
-    """One AlltoallwByHand on subarray types: each pair of ranks exchanges what their tiles share."""
+    """One Alltoallw on subarray types: each pair of ranks exchanges what their tiles share."""
 
-    label = "AlltoallwByHand"
+    label = "Alltoallw"
 
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
         super().__init__(case, comm, ends)

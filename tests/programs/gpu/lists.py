@@ -21,7 +21,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Case:
-    """CopyList, the buffers before, and how many bytes past a multiple of 16 each begins."""
+    """Copies, the buffers before, and how many bytes past a multiple of 16 each begins."""
 
     moves: list[BufferCopy]
     buffers: list[Bytes]
@@ -133,7 +133,7 @@ def spread_move(move: BufferCopy) -> BufferCopy:
 
 
 def far_case(rng: Random) -> Case:
-    """CopyList of boxes of some chunks of a buffer to chunks of another, in any order."""
+    """Copies of boxes of some chunks of a buffer to chunks of another, in any order."""
     insides = (
         (1000, ()),
         (512, ((4, 600, 512),)),
