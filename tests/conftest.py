@@ -11,6 +11,15 @@ from tests.tiers import THOROUGH
 LEFT = "left to make test-all: "
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse to run if workers would not keep what belongs together: every job would run twice."""
+    if getattr(config.option, "loadgroup", False):
+        apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
+        if apart:
+            raise pytest.UsageError("this pytest and pytest-xdist do not keep groups together")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked ``slow("why")``, unless everything is asked for."""
     mark = item.get_closest_marker("slow")

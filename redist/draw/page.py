@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from redist.draw.picture import draw
 from redist.plan.plan import Plan
@@ -51,8 +51,8 @@ def make_cell(plan: Plan) -> str:
     The picture is an image of its own, so that its style cannot reach the rest of the notebook.
     """
     picture = b64encode(draw(plan).encode()).decode()
-    name = quoteattr(f"{plan.source} -> {plan.target}")
+    name = escape(f"{plan.source} -> {plan.target}")
     return (
         f"<pre>{escape(str(plan))}</pre>\n"
-        f'<img alt={name} style="max-width:100%" src="data:image/svg+xml;base64,{picture}"/>'
+        f'<img alt="{name}" style="max-width:100%" src="data:image/svg+xml;base64,{picture}"/>'
     )

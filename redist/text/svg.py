@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 MONO = 0.61
 """Width of a monospace character in font sizes."""
@@ -93,7 +93,7 @@ def text(
     """One line of text; ``anchor`` says which point of it is at (x, y)."""
     more = f' font-weight="{weight}"' if weight != 400 else ""
     more += f' text-anchor="{anchor}"' if anchor != "start" else ""
-    look = f'fill="{fill}"' if fill else f"class={quoteattr(cls)}"
+    look = f'fill="{fill}"' if fill else f'class="{escape(cls)}"'
     where = f'x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"'
     return f"<text {where} {look}{more}>{escape(content)}</text>"
 
@@ -147,7 +147,7 @@ def _wrap(item: str, chars: int) -> list[str]:
 
 def _rest(cls: str, attributes: dict[str, str]) -> str:
     named = {"class": cls, **attributes} if cls else attributes
-    return "".join(f" {key.replace('_', '-')}={quoteattr(value)}" for key, value in named.items())
+    return "".join(f' {key.replace("_", "-")}="{escape(value)}"' for key, value in named.items())
 
 
 def _n(value: float) -> str:

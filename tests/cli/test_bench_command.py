@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake
+from tests.programs.launch import alone
 
 MPICH = VERSIONS["MPICH"]
 
@@ -58,10 +59,11 @@ def test_options_reach_the_job(redist: Run, tmp_path: Path) -> None:
 
 def test_it_runs(redist: Run, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    done = redist(
-        "bench", "-n", "2", "--sizes", "4KiB", "--cases", "gather", "--repeat", "1",
-        "--json", str(path),
-    )  # fmt: skip
+    with alone():
+        done = redist(
+            "bench", "-n", "2", "--sizes", "4KiB", "--cases", "gather", "--repeat", "1",
+            "--json", str(path),
+        )  # fmt: skip
     assert done.status == 0
     data = json.loads(path.read_text(encoding="utf-8"))
     assert data["ranks"] == 2 and [case["name"] for case in data["cases"]] == ["gather"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from redist.doctor.process import Fact, facts, gpu_facts
 from redist.launch.outside import environment
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake
-from tests.programs.launch import default_mpi
+from tests.programs.launch import alone, default_mpi
 
 NAMES = ("Python", "MPI", "launcher", "MPI threads", "compiled kernels", "shared memory")
 
@@ -26,9 +27,10 @@ def as_job(
 ) -> subprocess.CompletedProcess[str]:
     """The command as a user gives it."""
     argv = [sys.executable, "-m", "redist.cli", "doctor", *(("-n", str(n)) if n else ()), *args]
-    return subprocess.run(
-        argv, env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=200
-    )
+    with alone() if n > 1 else nullcontext():
+        return subprocess.run(
+            argv, env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=200
+        )
 
 
 def test_one_process_says_what_it_finds() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
+from tests.programs.launch import alone
 
 IMAGES = ROOT / "docs" / "images"
 PAGES = {page.name: page for page in DOCUMENTS}
@@ -92,14 +94,15 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
 def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -> None:
     for name, text in PAGES[shown.page].files.items():
         Path(name).write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        ["sh", "-c", shown.line],
-        env=shell_env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
+    with alone() if " -n " in shown.line else nullcontext():
+        done = subprocess.run(
+            ["sh", "-c", shown.line],
+            env=shell_env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
     assert done.returncode == 0, done.stdout
     want, got = without_times(shown.output), without_times(done.stdout)
     same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
@@ -121,9 +124,10 @@ def test_programs_run(program: Program, tmp_path: Path) -> None:
     command = [sys.executable, str(path)]
     if "mpirun" in program.run:
         command = find_launcher().command(program.n_ranks, [str(path)])
-    done = subprocess.run(
-        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    with alone() if program.n_ranks > 1 else nullcontext():
+        done = subprocess.run(
+            command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

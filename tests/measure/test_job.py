@@ -16,6 +16,7 @@ from redist.launch.launcher import Launcher, find_launcher
 from redist.launch.outside import environment
 from redist.measure.cases import KINDS
 from redist.measure.options import CONTENDER_NAMES
+from tests.programs.launch import alone
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240
@@ -31,14 +32,15 @@ pytestmark = pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")
 
 def job(n_ranks: int, *program: str) -> subprocess.CompletedProcess[str]:
     assert LAUNCHER is not None
-    return subprocess.run(
-        LAUNCHER.command(n_ranks, program),
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
+    with alone():
+        return subprocess.run(
+            LAUNCHER.command(n_ranks, program),
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
 
 
 def measured(n_ranks: int, path: Path, *options: str) -> tuple[list[dict[str, Any]], str]:

@@ -41,14 +41,14 @@ PARTIAL, SUMMED = "f64[65537, 8] sum{x}", "f64[65537{x}, 8]"
 
 @contextmanager
 def injected(owner: type, name: str, after: int, act: Callable[[], None]) -> Iterator[None]:
-    """In the call of ``owner.name`` after so many on the bad rank, something happens first."""
+    """In one call of ``owner.name``, after so many on the bad rank, something happens first."""
     original = getattr(owner, name)
     calls = 0
 
     def instead(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls > after:
+        if calls == after + 1:
             act()
         return original(*args, **options)
 

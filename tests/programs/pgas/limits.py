@@ -18,6 +18,7 @@ from redist.pgas.memory import BUFFERS, GRAIN
 from tests.programs.mpi.counting import Count
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
+from tests.tiers import THOROUGH
 
 COMM = MPI.COMM_WORLD
 MIB = 2**20
@@ -73,7 +74,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "from_function": lambda a, b: pgas.from_function(lambda i, j: 1.0 * i + j, (1024, 1024)),
     "linspace": lambda a, b: pgas.linspace(0, 1, 2**20),
 }
-HALF_TILES = (80, 8, 4, 3, 2, 1)
+HALF_TILES = (80, 8, 4, 3, 2, 1) if THOROUGH else (80, 4, 2)
 """Limits beyond what is alive, in halves of a tile."""
 
 
