@@ -20,6 +20,9 @@ RACE := --sizes 32MiB --cases swap,rows-columns,slab-0-2 --contenders naive,by-h
 UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_exhaustive.py \
   tests/gpu/test_emulated.py tests/test_project.py tests/test_hooks.py
 
+# Ranks are started by the hundred: compiled modules are kept, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel clean
 
@@ -38,7 +41,7 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
 # Types are checked while tests run.
-test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 10 minutes on 2 cores)
+test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
 

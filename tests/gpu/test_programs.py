@@ -19,12 +19,12 @@ def job(ranks: int, program: str, *args: str, slow: str = "") -> Job:
     return Job(ranks, (Run(f"gpu.{program}", args, slow),))
 
 
-def carried(ranks: int, n: int, carrier: str) -> Job:
+def carried(ranks: int, n: int, carrier: str, slow: str = "") -> Job:
     """Random problems by one carrier, on more than two ranks through two halves of staging."""
     seed = ranks if carrier == "nccl" else 10 * ranks
     more = ROUNDS if ranks > 2 else ()
     args = ("--carrier", carrier, "--n", str(n), "--seed", str(seed))
-    return job(ranks, "carrying", *args, *PRETENDED, *more)
+    return job(ranks, "carrying", *args, *PRETENDED, *more, slow=slow)
 
 
 def sharing(ranks: int, gpus: int, quick: int, thorough: int) -> Job:
@@ -45,7 +45,7 @@ JOBS = [
     with_numpy(4, slow=SEVERAL),
     job(3, "choosing"),
     *(carried(2, sample(9, of=18), carrier) for carrier in CARRIERS),
-    *(carried(4, 12, carrier) for carrier in CARRIERS),
+    *(carried(4, 12, carrier, "" if carrier != "aware" else SEVERAL) for carrier in CARRIERS),
     *(job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED) for carrier in CARRIERS),
 ]
 ON_LINUX = [

@@ -74,7 +74,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "from_function": lambda a, b: pgas.from_function(lambda i, j: 1.0 * i + j, (1024, 1024)),
     "linspace": lambda a, b: pgas.linspace(0, 1, 2**20),
 }
-HALF_TILES = (80, 8, 4, 3, 2, 1) if THOROUGH else (80, 4, 2)
+HALF_TILES = (80, 8, 4, 3, 2, 1) if THOROUGH else (80, 3)
 """Limits beyond what is alive, in halves of a tile."""
 
 
