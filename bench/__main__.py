@@ -69,6 +69,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
             return lambda rest: measure(rest, "python -m bench run", CONTENDERS)
         case "gpu":
             from bench.gpu.command import main as chosen
+        case "cluster":
+            from bench.cluster.race import main as chosen
         case "tables":
             from bench.tables.command import main as chosen
         case "keep":

@@ -12,7 +12,7 @@ import pytest
 from bench.examples import race as examples
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
-from tests.programs.launch import alone, default_mpi
+from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {
@@ -23,7 +23,7 @@ SMALL = {
     "power_iteration": (["--n", "601"], "power iteration: matrix of 2.8 MiB"),
     "hand_over": (["--width", "24", "--layers", "2"], "hand over: 6 arrays"),
 }
-pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 
 def run(ranks: int, program: list[str]) -> str:

@@ -36,13 +36,13 @@ INNER: dict[str, str] = {
     "redist.runtime.shm": "segments pages process_reads",
     "redist.runtime.schedule": "pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
-        "waiting tokens agreement background node control_page failure meeting world neighbours "
+        "waiting tokens agreement background node control_page failure meeting world links neighbours "
         "free_memory collectives"
     ),
     "redist.runtime.index_sets": "positions held shared part",
     "redist.runtime.elements": "block_copies by_index by_position",
     "redist.runtime.onesided": "records read_service window publish intervals delivery",
-    "redist.runtime.host": "report datatypes own_tiles staging stage executor recorded",
+    "redist.runtime.host": "report datatypes messages own_tiles staging stage executor recorded",
     "redist.runtime.cuda": "arrays donation kernels transports stage executor arguments",
     "redist.runtime.cuda.kernels": "blocking chains tables launch copies reductions rounds",
     "redist.runtime.cuda.transports": (

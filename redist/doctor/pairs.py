@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from redist.doctor.process import NO, YES, Fact, gpu_name
 from redist.runtime.cuda.transports.carriers import AWARE, PINNED
+from redist.runtime.ranks.links import LARGE_BYTES, find_topology
 from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World, world_of
 
@@ -56,7 +57,12 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
     told = gather(world.comm, (MPI.Get_processor_name(), gpu, has_one), timeout_s)
     ranks = tuple((machine, text) for machine, text, _ in told)
     near = READ if _all_read(world, timeout_s) else POOL
-    why = [("process reads", "yes" if near == READ else "no: the system does not let ranks")]
+    with world.operation(timeout_s):
+        planned_for = find_topology(world, None, LARGE_BYTES)
+    why = [
+        ("plans know of", str(planned_for)),
+        ("process reads", "yes" if near == READ else "no: the system does not let ranks"),
+    ]
     if not all(has for _, _, has in told):
         return Pairing(ranks, _ways(world.node.groups, near, (), "", ""), tuple(why))
     from redist.runtime.cuda.transports.choice import choose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redist.layout.array_type import ArrayType
@@ -49,6 +49,8 @@ class Plan:
     search: str = "exact"
     considered: tuple[Alternative, ...] = ()
     certificate: Certificate | None = None
+    planned_for: str = field(default="", compare=False)
+    """The topology that it was planned for and where that came from, if a transfer knows; not in JSON."""
 
     @property
     def types(self) -> tuple[ArrayType, ...]:

@@ -51,7 +51,8 @@ def format_alternatives(plan: Plan) -> str:
         for a in ranked
     ]
     title = f"considered for objective {plan.objective!r}, strategy {plan.strategy!r} ({plan.search} search)"
-    return "\n".join([title, *table([head, *rows], LEFT, "  ")])
+    origin = [f"planned for {plan.planned_for}"] if plan.planned_for else []
+    return "\n".join([title, *table([head, *rows], LEFT, "  "), *origin])
 
 
 def _headline(plan: Plan) -> str:

@@ -19,20 +19,28 @@ else:  # pragma: no cover
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Ranks in blocks of ``size`` reach each other with this latency and time per byte."""
+    """Ranks in blocks of ``size`` reach each other with this latency and time per byte.
+
+    ``link_fs`` is the time per byte of the link that all ranks of a block of the level before share
+    in one direction, such as the network card of a node; 0 if they share none.
+    """
 
     name: str
     size: int | None
     latency_ps: int
     byte_fs: int
+    link_fs: int = 0
 
-    def time_ps(self, messages: int, n_bytes: int) -> int:
-        """Time for the busiest rank: so many messages, so many bytes.
+    def time_ps(self, messages: int, n_bytes: int, link_bytes: int = 0) -> int:
+        """Time for so many messages and bytes of the busiest rank, or for the bytes of the busiest link.
 
         >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
         2100000
+        >>> Level("network", None, 1_000_000, 100_000, 80_000).time_ps(2, 1000, 4000)
+        2320000
         """
-        return messages * self.latency_ps + ceil_div(n_bytes * self.byte_fs, 1000)
+        fs = max(n_bytes * self.byte_fs, link_bytes * self.link_fs)
+        return messages * self.latency_ps + ceil_div(fs, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,12 @@ class Topology:
             raise TopologyError("a topology needs a last level without a size: it spans all ranks")
         last = 1
         for level in self.levels:
-            if level.latency_ps < 0 or level.byte_fs < 0:
+            if level.latency_ps < 0 or level.byte_fs < 0 or level.link_fs < 0:
                 raise TopologyError(f"level {level.name!r}: latency and bandwidth must be positive")
+            if level.link_fs and level is self.levels[0]:
+                raise TopologyError(
+                    f"level {level.name!r}: ranks of the nearest level share no link"
+                )
             if level.size is None:
                 if level is not self.levels[-1]:
                     raise TopologyError(
@@ -83,7 +95,8 @@ class Topology:
         """A topology from a TOML file with one ``[[level]]`` table per level, nearest first.
 
         Keys: ``name``, ``size`` (ranks in a block; not in the last), ``latency_us``,
-        ``bandwidth_gb_s`` (10^9 bytes per second). Before them, ``step_us`` may say what every step
+        ``bandwidth_gb_s`` (10^9 bytes per second of a rank), and ``link_gb_s`` where the ranks of a
+        block of the level before share a link. Before them, ``step_us`` may say what every step
         costs by itself.
         """
         try:
@@ -111,17 +124,22 @@ class Topology:
             where = f"cannot read {name}: level {number + 1}"
             if not isinstance(table, Mapping):
                 raise TopologyError(f"{where}: need a table with latency_us and bandwidth_gb_s")
-            unknown = set(table) - {"name", "size", "latency_us", "bandwidth_gb_s"}
+            unknown = set(table) - {"name", "size", "latency_us", "bandwidth_gb_s", "link_gb_s"}
             if unknown:
                 raise TopologyError(
                     f"{where}: unknown key {sorted(unknown)[0]!r}; "
-                    "known: name, size, latency_us, bandwidth_gb_s"
+                    "known: name, size, latency_us, bandwidth_gb_s, link_gb_s"
                 )
             size = table.get("size")
             if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
                 raise TopologyError(f"{where}: size must be a whole number")
             rates = []
-            for key in ("latency_us", "bandwidth_gb_s"):
+            keys = (
+                "latency_us",
+                "bandwidth_gb_s",
+                *(["link_gb_s"] if "link_gb_s" in table else []),
+            )
+            for key in keys:
                 value = table.get(key)
                 if not isinstance(value, (int, float)) or isinstance(value, bool):
                     raise TopologyError(f"{where}: {key} must be a positive number")
@@ -134,6 +152,7 @@ class Topology:
                     size,
                     round(rates[0] * 10**6),
                     max(1, round(10**6 / rates[1])),
+                    *(max(1, round(10**6 / rate)) for rate in rates[2:]),
                 )
             )
         try:
@@ -158,7 +177,10 @@ def format_topology(topology: Topology) -> str:
         if level.size is not None:
             lines.append(f"size = {level.size}")
         lines.append(f"latency_us = {max(1e-9, level.latency_ps / 10**6):.6g}")
-        lines += [f"bandwidth_gb_s = {10**6 / max(1, level.byte_fs):.6g}", ""]
+        lines.append(f"bandwidth_gb_s = {10**6 / max(1, level.byte_fs):.6g}")
+        if level.link_fs:
+            lines.append(f"link_gb_s = {10**6 / level.link_fs:.6g}")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -36,23 +36,24 @@ class StepTraffic:
     """Elements and messages of a step; ranges are (least, most) over ranks that hold the result.
 
     ``levels`` has for each level of the topology the messages and elements of its busiest rank,
-    sending or receiving, whichever is more.
+    sending or receiving, whichever is more, and the elements that enter or leave the busiest block
+    of the level before, whose ranks may share a link.
     """
 
     received_elems: int
     received_range: tuple[int, int]
     sent_worst: int
     messages_range: tuple[int, int]
-    levels: tuple[tuple[int, int], ...]
+    levels: tuple[tuple[int, int, int], ...]
     over: tuple[SubAxis, ...]
     group: int
 
     def time_ps(self, topology: Topology, itemsize: int, extra_rounds: int = 0) -> int:
         """Modelled time: every level's busiest rank, and a latency for each round that a limit adds."""
-        time = topology.step_ps if any(messages for messages, _ in self.levels) else 0
+        time = topology.step_ps if any(messages for messages, _, _ in self.levels) else 0
         slowest = 0
-        for level, (messages, elems) in zip(topology.levels, self.levels, strict=True):
-            time += level.time_ps(messages, elems * itemsize)
+        for level, (messages, elems, shared) in zip(topology.levels, self.levels, strict=True):
+            time += level.time_ps(messages, elems * itemsize, shared * itemsize)
             slowest = level.latency_ps if messages else slowest
         return time + extra_rounds * slowest
 
@@ -127,7 +128,7 @@ def traffic_of(
     """
     match action:
         case Slice():
-            zeros = ((0, 0),) * len(topology.levels)
+            zeros = ((0, 0, 0),) * len(topology.levels)
             return StepTraffic(0, (0, 0), 0, (0, 0), zeros, (), 1)
         case AllReduce(axes):
             return _all_reduce(before, axes, topology)
@@ -154,13 +155,20 @@ def _list_traffic(
     elems = schedule.elems()
     n_in, n_out = len(need.ranks), len(have.ranks)
     levels = []
-    for number in range(len(topology.levels)):
+    size = 1
+    for number, level in enumerate(topology.levels):
         here = schedule.level == number
-        worst_messages = worst_elems = 0
-        for rows, n in ((schedule.receiver[here], n_in), (schedule.sender[here], n_out)):
+        worst_messages = worst_elems = shared = 0
+        for rows, grid_ in ((schedule.receiver[here], need), (schedule.sender[here], have)):
+            n = len(grid_.ranks)
             worst_messages = max(worst_messages, int(np.bincount(rows, minlength=n).max()))
-            worst_elems = max(worst_elems, int(_sums(rows, elems[here], n).max()))
-        levels.append((worst_messages, worst_elems))
+            sums = _sums(rows, elems[here], n)
+            worst_elems = max(worst_elems, int(sums.max()))
+            if level.link_fs:
+                blocks = grid_.ranks // size
+                shared = max(shared, int(_sums(blocks, sums, int(blocks.max()) + 1).max()))
+        levels.append((worst_messages, worst_elems, shared))
+        size = level.size or size
     received = _sums(schedule.receiver, elems, n_in)
     messages = np.bincount(schedule.receiver, minlength=n_in)
     over = group
@@ -206,8 +214,9 @@ def _estimate_traffic(
     level = len(topology.levels) - 1
     if over is not None:
         level = group_level(before.mesh, over, topology)
-    levels = [(0, 0)] * len(topology.levels)
-    levels[level] = (int(messages.max()), max(int(received.max()), sent))
+    levels = [(0, 0, 0)] * len(topology.levels)
+    most = max(int(received.max()), sent)
+    levels[level] = (int(messages.max()), most, most * _block_size(topology, level))
     return StepTraffic(
         moved,
         _range(received),
@@ -225,13 +234,19 @@ def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) 
     g = math.prod(part.size for part in parts)
     tile = grid(before).volumes()
     shares = [2 * (int(v) - int(v) // g) for v in (tile.min(), tile.max())]
-    levels = [(0, 0)] * len(topology.levels)
-    levels[group_level(before.mesh, parts, topology)] = (2 * (g - 1), shares[1])
+    levels = [(0, 0, 0)] * len(topology.levels)
+    level = group_level(before.mesh, parts, topology)
+    levels[level] = (2 * (g - 1), shares[1], shares[1] * _block_size(topology, level))
     moved = 2 * (g - 1) * total(tile) // g
     messages = 2 * (g - 1)
     return StepTraffic(
         moved, (shares[0], shares[1]), shares[1], (messages, messages), tuple(levels), parts, g
     )
+
+
+def _block_size(topology: Topology, level: int) -> int:
+    """How many ranks share a link of a level: those of a block of the level before."""
+    return (topology.levels[level - 1].size or 1) if level else 1
 
 
 def _sums(rows: Ints, values: Ints, n: int) -> Ints:

@@ -50,7 +50,7 @@ def redistribute(
     *,
     mesh: Mesh | None = None,
     target_mesh: Mesh | None = None,
-    topology: Topology | None = None,
+    topology: Topology | str | None = None,
     timeout_s: float | None = TIMEOUT_S,
 ) -> Any:
     """**Collective over** ``comm``. Turn a distributed array of one type into another type.
@@ -96,7 +96,7 @@ def redistribute_with_transfer(
     out: Locals = None,
     mesh: Mesh | None = None,
     target_mesh: Mesh | None = None,
-    topology: Topology | None = None,
+    topology: Topology | str | None = None,
     timeout_s: float | None = TIMEOUT_S,
 ) -> tuple[Any, Transfer]:
     """**Collective over** ``comm``. As :func:`redistribute`; the result, and the transfer that made it.

@@ -13,6 +13,7 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.copies.reduce import check_reduces
+from redist.runtime.ranks.links import NAMES
 
 Type = ArrayType | str
 Named = Mapping[str, Type]
@@ -26,7 +27,7 @@ class TransferOptions:
     donate: bool = False
     objective: str = "time"
     strategy: str = "auto"
-    topology: Topology | None = None
+    topology: Topology | str | None = None
     transport: str = "auto"
     node_size: int | None = None
 
@@ -56,6 +57,11 @@ class TransferRequest:
     def token(self) -> int:
         """What ranks that make this request bring to a meeting: even, below 2**57."""
         return 2 * int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:7], "little")
+
+    @property
+    def tile_bytes(self) -> int:
+        """The most that a rank holds or gets, of all arrays together."""
+        return max(sum(pair[end].tile_bytes for pair in self.pairs.values()) for end in (0, 1))
 
     def plans(self, topology: Topology) -> tuple[Plan, ...]:
         """A plan for every pair."""
@@ -91,12 +97,14 @@ class TransferRequest:
         for name, value, kind in (
             ("mesh", mesh, Mesh),
             ("target_mesh", target_mesh, Mesh),
-            ("topology", options.topology, Topology),
             ("limit_bytes", options.limit_bytes, int),
             ("node_size", options.node_size, int),
         ):
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
                 raise RequestError(f"{name}={value!r}: need a {kind.__name__}")
+        if not isinstance(options.topology, Topology | None) and options.topology not in NAMES:
+            known = ", ".join(map(repr, NAMES))
+            raise RequestError(f"topology={options.topology!r}: need a Topology, {known} or None")
         if not isinstance(options.donate, bool):
             raise RequestError(f"donate={options.donate!r}: need a bool")
         if options.node_size is not None and options.node_size < 1:

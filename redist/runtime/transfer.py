@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,11 @@ from redist.runtime.ranks.agreement import (
     raise_unless_agreed,
 )
 from redist.runtime.ranks.background import run_now
+from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import Comm, comm_or_world, default_topology, world_of
+from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 from redist.runtime.request import (
     Named,
     TransferOptions,
@@ -63,7 +65,9 @@ class Transfer:
     and get None. Where nothing moves between ranks (a slice, a copy) a call meets nobody, and an
     error is of its rank alone. ``timeout_s`` bounds every wait for another rank (None: for ever).
     ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
-    (messages only); ``node_size`` pretends that nodes have so many ranks.
+    (messages only); ``node_size`` pretends that nodes have so many ranks. Without a ``topology`` plans
+    know which ranks share a node, and the first large transfer between nodes measures their links in
+    a fraction of a second; ``"nodes"`` leaves it at built-in costs, ``"flat"`` knows no nodes.
 
     A source that is donated must not be used again, nor its memory. On a GPU a CuPy array that owns
     its memory is an empty array after the call where the plan frees it; other arrays (views, those of
@@ -82,7 +86,7 @@ class Transfer:
         donate: bool = False,
         objective: str = "time",
         strategy: str = "auto",
-        topology: Topology | None = None,
+        topology: Topology | str | None = None,
         transport: str = "auto",
         node_size: int | None = None,
         timeout_s: float | None = TIMEOUT_S,
@@ -115,10 +119,13 @@ class Transfer:
         self.comm, self.request, self.timeout_s = comm, request, timeout_s
         self._token, self._names = request.token, tuple(request.pairs)
         self._world = world = world_of(comm, options.transport, options.node_size, timeout_s)
-        self.topology = options.topology or default_topology(world)
         world.failure.raise_if_broken()
         world.drain()
-        plans = from_first(world.comm, lambda: request.plans(self.topology), timeout_s)
+        with world.operation(timeout_s):
+            found = find_topology(world, options.topology, request.tile_bytes)
+        self.topology = found.topology
+        plans = from_first(world.comm, lambda: request.plans(found.topology), timeout_s)
+        plans = tuple(replace(plan, planned_for=str(found)) for plan in plans)
         with world.operation(timeout_s):
             self._schedule = TransferStages.of(plans, world.rank, self.topology)
             self._own_tiles = OwnTiles(self._schedule, options.donate, keep=not is_shared)

@@ -191,7 +191,7 @@ def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:
     ranks = max(source.mesh.n_devices, target.mesh.n_devices)
     if request.objective == "bytes":
         return elems * ranks >= MORE_THAN_ANY_COST >> MESSAGE_BITS
-    slowest = max(level.byte_fs for level in request.topology.levels)
+    slowest = max(max(level.byte_fs, level.link_fs) for level in request.topology.levels)
     return elems * source.dtype.itemsize * slowest >= MORE_THAN_ANY_COST
 
 

@@ -118,7 +118,9 @@ class Prices:
     def _far(self, u: Ints, v: Ints) -> Ints:
         """What must be added because blocks of the topology lack elements under u that v gives them.
 
-        They enter the block over a slower level at least once, one rank taking its share or more.
+        They enter the block over a slower level at least once, one rank taking its share or more. If
+        the ranks of a block share a link of the last level, all of them pass through it; of that time
+        only the share counts that the busiest rank's bytes are not counted for already.
         """
         levels = self.request.topology.levels
         extra = np.zeros(len(u), dtype=np.int64)
@@ -129,7 +131,13 @@ class Prices:
             share = ceil_div(enter, self.space.block_sizes(near.size)).max(axis=1)
             slower = max(0, far.byte_fs - near.byte_fs) * self.request.source.dtype.itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
-            extra += share * slower // 1000 + np.where(share > 0, waits, 0)
+            longer = share * slower // 1000
+            if far is levels[-1] and far.link_fs and far.byte_fs:
+                itemsize = self.request.source.dtype.itemsize
+                link = enter.max(axis=1) * itemsize * far.link_fs // 1000
+                rest = max(0, far.byte_fs - near.byte_fs)
+                longer = np.maximum(longer, link // far.byte_fs * rest)
+            extra += longer + np.where(share > 0, waits, 0)
         return extra
 
     def floor_to(self, ids: Ints, v: int) -> Ints:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake
-from tests.programs.launch import alone
+from tests.programs.launch import alone, one_worker
 
 MPICH = VERSIONS["MPICH"]
 
@@ -57,6 +57,7 @@ def test_options_reach_the_job(redist: Run, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@one_worker
 def test_it_runs(redist: Run, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     with alone():

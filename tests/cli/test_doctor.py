@@ -17,7 +17,7 @@ from redist.doctor.process import Fact, facts, gpu_facts
 from redist.launch.outside import environment
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake
-from tests.programs.launch import alone, default_mpi
+from tests.programs.launch import alone, default_mpi, one_worker
 
 NAMES = ("Python", "MPI", "launcher", "MPI threads", "compiled kernels", "shared memory")
 
@@ -43,6 +43,7 @@ def test_one_process_says_what_it_finds() -> None:
     assert any(line.startswith("of different nodes   messages of MPI") for line in lines)
 
 
+@one_worker
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 def test_ranks_say_how_each_pair_is_joined() -> None:
     done = as_job(3, "--node-size", "2")

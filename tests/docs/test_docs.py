@@ -15,7 +15,7 @@ import pytest
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
-from tests.programs.launch import alone
+from tests.programs.launch import alone, one_worker
 
 IMAGES = ROOT / "docs" / "images"
 PAGES = {page.name: page for page in DOCUMENTS}
@@ -90,7 +90,11 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     return {**env, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
-@pytest.mark.parametrize("shown", COMMANDS, ids=title)
+@pytest.mark.parametrize(
+    "shown",
+    [pytest.param(one, marks=one_worker if " -n " in one.line else ()) for one in COMMANDS],
+    ids=title,
+)
 def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -> None:
     for name, text in PAGES[shown.page].files.items():
         Path(name).write_text(text, encoding="utf-8")
@@ -117,7 +121,11 @@ def test_every_picture_is_drawn_by_a_command() -> None:
     assert drawn == {path.name for path in IMAGES.iterdir()} - {"trace.svg"}  # of measured times
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=title)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(one, marks=one_worker if one.n_ranks > 1 else ()) for one in PROGRAMS],
+    ids=title,
+)
 def test_programs_run(program: Program, tmp_path: Path) -> None:
     path = tmp_path / program.name
     path.write_text(program.text, encoding="utf-8")

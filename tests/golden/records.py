@@ -43,7 +43,7 @@ def request_to_data(request: Request) -> Json:
         "objective": request.objective,
         "strategy": request.strategy,
         "donate": request.donate,
-        "topology": asdict(request.topology),
+        "topology": _topology(request.topology),
     }
 
 
@@ -69,3 +69,12 @@ def _mesh_to_data(mesh: Mesh) -> Json:
 def _type_from_data(text: str, mesh: Json) -> ArrayType:
     axes = [(name, size) for name, size in mesh["axes"]]
     return ArrayType.parse(text, Mesh(axes, ranks=mesh["ranks"]))
+
+
+def _topology(topology: Topology) -> dict[str, Any]:
+    """Levels as they were stored before ranks could share links: no word of links that are not."""
+    data = asdict(topology)
+    for level in data["levels"]:
+        if not level["link_fs"]:
+            del level["link_fs"]
+    return data

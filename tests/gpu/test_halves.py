@@ -21,6 +21,7 @@ from redist.runtime.schedule.pieces import Piece, StepPieces
 from redist.runtime.schedule.stages import StagePart
 from tests.fakes.ranks import random_groups, worlds
 from tests.programs.gpu.jobs import must_succeed, needs_mpi
+from tests.programs.launch import one_worker
 from tests.proofs.test_allocations import random_loads
 
 
@@ -198,6 +199,7 @@ def test_a_group_is_one_only_where_all_its_ranks_say_so() -> None:
     assert agreed((same, True), none, (same, True), (other, True)) == ((), False)
 
 
+@one_worker
 @needs_mpi
 def test_nccl_gathers_what_all_ranks_of_a_group_need_and_nothing_else() -> None:
     assert "22 all-gathers and others agree (4 ranks)" in must_succeed("gathering", 4)

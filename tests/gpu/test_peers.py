@@ -22,6 +22,7 @@ from redist.runtime.cuda.transports.ipc import (
 )
 from redist.runtime.ranks.world import world_of
 from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
+from tests.programs.launch import one_worker
 
 
 class Runtime:
@@ -210,6 +211,7 @@ def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatc
         check_shareable(array, "source tile")
 
 
+@one_worker
 @needs_mpi
 @needs_linux
 @pytest.mark.parametrize(("ranks", "what"), [(2, "source"), (3, "source"), (2, "target")])
@@ -218,6 +220,7 @@ def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str
     assert f"refused on all {ranks} ranks, then well" in said
 
 
+@one_worker
 @needs_mpi
 @needs_linux
 def test_a_donated_source_survives_a_call_that_is_refused() -> None:

@@ -20,9 +20,9 @@ def job(ranks: int, program: str, *args: str, slow: str = "") -> Job:
 
 
 def carried(ranks: int, n: int, carrier: str, slow: str = "") -> Job:
-    """Random problems by one carrier, on more than two ranks through two halves of staging."""
+    """Random problems by one carrier, all but NCCL's on two ranks through two halves of staging."""
     seed = ranks if carrier == "nccl" else 10 * ranks
-    more = ROUNDS if ranks > 2 else ()
+    more = ROUNDS if ranks > 2 or carrier != "nccl" else ()
     args = ("--carrier", carrier, "--n", str(n), "--seed", str(seed))
     return job(ranks, "carrying", *args, *PRETENDED, *more, slow=slow)
 
@@ -31,6 +31,11 @@ def sharing(ranks: int, gpus: int, quick: int, thorough: int) -> Job:
     """Random problems of ranks that share GPUs."""
     n = sample(quick, of=thorough) if quick else thorough
     return job(ranks, "sharing", "--gpus", str(gpus), "--n", str(n), slow="" if quick else SEVERAL)
+
+
+def streaming(carrier: str, slow: str = "") -> Job:
+    """Work of a stream before, during and after transfers, in small rounds."""
+    return job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED, slow=slow)
 
 
 def with_numpy(ranks: int, slow: str = "") -> Job:
@@ -45,14 +50,14 @@ JOBS = [
     with_numpy(4, slow=SEVERAL),
     job(3, "choosing"),
     *(carried(2, sample(9, of=18), carrier) for carrier in CARRIERS),
-    *(carried(4, 12, carrier, "" if carrier != "aware" else SEVERAL) for carrier in CARRIERS),
-    *(job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED) for carrier in CARRIERS),
+    *(carried(4, 12, carrier, "" if carrier == "nccl" else SEVERAL) for carrier in CARRIERS),
+    *(streaming(carrier, "" if carrier == "pinned" else SEVERAL) for carrier in CARRIERS),
 ]
 ON_LINUX = [
     sharing(2, 1, 10, 40),
     sharing(4, 1, 0, 40),
     sharing(4, 2, 10, 20),
-    sharing(3, 2, 10, 20),
+    sharing(3, 2, 0, 20),
     sharing(4, 3, 0, 20),
     job(4, "memory", "--pretend", "--only", "donated"),
     job(4, "donating", "--pretend"),

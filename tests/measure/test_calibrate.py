@@ -14,6 +14,7 @@ from redist.cli.main import main
 from redist.measure.calibrate import fit
 from redist.plan.topology import FLAT, Level, Topology, format_topology
 from tests.measure.test_job import LAUNCHER, job
+from tests.programs.launch import one_worker
 
 
 @given(
@@ -56,6 +57,7 @@ def test_the_file_is_read_back(tmp_path: Path, topology: Topology) -> None:
         assert (a.latency_ps, a.byte_fs) == pytest.approx((b.latency_ps, b.byte_fs), rel=1e-4)
 
 
+@one_worker
 @pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")
 @pytest.mark.parametrize("options", [(), ("--node-size", "2")], ids=["one node", "two nodes"])
 def test_ranks_measure_themselves(tmp_path: Path, options: tuple[str, ...]) -> None:

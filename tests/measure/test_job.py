@@ -16,7 +16,7 @@ from redist.launch.launcher import Launcher, find_launcher
 from redist.launch.outside import environment
 from redist.measure.cases import KINDS
 from redist.measure.options import CONTENDER_NAMES
-from tests.programs.launch import alone
+from tests.programs.launch import alone, one_worker
 from tests.tiers import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ try:
 except LaunchError:
     LAUNCHER = None
 
-pytestmark = pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")
+pytestmark = [one_worker, pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")]
 
 
 def job(n_ranks: int, *program: str) -> subprocess.CompletedProcess[str]:

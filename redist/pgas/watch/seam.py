@@ -21,7 +21,8 @@ from redist.planner import synthesize
 from redist.runtime.elements import by_index, by_position
 from redist.runtime.elements.by_index import Side
 from redist.runtime.ranks import collectives
-from redist.runtime.ranks.world import Comm, default_topology, world_of
+from redist.runtime.ranks.links import find_topology
+from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
 from redist.runtime.transfer import Transfer
 
@@ -191,8 +192,9 @@ class WrappedTraffic:
 
 def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
     """**Collective over** ``comm`` the first time. The plan of a move, the same on all ranks."""
-    topology = default_topology(world_of(comm))
-    return synthesize(source, target, limit_bytes=limit_bytes, topology=topology)
+    n_bytes = max(source.tile_bytes, target.tile_bytes)
+    found = find_topology(world_of(comm), None, n_bytes)
+    return synthesize(source, target, limit_bytes=limit_bytes, topology=found.topology)
 
 
 _RUNTIME = RuntimeTraffic()

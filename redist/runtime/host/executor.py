@@ -156,8 +156,10 @@ class HostExecutor(Executor):
         )
         world.reserve(len(schedule.plans), max(stage.pool_bytes for stage in self.stages))
         self._buffers = (
-            np.empty(max(stage.staging.send_bytes for stage in self.stages), np.uint8),
-            np.empty(max(stage.staging.receive_bytes for stage in self.stages), np.uint8),
+            np.empty(max(s.staging.halves * s.staging.send_bytes for s in self.stages), np.uint8),
+            np.empty(
+                max(s.staging.halves * s.staging.receive_bytes for s in self.stages), np.uint8
+            ),
         )
         self._is_tight = schedule.is_tight
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import identity
 from redist.runtime.copies.strided import c_strides, canonical
-from redist.runtime.host.datatypes import post
+from redist.runtime.host.messages import MessageRounds
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
-from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import abandon
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.pieces import Piece
@@ -278,50 +274,55 @@ class Stage:
     def _run_rounds(
         self, rounds: Iterable[Round], kinds: Kinds, table: Addresses, held: Any
     ) -> None:
+        """With two halves of staging, messages of the next round are under way before this one's end."""
+        world, halves = self.world, self.staging.halves
+        starts = int(table[self.bases.send]), int(table[self.bases.receive])
+        todo = enumerate(rounds)
+        following = next(todo, None)
+        with MessageRounds(world, held) as messages:
+            while following is not None:
+                number, round_ = following
+                following = next(todo, None)
+                if number:
+                    self._publish(round_, kinds, table)
+                if number == 0 or halves == 1:
+                    messages.post(number, round_, table)
+                if halves > 1 and following is not None:
+                    self._point_at_half(following[0] % halves, starts, table)
+                    messages.post(*following, table)
+                self._point_at_half(number % halves, starts, table)
+                if number:
+                    world.meet_node()
+                self._fetch(number, round_, messages, table)
+
+    def _publish(self, round_: Round, kinds: Kinds, table: Addresses) -> None:
+        """Copy this rank's data of a round into its pool, where the coming meeting finds it."""
         world = self.world
-        for number, round_ in enumerate(rounds):
-            if number:
-                parity = (world.meeting.seq + 1) & 1
-                for (rank, item), kind in kinds.items():
-                    slot = world.pages[rank].slot(parity, self.staging.slot_bytes)
-                    if kind == TileAt.POOL:
-                        table[self.bases.neighbour(rank, item)] = slot
-                    if rank == world.rank:
-                        table[self.bases.pool] = slot
-                round_.publish.run(table)
-            requests = self._post(round_, table)
-            if number:
-                world.meet_node()
-            self._fetch(round_, requests, table, held)
+        parity = (world.meeting.seq + 1) & 1
+        for (rank, item), kind in kinds.items():
+            slot = world.pages[rank].slot(parity, self.staging.slot_bytes)
+            if kind == TileAt.POOL:
+                table[self.bases.neighbour(rank, item)] = slot
+            if rank == world.rank:
+                table[self.bases.pool] = slot
+        round_.publish.run(table)
 
-    def _post(self, round_: Round, table: Addresses) -> list[Any]:
-        comm = self.world.comm
-        requests = [post(comm.Irecv, m, table, Tag.DATA) for m in round_.receives]
-        round_.pack.run(table)
-        requests += [post(comm.Isend, m, table, Tag.DATA) for m in round_.sends]
-        return requests
+    def _point_at_half(self, half: int, starts: tuple[int, int], table: Addresses) -> None:
+        """Let the table say where one half of the staging of messages begins."""
+        send, receive = starts
+        table[self.bases.send] = send + half * self.staging.send_bytes
+        table[self.bases.receive] = receive + half * self.staging.receive_bytes
 
-    def _fetch(self, round_: Round, requests: list[Any], table: Addresses, held: Any) -> None:
-        if requests and round_.combines:
-            self._wait(round_, requests, held)
-            requests = []
+    def _fetch(self, number: int, round_: Round, messages: MessageRounds, table: Addresses) -> None:
+        if round_.combines:
+            messages.wait(number)
         round_.copies.run(table)
         for rank, moves in round_.reads:
             moves.read(self.world.node.pids[rank], table)
-        if requests:
-            self._wait(round_, requests, held)
+        messages.wait(number)
         round_.unpack.run(table)
         for combine in round_.combines:
             combine.run(table)
-
-    def _wait(self, round_: Round, requests: list[Any], held: Any) -> None:
-        """Wait for messages; after a failure none may be written into arrays that are others' again."""
-        try:
-            self.world.wait(requests)
-        except BaseException:
-            with contextlib.suppress(MPI.Exception):
-                abandon(requests[: len(round_.receives)], requests, held)
-            raise
 
     def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> Iterable[Round]:
         if len(rounds) > MOST_ROUNDS:

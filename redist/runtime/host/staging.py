@@ -26,6 +26,8 @@ ROUND_BYTES = 2**25
 """Data of GPUs passes in rounds of no more than this: larger buffers of pinned memory are slower."""
 LEAST_HALF_BYTES = 2**18
 """Staging of GPUs is not halved into less than this: a round would cost more than it hides."""
+LEAST_HOST_HALF_BYTES = 2**16
+"""Nor is staging of messages between nodes."""
 GRAIN_BYTES = 512
 """Halves begin at multiples of this, as memory of the GPU does."""
 MOST_SOFT_PARTS = 64
@@ -67,7 +69,8 @@ class Staging:
 
         Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
         to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
-        Then staging is halved where it is large enough, and there are twice as many tables.
+        Staging of messages is halved where it is large enough: while those of one round are under
+        way, others are packed and taken apart. With ``packs_all`` there are twice as many tables.
         """
         book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
         books = 2 * BOOK_BYTES if packs_all else BOOK_BYTES
@@ -76,8 +79,10 @@ class Staging:
         shared = any(world.node.groups.count(group) > 1 for group in world.node.groups)
         share = budget if world.one_node or not shared else budget // 2
         slot, halves = min(share // 2, MAX_MESSAGE_BYTES), 1
-        if packs_all and share // 4 >= LEAST_HALF_BYTES:
-            slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, ROUND_BYTES), 2
+        least = LEAST_HALF_BYTES if packs_all else LEAST_HOST_HALF_BYTES
+        if (packs_all or not world.one_node) and share // 4 >= least:
+            most = ROUND_BYTES if packs_all else MAX_MESSAGE_BYTES
+            slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, most), 2
         exports = [
             Exports.of(
                 stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
@@ -97,9 +102,9 @@ class Staging:
             start + own.bytes_for(k)
             for own, k, start in zip(exports, parts.tolist(), mine.starts, strict=True)
         )
-        least = np.array([need], dtype=np.int64)
-        world.all_max(least)
-        slot_bytes = ceil_div(int(least[0]), 64) * 64 if shared else 0
+        needed = np.array([need], dtype=np.int64)
+        world.all_max(needed)
+        slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
         packed = 0 if world.one_node else slot
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))

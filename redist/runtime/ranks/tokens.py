@@ -44,6 +44,7 @@ class Tag(IntEnum):
     READ_REQUEST = 5
     READ_VERDICT = 6
     READ_DATA = 7
+    LINKS = 8
 
 
 def epoch_token(array: int, event: EpochEvent) -> int:

@@ -12,7 +12,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
-from redist.plan.topology import Level, Topology
 from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure
@@ -24,7 +23,6 @@ from redist.runtime.shm.segments import Bytes, Handle, attach
 Comm = MPI.Comm
 """For the layers that pass communicators on and never call MPI themselves."""
 MOST_MAPPED = 1024
-STEP_PS = 20_000_000
 T = TypeVar("T")
 
 
@@ -202,23 +200,6 @@ def world_of(
 def comm_or_world(comm: Comm | None) -> Comm:
     """The communicator given, or the one of all ranks."""
     return MPI.COMM_WORLD if comm is None else comm
-
-
-def default_topology(world: World) -> Topology:
-    """What to plan for if nothing was measured: a node is near, the network far.
-
-    Within a node a message is a copy: it costs next to nothing beyond its bytes, but ranks wait for
-    each other in every step. ``redist calibrate`` measures the real figures.
-    """
-    groups = world.node.groups
-    sizes = {groups.count(group) for group in groups}
-    in_blocks = groups == tuple(r // max(sizes) * max(sizes) for r in range(world.size))
-    network = Level("network", None, 2_000_000, 100_000)
-    if world.one_node:
-        return Topology((Level("node", None, 0, 100_000),), STEP_PS)
-    if len(sizes) == 1 and in_blocks and max(sizes) > 1:
-        return Topology((Level("node", max(sizes), 0, 100_000), network), STEP_PS)
-    return Topology((network,), STEP_PS)
 
 
 def _close(worlds: dict[tuple[str, int | None], World]) -> None:

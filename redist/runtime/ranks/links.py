@@ -1,0 +1,180 @@
+"""Find out how ranks are joined: who shares a node, and what messages between nodes cost.
+
+A node is known from the start. What its link carries is not; the first large transfer between nodes
+measures it, once for a communicator, in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.plan.topology import FLAT, Level, Topology
+from redist.runtime.ranks.tokens import Tag
+from redist.runtime.ranks.world import World
+
+LARGE_BYTES = 2**20
+"""A transfer of which a rank holds or gets this much measures the links before it is planned."""
+STEP_PS = 20_000_000
+NEAR_BYTE_FS = 100_000
+"""Within a node a byte is a copy: 10 GB/s."""
+FAR_LATENCY_PS = 2_000_000
+FAR_BYTE_FS = 100_000
+LINK_FS = 100_000
+"""Between nodes, unless measured: 2 us, and 10 GB/s of a link that all ranks of a node share."""
+SMALL_BYTES = 8
+SMALL_TIMES = 5
+FIRST_BYTES = 2**14
+MOST_BYTES = 2**24
+ENOUGH_S = 0.03
+"""Messages are doubled until one takes this long; so a measurement takes about three times as long."""
+
+FLAT_NAME, NODES_NAME = "flat", "nodes"
+NAMES = (FLAT_NAME, NODES_NAME)
+"""What a caller may say in the place of a topology."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopology:
+    """What a transfer is planned for, and where that comes from."""
+
+    topology: Topology
+    origin: str
+
+    def __str__(self) -> str:
+        """In one line: origin and levels, nearest first."""
+        levels = []
+        for level in self.topology.levels:
+            size = "all ranks" if level.size is None else f"{level.size} ranks"
+            rate = f"{1e6 / max(1, level.byte_fs):.3g} GB/s a rank"
+            link = f", {1e6 / level.link_fs:.3g} GB/s a link" if level.link_fs else ""
+            levels.append(f"{level.name} of {size}: {level.latency_ps / 1e6:.3g} us, {rate}{link}")
+        return f"{self.origin} ({'; '.join(levels)})"
+
+
+class MeasuredLinks:
+    """What was measured of the links of a communicator; kept with it."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def find_topology(world: World, wanted: Topology | str | None, n_bytes: int) -> FoundTopology:
+    """**Collective.** What to plan for: what is wanted, or nodes and their links as they are.
+
+    ``n_bytes`` is what the busiest rank holds or gets: a large transfer between nodes measures their
+    links first, unless that was done before.
+    """
+    if isinstance(wanted, Topology):
+        return FoundTopology(wanted, "given")
+    if wanted == FLAT_NAME:
+        return FoundTopology(FLAT, "flat, as asked for")
+    if wanted == NODES_NAME:
+        return FoundTopology(nodes_topology(world), "nodes, built-in costs, as asked for")
+    if world.one_node:
+        return FoundTopology(nodes_topology(world), "one node, built-in costs")
+    links = world.kept(MeasuredLinks)
+    if links is None and n_bytes >= LARGE_BYTES:
+        links = world.keep(MeasuredLinks(measure_links(world)))
+    if links is None:
+        return FoundTopology(
+            nodes_topology(world), "nodes, built-in costs: nothing large has moved"
+        )
+    return FoundTopology(links.topology, "nodes, links measured")
+
+
+def node_size(world: World) -> int:
+    """Ranks of every node if they are consecutive and all nodes are alike, else 1."""
+    groups = world.node.groups
+    size = groups.count(groups[0])
+    return size if groups == tuple(r // size * size for r in range(world.size)) else 1
+
+
+def nodes_topology(world: World) -> Topology:
+    """**Local.** Nodes with built-in costs: within one a message is a copy, between them it is not."""
+    if world.one_node:
+        return Topology((Level("node", None, 0, NEAR_BYTE_FS),), STEP_PS)
+    return _of_levels(world, FAR_LATENCY_PS, FAR_BYTE_FS, LINK_FS, STEP_PS)
+
+
+def _of_levels(world: World, latency_ps: int, byte_fs: int, link_fs: int, step_ps: int) -> Topology:
+    size = node_size(world)
+    if size == 1 or size == world.size:
+        return Topology((Level("network", None, latency_ps, byte_fs),), step_ps)
+    near = Level("node", size, 0, NEAR_BYTE_FS)
+    return Topology((near, Level("network", None, latency_ps, byte_fs, link_fs)), step_ps)
+
+
+def measure_links(world: World) -> Topology:
+    """**Collective.** Time messages between nodes: small ones, large ones of one rank a node, of all.
+
+    Figures are those of the slowest, rounded to powers of two, so that plans do not change with every
+    breath of a machine; they are the same on all ranks.
+    """
+    groups = world.node.groups
+    some = min(groups.count(group) for group in groups)  # as many as every node has
+    small = min(_exchange(world, some, SMALL_BYTES) for _ in range(SMALL_TIMES))
+    step = min(_meet(world) for _ in range(SMALL_TIMES))
+    n_bytes = FIRST_BYTES
+    alone = _exchange(world, 1, n_bytes)
+    while alone < ENOUGH_S and n_bytes < MOST_BYTES:
+        n_bytes *= 2
+        alone = _exchange(world, 1, n_bytes)
+    together = _exchange(world, some, n_bytes)
+    fs = 1e15 / n_bytes
+    byte_fs, shared = alone * fs, together * fs / some
+    return _of_levels(
+        world,
+        power_of_two(small * 1e12),
+        power_of_two(byte_fs),
+        power_of_two(shared),
+        power_of_two(step * 1e12),
+    )
+
+
+def power_of_two(value: float) -> int:
+    """The power of two that is nearest by ratio, at least 1.
+
+    >>> [power_of_two(x) for x in (0.2, 1, 2.7, 3, 1000)]
+    [1, 1, 2, 4, 1024]
+    """
+    return 2 ** max(0, round(math.log2(max(value, 1.0))))
+
+
+def _neighbour(world: World, shift: int) -> int:
+    """The rank that has this one's place in another node, so many nodes on."""
+    groups = world.node.groups
+    heads = sorted(set(groups))
+    head = heads[(heads.index(groups[world.rank]) + shift) % len(heads)]
+    return [rank for rank, group in enumerate(groups) if group == head][world.node.place]
+
+
+def _exchange(world: World, ranks: int, n_bytes: int) -> float:
+    """**Collective.** Seconds until so many ranks of each node have sent bytes to the next node."""
+    comm = world.comm
+    sent, got = np.zeros(n_bytes, np.uint8), np.empty(n_bytes, np.uint8)
+    _meet(world)
+    start = time.perf_counter()
+    if world.node.place < ranks:
+        receive = comm.Irecv(got, _neighbour(world, -1), Tag.LINKS)
+        world.wait([receive, comm.Isend(sent, _neighbour(world, 1), Tag.LINKS)])
+    took = np.array([time.perf_counter() - start])
+    world.wait([comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
+    return float(took[0])
+
+
+def _meet(world: World) -> float:
+    """**Collective.** Seconds of the slowest to meet all others, politely."""
+    seen = np.zeros(2, np.int64)
+    start = time.perf_counter()
+    world.wait([world.comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)])
+    took = np.array([time.perf_counter() - start])
+    world.wait([world.comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
+    return float(took[0])
