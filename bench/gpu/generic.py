@@ -5,8 +5,9 @@ Elements are those of the arrays, f32: a user of CuPy writes ``b[...] = a[:, 4:8
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -73,9 +74,10 @@ def generic_copies(lists: dict[int, GenericMoves]) -> Iterator[None]:
     ``lists`` keeps what was made, by the number of the list that it stands for.
     """
 
-    def run(self: CudaCopyList, bases: Addresses, stream: int = 0) -> None:
-        if self.moves:
-            lists.setdefault(id(self), GenericMoves(self.moves)).run(bases)
+    def bind(self: CudaCopyList, bases: Addresses, stream: int = 0) -> list[Callable[[], None]]:
+        if not self.moves:
+            return []
+        return [partial(lists.setdefault(id(self), GenericMoves(self.moves)).run, bases)]
 
-    with patch.object(CudaCopyList, "run", run):
+    with patch.object(CudaCopyList, "bind", bind):
         yield

@@ -291,21 +291,22 @@ def memcpy_async(to: int, of: int, n_bytes: int, kind: int, stream: int) -> None
     STREAMS.get(stream, Stream.null).add(copy)
 
 
-def run_moves(self: CudaCopyList, bases: Any, stream: int = 0) -> None:
+def bind_moves(self: CudaCopyList, bases: Any, stream: int = 0) -> list[Callable[[], None]]:
     """Copies on the host, put off."""
     moves, there = CopyList.of(self.moves), bases.copy()
-    STREAMS.get(stream, Stream.null).add(lambda: moves.run(there))
+    queue = STREAMS.get(stream, Stream.null)
+    return [partial(queue.add, partial(moves.run, there))]
 
 
-def run_combine(self: CudaReductionList, bases: Any, stream: int = 0) -> None:
+def bind_combine(self: CudaReductionList, bases: Any, stream: int = 0) -> list[Callable[[], None]]:
     """Reductions on the host, put off."""
     there = bases.copy()
     chains = [chain.moves() for chain in self.chains]
-    first = CopyList.of(move for move, *_ in chains)
-    STREAMS.get(stream, Stream.null).add(partial(first.run, there))
+    works = [partial(CopyList.of(move for move, *_ in chains).run, there)]
     for turn in ([move for _, *rest in chains for move in rest], *self.turns):
-        combine = Combine(self.op, self.dtype, CopyList.of(turn))
-        STREAMS.get(stream, Stream.null).add(partial(combine.run, there))
+        works.append(partial(Combine(self.op, self.dtype, CopyList.of(turn)).run, there))
+    queue = STREAMS.get(stream, Stream.null)
+    return [partial(queue.add, work) for work in works]
 
 
 class Device:
@@ -359,5 +360,5 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
     sys.modules["cupy"], sys.modules["cupy.cuda"] = top, cuda
     for name in ("memory", "memory_hook"):
         sys.modules[f"cupy.cuda.{name}"] = things[name]
-    CudaCopyList.run = run_moves  # type: ignore[method-assign]
-    CudaReductionList.run = run_combine  # type: ignore[method-assign]
+    CudaCopyList.bind = bind_moves  # type: ignore[method-assign]
+    CudaReductionList.bind = bind_combine  # type: ignore[method-assign]

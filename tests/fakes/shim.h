@@ -41,6 +41,15 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
     return (unsigned)((((unsigned long long)high << 32) | low) >> (n & 31));
 }
 
+static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which)
+{
+    unsigned long long both = ((unsigned long long)high << 32) | low;
+    unsigned out = 0;
+    for (int k = 0; k < 4; k++)
+        out |= (unsigned)(both >> 8 * (which >> 4 * k & 7) & 255) << 8 * k;
+    return out;
+}
+
 /* Halves by arithmetic on bits: not every compiler knows a type for them. */
 static inline float half_to_float(unsigned short h)
 {

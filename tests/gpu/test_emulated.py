@@ -13,7 +13,7 @@ import pytest
 
 from redist.layout.dtype import DType
 from redist.runtime.copies.copy_list import BufferCopy
-from redist.runtime.copies.strided import Strided
+from redist.runtime.copies.strided import Strided, canonical
 from redist.runtime.cuda.kernels import tables as cuda_rows
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import source
@@ -92,6 +92,83 @@ def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     rng = Random(number)
     cases = [random_case(rng) for _ in range(sample(25, of=100))]
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
+
+
+def transposed(item: int, rows: int, columns: int, pad: int, start: int) -> Case:
+    """A matrix and its transpose, whose rows are ``pad`` elements longer than needed."""
+    to, of = (item, (rows + pad) * item), ((columns + pad) * item, item)
+    form = canonical((rows, columns), item, to, of)
+    random = np.random.default_rng(rows)
+    sizes = (columns * to[1] + start, rows * of[0] + start)
+    buffers = [random.integers(0, 256, size, np.uint8) for size in sizes]
+    return Case([BufferCopy(0, start, 1, start, form)], buffers, [0, 0])
+
+
+CELLS_OF_BYTES, CELLS_OF_HALVES = 1 << 19, 1 << 22
+
+
+@pytest.mark.parametrize(
+    ("item", "rows", "columns", "pad", "start", "kinds"),
+    [
+        (1, 128, 256, 0, 0, CELLS_OF_BYTES),
+        (2, 96, 160, 4, 0, CELLS_OF_HALVES),
+        (1, 131, 258, 0, 0, 1 << 1),  # rows of no whole words
+        (1, 131, 258, 1, 0, CELLS_OF_BYTES | 1 << 1),  # words, and strips beside them
+        (2, 63, 65, 1, 2, CELLS_OF_HALVES | 1 << 3),
+        (1, 8, 256, 0, 0, 1 << 1),
+    ],
+)
+def test_transposes_of_small_elements(
+    program: Path,
+    item: int,
+    rows: int,
+    columns: int,
+    pad: int,
+    start: int,
+    kinds: int,
+    tmp_path: Path,
+) -> None:
+    if pad == 1:
+        pad = -rows % 4  # of the longer rows only
+        columns += -(columns + pad) % 4
+    case = transposed(item, rows, columns, pad, start)
+    assert tables_of(case.moves, case.phases, Tuning()).kinds == kinds
+    emulate(program, [case], Tuning(), tmp_path, Random(1))
+
+
+def fan(n_targets: int) -> Case:
+    """The columns of a matrix, to several buffers each."""
+    form = Strided(256, ((10, 256, 1024),))
+    moves = [
+        BufferCopy(1 + target, 2560 * k, 0, 256 * k, form)
+        for target in range(n_targets)
+        for k in range(4)
+    ]
+    random = np.random.default_rng(1)
+    buffers = [random.integers(0, 256, 10240, np.uint8) for _ in range(1 + n_targets)]
+    return Case(moves, buffers, [0] * len(buffers))
+
+
+def test_what_goes_to_several_places_is_read_once() -> None:
+    case = fan(5)
+    tables = tables_of(case.moves, case.phases, Tuning())
+    assert tables.fans_out and [int(row["n_members"]) for row in tables.rows] == [5, 5, 5, 5, 0]
+
+
+def test_reductions_do_not_fan_out() -> None:
+    case = fan(5)
+    tables = tables_of(case.moves, case.phases, Tuning(), fans_out=False)
+    assert not tables.fans_out and len(tables.rows) == 21
+
+
+def test_what_goes_to_several_places_arrives(program: Path, tmp_path: Path) -> None:
+    emulate(program, [fan(n) for n in (1, 2, 5, 70)], Tuning(), tmp_path, Random(1))
+
+
+@pytest.mark.parametrize(("rows", "is_ragged"), [(1024, False), (1023, True), (63, False)])
+def test_tiles_that_write_parts_of_sectors_are_told(rows: int, is_ragged: bool) -> None:
+    case = transposed(4, rows, 128, 0, 0)
+    assert tables_of(case.moves, case.phases, Tuning()).is_ragged == is_ragged
 
 
 def test_runs_longer_than_a_loose_one_may_be(

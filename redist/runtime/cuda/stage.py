@@ -20,7 +20,12 @@ from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import pack_once, room_for
 from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.ipc import WORDS, NoPeers, OpenedMemory, PeerEvent
-from redist.runtime.cuda.transports.shared_gpu import Described, GpuMates, describe
+from redist.runtime.cuda.transports.shared_gpu import (
+    Described,
+    Descriptions,
+    GpuMates,
+    meet_awake,
+)
 from redist.runtime.host.stage import Kinds, Layouts, StageRecord
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
@@ -101,7 +106,9 @@ class CudaStage:
             self._mates = GpuMates(
                 self.world.node.ranks, {r: mate_parts(r) for r in peers.mates if first}
             )
-        self._found: tuple[Any, Described] | None = None
+        self._found: tuple[int, Described] | None = None
+        self._descriptions = Descriptions()
+        self._own: list[Any] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
         self._programs: dict[Any, Sequence[CudaRound]] = {}
 
@@ -113,36 +120,27 @@ class CudaStage:
         """
         world, bases, table = self.world, self.bases, self._table
         stream = current_stream()
-        strides = Layouts(
-            tuple([() if s is None else s.strides for s in sources]),
-            tuple([() if t is None else t.strides for t in targets]),
-        )
         error = self._describe(sources, targets)
         if error is not None:
             world.meet(Token.ERROR)
             raise Disagreement(error)
+        self._fill(targets)
+        if self._mates is not None:
+            self._run_for_all(self._mates, token, sources, targets, stream)
+            return StageRecord(in_place=False)
+        strides = Layouts(
+            tuple([() if s is None else s.strides for s in sources]),
+            tuple([() if t is None else t.strides for t in targets]),
+        )
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            part = self.parts[item]
             if target is not None:
                 table[bases.target(item)] = device_address(target)
-                if part.step.fills:
-                    blank = identity(part.step.op or "", part.dtype)
-                    fill_with(target.view(part.dtype.to_numpy()), blank)
             if source is not None:
                 table[bases.source(item)] = device_address(source)
         if self.is_local:
             self._program(self.whole, {}, {}, strides)[0].fetch(table, stream)
             return StageRecord(in_place=False)
-        self.peers.begin()
-        self.peers.say(PeerEvent.READY, stream)
-        if world.meet(token) is Met.DISAGREE:
-            raise Disagreement
-        if self._mates is not None:
-            if self._mates.parts:
-                self._mates.run(self._all_tiles(world.meeting.seq & 1, sources, targets), stream)
-                stream.synchronize()
-            world.meet_node()  # another rank has written this one's targets
-            return StageRecord(in_place=False)
+        self._meet(token, 0, stream)
         kinds, far = self._look(world.meeting.seq & 1)
         givers = {rank for rank, _ in self._read if rank in world.node.ranks}
         self.peers.await_all(PeerEvent.READY, givers, stream)
@@ -150,20 +148,58 @@ class CudaStage:
         self.peers.say(PeerEvent.DONE, stream)
         return StageRecord(in_place=len(world.node.ranks) > 1)
 
-    def _all_tiles(self, parity: int, sources: Sequence[Any], targets: Sequence[Any]) -> Described:
-        """Find the tiles of all ranks of the node; remembered for the next call."""
+    def _fill(self, targets: Sequence[Any]) -> None:
+        """**Local.** Write what leaves others as they are where values will be combined with it."""
+        for part, target in zip(self.parts, targets, strict=True):
+            if target is not None and part.step.fills:
+                blank = identity(part.step.op or "", part.dtype)
+                fill_with(target.view(part.dtype.to_numpy()), blank)
+
+    def _meet(self, token: int, flag: int, stream: Any) -> Met:
+        """**Collective.** Meet when all tiles may be read, as soon as their streams say so."""
+        self.peers.begin()
+        self.peers.say(PeerEvent.READY, stream)
+        met = self.world.meet(token, flag)
+        if met is Met.DISAGREE:
+            raise Disagreement
+        return met
+
+    def _run_for_all(
+        self,
+        mates: GpuMates,
+        token: int,
+        sources: Sequence[Any],
+        targets: Sequence[Any],
+        stream: Any,
+    ) -> None:
+        """**Collective.** Let the first rank of every GPU move for those that share it.
+
+        The flag of a meeting says that a tile of the rank is not where it was in the last call.
+        """
+        own = [None if a is None else (device_address(a), a.strides) for a in (*sources, *targets)]
+        are_new = self._descriptions.are_new or own != self._own
+        met = self._meet(token, int(are_new), stream)
+        self._descriptions.note_read()
+        self._own = own
+        if mates.parts:
+            if are_new or met is not Met.SAME or self._found is None or self._is_stale:
+                self._found = self.peers.n_closed, self._all_tiles(self.world.meeting.seq & 1, own)
+            mates.run(self._found[1], stream)
+            stream.synchronize()
+        meet_awake(self.world)  # another rank has written this one's targets
+
+    @property
+    def _is_stale(self) -> bool:
+        """Whether memory of neighbours was closed since their tiles were found."""
+        return self._found is not None and self._found[0] != self.peers.n_closed
+
+    def _all_tiles(self, parity: int, own: Sequence[Any]) -> Described:
+        """Find the tiles of all ranks of the node; ``own`` has address and strides of this one's."""
         world, n = self.world, len(self.parts)
-        told = [
-            world.pages[rank].descriptions[parity][: 2 * n].tobytes() for rank in world.node.ranks
-        ]
-        key = self.peers.n_closed, tuple(told)
-        if self._found is not None and self._found[0] == key:
-            return self._found[1]
         found = Described(n, world.node.ranks)
-        for number, array in enumerate([*sources, *targets]):
-            if array is not None:
-                address = device_address(array)
-                found.put(number // n, world.rank, number % n, address, array.strides)
+        for number, one in enumerate(own):
+            if one is not None:
+                found.put(number // n, world.rank, number % n, *one)
         for rank in world.node.ranks:
             rows = world.pages[rank].descriptions[parity]
             for number in range(2 * n):
@@ -175,7 +211,6 @@ class CudaStage:
                 address = self.peers.opened(rank, OpenedMemory.read(rows[number, 1 : 1 + WORDS]))
                 strides = tuple(rows[number, 1 + WORDS : 1 + WORDS + n_dims].tolist())
                 found.put(number // n, rank, number % n, address, strides)
-        self._found = key, found  # of no use if something was closed meanwhile
         return found
 
     def settle(self) -> None:
@@ -184,17 +219,16 @@ class CudaStage:
 
     def _describe(self, sources: Sequence[Any], targets: Sequence[Any]) -> RequestError | None:
         """Tell the neighbours where to find this rank's tiles; the error if they cannot be shared."""
-        world, n = self.world, len(self.parts)
+        world = self.world
         if self.is_local or len(world.node.ranks) == 1:
             return None
         rows = world.pages[world.rank].descriptions[(world.meeting.seq + 1) & 1]
         if self._mates is None:
             exports = self.staging.exports
             sources = [s if exports[world.rank, item] else None for item, s in enumerate(sources)]
+        are_written = self._mates is not None and len(self.peers.mates) > 1
         try:
-            describe(rows[:n], sources, "source tile")
-            if self._mates is not None and len(self.peers.mates) > 1:
-                describe(rows[n : 2 * n], targets, "target tile")
+            self._descriptions.write(rows, sources, targets if are_written else ())
         except RequestError as error:
             return error
         return None

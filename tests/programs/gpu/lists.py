@@ -39,7 +39,9 @@ def random_case(rng: Random, most: int = 20000, least: int = 1) -> Case:
     moves: list[BufferCopy] = []
     sizes: list[int] = []
     for _ in range(rng.randint(1, 4)):
-        (_interleaving if rng.random() < 0.35 else _single)(rng, moves, sizes, most, least)
+        kinds = (_interleaving, _transpose, _fan, _single)
+        (add,) = rng.choices(kinds, weights=(30, 15, 10, 45))
+        add(rng, moves, sizes, most, least)
     if rng.random() < 0.05:  # more buffers than are passed by value
         for _ in range(80):
             _single(rng, moves, sizes, 100, least)
@@ -230,6 +232,38 @@ def _interleaving(
             moves.append(BufferCopy(*there, *here, form))
         else:
             moves.append(BufferCopy(*here, *there, Strided(form.block, form.swapped().dims)))
+
+
+def _transpose(
+    rng: Random, moves: list[BufferCopy], sizes: list[int], most: int, least: int
+) -> None:
+    """A matrix, or some of them, of elements of a byte or two, turned; rows may be longer than needed."""
+    item = rng.choice([1, 1, 2]) * least
+    rows = rng.randint(1, 200)
+    columns = rng.randint(1, max(1, min(200, most // item // rows)))
+    if rng.random() < 0.7:
+        rows, columns = rows // 4 * 4 + 4, columns // 4 * 4 + 4
+    count = rng.choice([1, 1, 2])
+    wide, high = ((n + rng.choice([0, 0, 4, 8, 1, 3])) * item for n in (columns, rows))
+    to, of = (columns * high, item, high), (rows * wide, wide, item)
+    starts = [rng.choice([0, 0, 1, 2, 4]) * least for _ in range(2)]
+    n = len(sizes)
+    form = canonical((count, rows, columns), item, to, of)
+    moves.append(BufferCopy(n, starts[0], n + 1, starts[1], form))
+    sizes += [count * columns * high + starts[0], count * rows * wide + starts[1]]
+
+
+def _fan(rng: Random, moves: list[BufferCopy], sizes: list[int], most: int, least: int) -> None:
+    """The same bytes to several buffers."""
+    here: list[BufferCopy] = []
+    made: list[int] = []
+    rng.choice((_single, _transpose))(rng, here, made, most // 3, least)
+    (move,), n = here, len(sizes)
+    sizes += made
+    moves.append(replace(move, dst=move.dst + n, src=move.src + n))
+    for _ in range(rng.choice([1, 2, 3, 7])):
+        moves.append(replace(moves[-1], dst=len(sizes)))
+        sizes.append(made[move.dst])
 
 
 def as_file(cases: list[Case], launches: list[list[Any]], blocks: list[int]) -> bytes:

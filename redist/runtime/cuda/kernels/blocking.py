@@ -21,8 +21,16 @@ DIRECT, SHARED, GROUPED = range(3)
 LOOSE = 5
 """In place of log2 of a word: long runs that lie anywhere. The kernel aligns what it writes."""
 
-LINE = 128
+CELLS = {6: 1, 7: 2}
+"""In place of log2 of a word: transposes of elements of so many bytes, in words of 4; see cell_shape."""
 
+CELL_LOG = 2
+CELL_BYTES = 1 << CELL_LOG
+"""Of a word of cells: as many on either side of a cell."""
+
+LINE = 128
+SECTOR = 32
+"""Bytes that memory is read and written in."""
 NEVER = 0xFFFFFFFF
 _FAR = 2**62
 _DIM = np.dtype(
@@ -60,23 +68,6 @@ SHAPE = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
-    """What may be chosen freely; the defaults were the fastest on an H200.
-
-    ``turns``: log2 of the words a thread moves in a tile, for words of 1, 2, 4, 8, 16 bytes.
-    ``shared_below``: runs of fewer bytes pass through shared memory where the order changes.
-    ``waves``: blocks launched for each that fits (0: one for each tile), where all tiles are
-    direct, and else.
-    ``loose_from``: bytes of runs from which on the kernel aligns those that lie at odd addresses.
-    """
-
-    turns: tuple[int, int, int, int, int] = (4, 4, 4, 3, 2)
-    shared_below: int = 128
-    waves: tuple[int, int] = (0, 1)
-    loose_from: int = 1024
-
-
-@dataclass(frozen=True, slots=True)
 class BlockDim:
     """A dim of a copy: ``count`` steps of so many bytes; in a group, of one row to the next."""
 
@@ -93,13 +84,39 @@ class BlockDim:
         return self.in_group or self.is_loose
 
 
+Bit = tuple[int, int]
+"""A dim, and which bit of the place along it."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """A record for the kernel, its kind and its number of tiles."""
+    """A record for the kernel, its kind and its number of tiles.
+
+    ``is_ragged`` says that its tiles pass through shared memory and write parts of sectors.
+    """
 
     record: Any
     kind: int
     n_tiles: int
+    is_ragged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What may be chosen freely; the defaults were the fastest on an H200.
+
+    ``turns``: log2 of the words a thread moves in a tile, for words of 1, 2, 4, 8, 16 bytes.
+    ``shared_below``: runs of fewer bytes pass through shared memory where the order changes.
+    ``waves``: blocks launched for each that fits (0: one for each tile), where all tiles are
+    direct, where some pass through shared memory, and where such tiles write parts of sectors: what
+    is beside them must be written soon, and blocks that go on to other tiles drift apart.
+    ``loose_from``: bytes of runs from which on the kernel aligns those that lie at odd addresses.
+    """
+
+    turns: tuple[int, int, int, int, int] = (4, 4, 4, 3, 2)
+    shared_below: int = 128
+    waves: tuple[int, int, int] = (0, 1, 0)
+    loose_from: int = 1024
 
 
 @lru_cache(maxsize=4096)
@@ -113,29 +130,67 @@ def shape_of(log: int, block: int, dims: tuple[BlockDim, ...], tuning: Tuning) -
     n_words = (block + LINE - 2) // word + 1 if log == LOOSE else block // word
     axes = [BlockDim(n_words, word, word, False, True, log == LOOSE)] if n_words > 1 else []
     axes += [axis for axis in dims if axis.count > 1 or axis.in_group]
-    to, of = _order([a.dst for a in axes]), _order([a.src for a in axes])
+    to, of = _order_of([a.dst for a in axes]), _order_of([a.src for a in axes])
     how = DIRECT if log == LOOSE else _how(axes, to, of, block, tuning)
     if how == DIRECT:
         of = to
     n_bits = THREAD_BITS + tuning.turns[min(log, 4)]
-    extents = _extents(axes, to, of, n_bits, LINE // word)
+    extents = _extents_of(axes, to, of, n_bits, LINE // word)
     kind = 3 * log + how
     record = np.zeros((), SHAPE)
     record["kind"], record["run"] = kind, block
-    fields = _fields(record, axes, extents, n_bits)
-    _bits(record["dst"], to, axes, extents, fields, [a.dst for a in axes], n_bits)
-    _bits(record["src"], of, axes, extents, fields, [a.src for a in axes], n_bits)
-    for side, turn in ((of, 1), (to, 2)):
-        owners = [k for k in side for _ in range(extents[k])]
-        if any(axes[k].in_group for k in owners[THREAD_BITS:]):
+    fields = _write_fields(record, axes, extents, n_bits)
+    dst, src = (_pad_bits(_bits_in(order, extents), n_bits) for order in (to, of))
+    _write_bits(record["dst"], dst, axes, fields, [a.dst for a in axes])
+    _write_bits(record["src"], src, axes, fields, [a.src for a in axes])
+    for side, turn in ((src, 1), (dst, 2)):
+        if any(bit is not None and axes[bit[0]].in_group for bit in side[THREAD_BITS:]):
             record["group_turns"] |= turn
     if how != DIRECT:
-        _slots(record, to, of, extents, n_bits, log)
-    n_tiles = _digits(record, to, axes, extents, fields)
-    return BlockShape(record, kind, n_tiles)
+        _write_slots(record, _places_in(dst, src), log)
+    n_tiles = _write_digits(record, to, axes, extents, fields)
+    return BlockShape(record, kind, n_tiles, how != DIRECT and _writes_parts(axes, to, extents))
 
 
-def _order(strides: Sequence[int]) -> list[int]:
+@lru_cache(maxsize=4096)
+def cell_shape(log: int, dims: tuple[BlockDim, ...], tuning: Tuning) -> BlockShape:
+    """Tiles of a transpose of elements of 1 or 2 bytes, in words of 4; ``log`` is of CELLS.
+
+    A cell is ``m`` x ``m`` elements, a word long on either side. A thread loads the ``m`` words of a cell
+    as they lie in the source, one under another, and turns them into those of the destination, which
+    pass through shared memory as other words do. Places count elements; a word has a bit less for each
+    of theirs that lies inside it.
+
+    >>> cell_shape(6, (BlockDim(128, 1, 128), BlockDim(128, 128, 1)), Tuning()).n_tiles
+    1
+    """
+    item = CELLS[log]
+    inside = (CELL_BYTES // item).bit_length() - 1
+    axes = [axis for axis in dims if axis.count > 1]
+    to, of = _order_of([a.dst for a in axes]), _order_of([a.src for a in axes])
+    i, j = to[0], of[0]
+    n_bits = THREAD_BITS + tuning.turns[CELL_LOG]
+    extents = _extents_of(axes, to, of, n_bits + inside, LINE // item)
+    kind = 3 * log + SHARED
+    record = np.zeros((), SHAPE)
+    record["kind"], record["run"] = kind, item
+    fields = _write_fields(record, axes, extents, n_bits + inside)
+    dst = [bit for bit in _bits_in(to, extents) if bit not in [(i, b) for b in range(inside)]]
+    dst = _pad_bits(dst, n_bits)
+    within = [(axis, b) for axis in (i, j) for b in range(inside)]
+    src = _pad_bits([bit for bit in _bits_in(of, extents) if bit not in within], n_bits - inside)
+    # The words of a cell are the first turns of a thread: rows of the source, then of the destination.
+    before, after = src[:THREAD_BITS], src[THREAD_BITS:]
+    loaded = [*before, *((i, b) for b in range(inside)), *after]
+    turned = [*before, *((j, b) for b in range(inside)), *after]
+    _write_bits(record["dst"], dst, axes, fields, [a.dst for a in axes])
+    _write_bits(record["src"], loaded, axes, fields, [a.src for a in axes])
+    _write_slots(record, _places_in(dst, turned), CELL_LOG)
+    n_tiles = _write_digits(record, to, axes, extents, fields)
+    return BlockShape(record, kind, n_tiles, _writes_parts(axes, to, extents))
+
+
+def _order_of(strides: Sequence[int]) -> list[int]:
     """Dims from the fastest on; repeated elements (stride 0) last."""
     return sorted(range(len(strides)), key=lambda k: abs(strides[k]) or _FAR)
 
@@ -145,10 +200,6 @@ def _how(axes: list[BlockDim], to: list[int], of: list[int], block: int, tuning:
         return GROUPED
     first = [next((k for k in order if not axes[k].is_run), None) for order in (to, of)]
     return SHARED if first[0] != first[1] and block < tuning.shared_below else DIRECT
-
-
-def _ceil_log(n: int) -> int:
-    return (n - 1).bit_length()
 
 
 def _cap(count: int, least: int) -> int:
@@ -163,7 +214,7 @@ def _cap(count: int, least: int) -> int:
     return good if good >= low else max(range(low, top + 1), key=used)
 
 
-def _extents(
+def _extents_of(
     axes: list[BlockDim], to: list[int], of: list[int], budget: int, least: int
 ) -> list[int]:
     """log2 of a tile's extent along every dim: long runs on both sides."""
@@ -186,7 +237,29 @@ def _extents(
     return out
 
 
-def _fields(record: Any, axes: list[BlockDim], extents: list[int], n_bits: int) -> list[int]:
+def _ceil_log(n: int) -> int:
+    """log2, rounded up."""
+    return (n - 1).bit_length()
+
+
+def _writes_parts(axes: Sequence[BlockDim], to: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether rows of a tile begin between sectors of the destination.
+
+    >>> odd = [BlockDim(63, 4, 256), BlockDim(64, 252, 4)]
+    >>> _writes_parts(odd, [0, 1], [5, 5]), _writes_parts(odd, [0, 1], [6, 5])
+    (True, False)
+    """
+    run, is_whole = abs(axes[to[0]].dst) if to else 0, True
+    for k in to:
+        if is_whole and abs(axes[k].dst) == run:
+            run *= axes[k].count
+            is_whole = 1 << extents[k] >= axes[k].count
+        elif axes[k].dst % SECTOR:
+            return True
+    return False
+
+
+def _write_fields(record: Any, axes: list[BlockDim], extents: list[int], n_bits: int) -> list[int]:
     """Where in a word the place along every dim stands; a guard bit above each."""
     at, out, guard, limit = 0, [], 0, 0
     for axis, extent in zip(axes, extents, strict=True):
@@ -207,36 +280,45 @@ def _fields(record: Any, axes: list[BlockDim], extents: list[int], n_bits: int) 
     return out
 
 
-def _bits(
-    bits: Any,
-    order: list[int],
-    axes: list[BlockDim],
-    extents: list[int],
-    fields: list[int],
-    strides: list[int],
-    n_bits: int,
-) -> None:
-    k = 0
-    for axis in order:
-        for b in range(extents[axis]):
-            bits[k]["offset"] = 0 if axes[axis].in_group else strides[axis] << b
-            bits[k]["place"] = 1 << fields[axis] + b
-            k += 1
-    for b in range(n_bits - k):
-        bits[k + b]["place"] = 1 << fields[-1] + b
+def _bits_in(order: Sequence[int], extents: Sequence[int]) -> list[Bit | None]:
+    """The bits of an element's number: dims in this order, the lowest bit of each first."""
+    return [(axis, b) for axis in order for b in range(extents[axis])]
 
 
-def _slots(
-    record: Any, to: list[int], of: list[int], extents: list[int], n_bits: int, log: int
+def _pad_bits(bits: list[Bit | None], n_bits: int) -> list[Bit | None]:
+    """The same with idle bits (None) up to so many."""
+    return bits + [None] * (n_bits - len(bits))
+
+
+def _write_bits(
+    record: Any,
+    bits: Sequence[Bit | None],
+    axes: Sequence[BlockDim],
+    fields: Sequence[int],
+    strides: Sequence[int],
 ) -> None:
+    """What every bit adds on one side: to the offset, and to the place."""
+    idle = 0
+    for k, bit in enumerate(bits):
+        if bit is None:
+            record[k]["place"] = 1 << fields[-1] + idle
+            idle += 1
+        else:
+            axis, b = bit
+            record[k]["offset"] = 0 if axes[axis].in_group else strides[axis] << b
+            record[k]["place"] = 1 << fields[axis] + b
+
+
+def _places_in(dst: Sequence[Bit | None], src: Sequence[Bit | None]) -> list[int]:
+    """Where each bit of the source's order stands in the destination's; idle ones in their order."""
+    idle = iter([k for k, bit in enumerate(dst) if bit is None])
+    at = {bit: k for k, bit in enumerate(dst)}
+    return [next(idle) if bit is None else at[bit] for bit in src]
+
+
+def _write_slots(record: Any, by_source: Sequence[int], log: int) -> None:
     """Slots in the destination's order, swizzled so that the source's order meets all banks."""
-    start = {}
-    at = 0
-    for k in to:
-        start[k] = at
-        at += extents[k]
-    by_source = [start[k] + b for k in of for b in range(extents[k])]
-    by_source += range(at, n_bits)
+    n_bits = len(by_source)
     banks = range(max(0, 2 - log), 7 - log)
     lanes = by_source[: min(5, 7 - log)]
     free = [b for b in banks if b not in lanes]
@@ -247,7 +329,7 @@ def _slots(
         record["src"][k]["slot"] = slots[by_source[k]]
 
 
-def _digits(
+def _write_digits(
     record: Any, order: list[int], axes: list[BlockDim], extents: list[int], fields: list[int]
 ) -> int:
     """How the number of a tile is read, the fastest dim first; the number of tiles."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
+from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
 from redist.runtime.cuda.kernels.tables import WORD, tables_of
 
 _DEFAULT = 4
@@ -47,12 +48,16 @@ class CudaCopyList:
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the copies on a stream (its handle); ``bases`` has the address of every buffer."""
+        for start in self.bind(bases, stream):
+            start()
+
+    def bind(self, bases: Addresses, stream: int = 0) -> list[Start]:
+        """What starts the copies of buffers that lie there, on a stream: nothing, or one call."""
         if not self.moves:
-            return
+            return []
         if len(self.moves) == 1 and not self.moves[0].form.dims:
-            self._copy_run(bases, stream)
-        else:
-            self.prepared(bases, stream)(bases, stream)
+            return [partial(self._copy_run, bases, stream)]
+        return [self.prepared(bases, stream).bind(bases, stream)]
 
     def prepared(self, bases: Addresses, stream: int = 0) -> Launch:
         """The launch for buffers that lie like these in words of 16 bytes; made once."""

@@ -24,10 +24,12 @@ MOST_KEPT = 4
 """Launches of one list, for different streams and alignments."""
 
 T = TypeVar("T")
+Start = Callable[[], None]
+"""Starts work on a stream that was chosen before."""
 Key = tuple[int, int, bytes]
 """A device, a stream of it, and how buffers lie."""
 
-ALL_KINDS = 0xFFFF
+ALL_KINDS = 0x48FFFF
 ALL_DIRECT = 0x9249
 
 
@@ -59,7 +61,7 @@ class Kernel:
     n_resident: int
 
 
-def kernel_for(kinds: int, tuning: Tuning, prelude: str = "") -> Kernel:
+def kernel_for(kinds: int, tuning: Tuning, prelude: str = "", fans_out: bool = False) -> Kernel:
     """The kernel for these kinds of tiles: one kind alone, or one of two for mixtures."""
     import cupy
 
@@ -71,6 +73,7 @@ def kernel_for(kinds: int, tuning: Tuning, prelude: str = "") -> Kernel:
         "-fmad=false",
         f"-DKINDS={kinds}",
         f"-DTURNS={turns}",
+        f"-DFANS={str(fans_out).lower()}",
     )
     return _compile(options, prelude, cupy.cuda.Device().id)
 
@@ -100,14 +103,14 @@ class Launch:
     def __init__(self, tables: Tables, tuning: Tuning, prelude: str = "") -> None:
         import cupy
 
-        self._kernel = kernel_for(tables.kinds, tuning, prelude)
+        self._kernel = kernel_for(tables.kinds, tuning, prelude, tables.fans_out)
         parts = [tables.rows, tables.shapes, tables.members, tables.hints]
         whole, starts = join_tables(parts)
         # CuPy copies from pinned memory of its own, in the stream's order: nobody waits for the
         # stream, which may itself wait for messages of a rank that has failed.
         self._device = cupy.asarray(whole)
         self._grid = tables.n_tiles
-        waves = tuning.waves[bool(tables.kinds & ~ALL_DIRECT)]
+        waves = tuning.waves[2 if tables.is_ragged else bool(tables.kinds & ~ALL_DIRECT)]
         if waves:
             self._grid = min(tables.n_tiles, self._kernel.n_resident * waves)
         at = int(self._device.data.ptr)
@@ -117,23 +120,35 @@ class Launch:
 
     def __call__(self, bases: Addresses, stream: int) -> None:
         """Start the kernel; it reads the bases before this returns, or a copy of them."""
+        self.bind(bases, stream)()
+
+    def bind(self, bases: Addresses, stream: int) -> Start:
+        """What starts the kernel with these bases on a stream; it may be called again and again."""
         few = np.zeros(INLINE_BASES, np.uint64)
         many = ctypes.c_uint64(0)
         if len(bases) <= INLINE_BASES:
             few[: len(bases)] = bases
         else:
             many.value = self._uploaded(bases, stream)
-        last = ctypes.c_void_p(address_of(few))
-        plain = [ctypes.addressof(x) for x in (*self._pointers, *self._numbers, many)]
-        params = (ctypes.c_void_p * 8)(*plain, last)
-        status = driver().cuLaunchKernel(
+        plain = *self._pointers, *self._numbers, many
+        params = (ctypes.c_void_p * 8)(
+            *map(ctypes.addressof, plain), ctypes.c_void_p(address_of(few))
+        )
+        sizes = (self._grid, 1, 1, 1 << THREAD_BITS, 1, 1, 0)
+        arguments = (
             ctypes.c_void_p(self._kernel.function),
-            *(self._grid, 1, 1, 1 << THREAD_BITS, 1, 1, 0),
+            *map(ctypes.c_uint, sizes),
             ctypes.c_void_p(stream),
             params,
             None,
         )
-        raise_if_refused(status, "start a copy")
+        launch = driver().cuLaunchKernel
+        held = self._device, plain, few, self._many
+
+        def start(held: Any = held) -> None:
+            raise_if_refused(launch(*arguments), "start a copy")
+
+        return start
 
     def _uploaded(self, bases: Addresses, stream: int) -> int:
         """The address of a table of bases on the device; the last one is kept."""

@@ -15,8 +15,16 @@ __device__ __forceinline__ void tabulate(i64 *table, const Member *m, u32 n, con
     __syncthreads();
 }
 
-/* This block's tiles of one row, from t on; the first tile that is not of this row. */
-template <int LOG, bool TILED, bool GROUPED>
+/* Where the target of a member begins. */
+__device__ __forceinline__ char *target_of(const Member *m, const u64 *bases)
+{
+    return (char *)((i64)bases[m->dst] + m->dst_offset);
+}
+
+/* This block's tiles of one row, from t on; the first tile that is not of this row. CELL: bytes of the
+ * elements whose cells are turned, or 0. Members of a row that is not grouped are further targets, if
+ * FANS. */
+template <int LOG, bool TILED, bool GROUPED, int CELL = 0>
 __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
                                     const Member *members, const u64 *bases, void *memory,
                                     i64 *dst_table, i64 *src_table)
@@ -35,10 +43,10 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
         __syncthreads();
         EACH_THREAD
             if (tid < row.n_members)
-                dst_table[tid] = (i64)bases[own[tid].dst] + own[tid].dst_offset;
+                dst_table[tid] = (i64)target_of(own + tid, bases);
         tabulate(src_table, own, row.n_members, bases);
     } else {
-        d = (char *)((i64)bases[own->dst] + own->dst_offset);
+        d = target_of(own, bases);
         s = (const char *)source_of(own, bases);
     }
     EACH_THREAD {
@@ -59,6 +67,10 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
         }
         if (GROUPED && n_sources > 1)
             tabulate(src_table, own, row.n_members, bases);
+        if constexpr (CELL) {
+            EACH_THREAD
+                turn_cells<CELL>(lane[ME].value);
+        }
         if (TILED) {
             __syncthreads();
             EACH_THREAD
@@ -75,15 +87,23 @@ __device__ KIND_INLINE u32 copy_row(u32 t, u32 end, Row row, const Shape *shape,
         }
         EACH_THREAD
             lane[ME].template store<TILED && !FOLDS>(d, dst_table, shape, tile, slots);
+        if constexpr (FANS && !GROUPED && !FOLDS) {
+#pragma unroll 1
+            for (u32 k = 1; k < row.n_members; k++) {
+                char *next = target_of(own + k, bases);
+                EACH_THREAD
+                    lane[ME].template store<TILED>(next, dst_table, shape, tile, slots);
+            }
+        }
     }
     return t;
 }
 
-#define KIND(code, log, tiled, grouped)                                                           \
+#define KIND(code, ...)                                                                           \
     case code:                                                                                    \
-        if constexpr ((KINDS >> code) & 1)                                                        \
-            t = copy_row<log, tiled, grouped>(t, end, row, shape, members, bases, memory,         \
-                                              dst_table, src_table);                              \
+        if constexpr ((KINDS >> (code)) & 1)                                                      \
+            t = copy_row<__VA_ARGS__>(t, end, row, shape, members, bases, memory, dst_table,      \
+                                      src_table);                                                 \
         break;
 #define WORD(log)                                                                                 \
     KIND(3 * log, log, false, false)                                                              \
@@ -116,6 +136,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             WORD(2)
             WORD(3)
             WORD(4)
+            KIND(19, 2, true, false, 1)
+            KIND(22, 2, true, false, 2)
 #if KINDS & 0x8000
         case 15:
             t = copy_loose(t, end, row, shape, members, bases);

@@ -16,7 +16,7 @@ from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
-from redist.runtime.cuda.kernels.launch import Key, Launch, remembered
+from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
 from redist.runtime.cuda.kernels.tables import WORD, Tables, tables_of
 
 _ITEMS = {
@@ -79,24 +79,29 @@ class CudaReductionList:
         prelude_of(op, dtype)
         chains, rest = chain_copies(copies, [move for move in moves if move.form.n_bytes])
         turns = turns_of(list(rest))
-        return CudaReductionList(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1)))
+        return CudaReductionList(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1, 1)))
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the reductions on a stream; ``bases`` has the address of every buffer."""
+        for start in self.bind(bases, stream):
+            start()
+
+    def bind(self, bases: Addresses, stream: int = 0) -> list[Start]:
+        """What starts the reductions of buffers that lie there, on a stream, one after another."""
 
         def make() -> list[Launch]:
             phases = (bases & np.uintp(WORD - 1)).tolist()
             prelude = prelude_of(self.op, self.dtype)
             return [Launch(tables, self.tuning, prelude) for tables in self.tables(phases)]
 
-        for launch in remembered(self._launches, bases, stream, make):
-            launch(bases, stream)
+        launches = remembered(self._launches, bases, stream, make)
+        return [launch.bind(bases, stream) for launch in launches]
 
     def tables(self, phases: Sequence[int]) -> list[Tables]:
         """What the kernel reads, launch by launch."""
         least = least_word(self.op, self.dtype)
         lists: list[Sequence[BufferCopy | ReductionChain]] = [self.chains, *self.turns]
-        return [tables_of(one, phases, self.tuning, least) for one in lists if one]
+        return [tables_of(one, phases, self.tuning, least, fans_out=False) for one in lists if one]
 
 
 def least_word(op: str, dtype: DType) -> int:

@@ -13,6 +13,7 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.launch import Start
 from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.schedule.compiler import Message, Round
 
@@ -95,3 +96,10 @@ class CudaRound:
         self.unpack.run(table, stream.ptr)
         for combine in self.combines:
             combine.run(table, stream.ptr)
+
+    def bind(self, table: Addresses, stream: Any) -> list[Start]:
+        """What starts :meth:`fetch` and :meth:`take_apart` for buffers that lie there, on a stream."""
+        starts = self.copies.bind(table, stream.ptr) + self.unpack.bind(table, stream.ptr)
+        for combine in self.combines:
+            starts += combine.bind(table, stream.ptr)
+        return starts

@@ -1,4 +1,4 @@
-"""Moves as the tables of moves.cu: cut where alignment changes, grouped where they interleave."""
+"""Moves as the tables of moves.cu: cut where alignment changes, joined where they interleave or fan out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from redist.errors import TransferError
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.blocking import (
+    CELL_BYTES,
+    CELLS,
     LOOSE,
     SHAPE,
     BlockDim,
     BlockShape,
     Tuning,
+    cell_shape,
     shape_of,
 )
 from redist.runtime.cuda.kernels.chains import ReductionChain
@@ -27,10 +30,12 @@ MAX_GROUP = 64
 MAX_HINTS = 2**16
 MAX_LOOSE = 2**35
 """Bytes of a loose run: the kernel counts its words of 16 bytes in 32 bits."""
-KIND_AT = 24
-"""In a row the kind of its tiles stands above the number of their shape."""
 WORD = 16
 """Bytes of the widest word."""
+LEAST_CELLS = 16
+"""Elements along either dim below which cells do not pay."""
+KIND_AT = 24
+"""In a row the kind of its tiles stands above the number of their shape."""
 _FAR = 2**61
 _ROW = np.dtype([("first", "u4"), ("shape", "u4"), ("member", "u4"), ("n_members", "u4")])
 _MEMBER = np.dtype(
@@ -69,9 +74,21 @@ class GpuPiece:
         return self.dst, self.dst_offset, *itertools.chain(*self.sources)
 
 
+@dataclass(frozen=True, slots=True)
+class CellCut:
+    """A part of a piece: its first element and how many there are, along the two fast dims."""
+
+    start: tuple[int, int]
+    count: tuple[int, int]
+    in_cells: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """What the kernel reads, and which kinds of tiles (a set of bits) there are."""
+    """What the kernel reads, and which kinds of tiles (a set of bits) there are.
+
+    ``is_ragged`` says that some are ragged, ``fans_out`` that some rows have several targets.
+    """
 
     rows: NDArray[Any]
     shapes: NDArray[Any]
@@ -80,6 +97,8 @@ class Tables:
     hint_shift: int
     n_tiles: int
     kinds: int
+    is_ragged: bool
+    fans_out: bool
 
 
 def tables_of(
@@ -87,10 +106,11 @@ def tables_of(
     phases: Sequence[int],
     tuning: Tuning,
     least: int = 1,
+    fans_out: bool = True,
 ) -> Tables:
     """Tables for buffers that lie ``phases`` bytes past multiples of 16.
 
-    Elements of ``least`` bytes stay whole.
+    Elements of ``least`` bytes stay whole. What goes to several places is read once if ``fans_out``.
     """
     chains = [
         move if isinstance(move, ReductionChain) else ReductionChain(move, ()) for move in moves
@@ -101,9 +121,15 @@ def tables_of(
     rows: list[Any] = []
     members: list[Any] = []
     first = kinds = 0
-    for dims, group in _group_pieces(pieces, tuning):
+    is_ragged = has_fan = False
+    grouped = _group_pieces(pieces, tuning)
+    for dims, group in _fan_out(grouped) if fans_out else grouped:
         piece = group[0]
-        shape: BlockShape = shape_of(piece.log, piece.block, dims, tuning)
+        shape: BlockShape = (
+            cell_shape(piece.log, dims, tuning)
+            if piece.log in CELLS
+            else shape_of(piece.log, piece.block, dims, tuning)
+        )
         number = numbers.setdefault(id(shape), len(shapes))
         if number == len(shapes):
             shapes.append(shape)
@@ -116,6 +142,8 @@ def tables_of(
         ]
         first += shape.n_tiles
         kinds |= 1 << shape.kind
+        is_ragged |= shape.is_ragged
+        has_fan |= len(group) > 1 and not any(dim.in_group for dim in dims)
     if first >= 2**31 or len(shapes) >= 1 << KIND_AT:
         raise TransferError(
             f"cannot copy {first} tiles of {len(shapes)} shapes in one launch: a GPU counts to "
@@ -133,6 +161,8 @@ def tables_of(
         shift,
         first,
         kinds,
+        is_ragged,
+        has_fan,
     )
 
 
@@ -188,6 +218,10 @@ def _align_piece(
         for at in range(0, piece.block, MAX_LOOSE):
             yield _part(piece, at, min(MAX_LOOSE, piece.block - at), LOOSE)
         return
+    cells = list(_cells(piece, plain, to, of))
+    if cells:
+        yield from cells
+        return
     if wide <= plain or piece.block < max(64, 4 * wide) or head % least:
         yield replace(piece, log=plain.bit_length() - 1)
         return
@@ -198,6 +232,29 @@ def _align_piece(
             word = _power(n_bytes, to + at, *(x + at for x in of), *strides)
             yield _part(piece, at, n_bytes, word.bit_length() - 1)
         at += n_bytes
+
+
+def _cells(piece: GpuPiece, plain: int, to: int, of: Sequence[int]) -> Iterator[GpuPiece]:
+    """A transpose of small elements in cells, with strips around them; nothing if it is none."""
+    fast = _fast_dims(piece.block, piece.dims) if plain == piece.block else None
+    if fast is None:
+        return
+    log = next(log for log, item in CELLS.items() if item == piece.block)
+    counts = piece.dims[fast[0]].count, piece.dims[fast[1]].count
+    for cut in _cut_cells(piece.block, to, of, counts):
+        dims = list(piece.dims)
+        there = here = 0
+        for k, start, count in zip(fast, cut.start, cut.count, strict=True):
+            there, here = there + start * dims[k].dst, here + start * dims[k].src
+            dims[k] = replace(dims[k], count=count)
+        yield replace(
+            piece,
+            dst_offset=piece.dst_offset + there,
+            src_offset=piece.src_offset + here,
+            dims=tuple(dims),
+            log=log if cut.in_cells else plain.bit_length() - 1,
+            more=tuple((src, offset + here) for src, offset in piece.more),
+        )
 
 
 def _part(piece: GpuPiece, at: int, n_bytes: int, log: int) -> GpuPiece:
@@ -212,13 +269,73 @@ def _part(piece: GpuPiece, at: int, n_bytes: int, log: int) -> GpuPiece:
     )
 
 
-def _group_pieces(
-    pieces: Iterable[GpuPiece], tuning: Tuning
-) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
+def _fast_dims(item: int, dims: Sequence[BlockDim]) -> tuple[int, int] | None:
+    """The dims that are fast in the destination and in the source, if cells of ``item`` bytes fit both.
+
+    >>> _fast_dims(1, (BlockDim(64, 1, 64), BlockDim(64, 64, 1)))
+    (0, 1)
+    >>> _fast_dims(1, (BlockDim(64, 1, 63), BlockDim(63, 64, 1))) is None
+    True
+    """
+    to = [k for k, dim in enumerate(dims) if dim.dst == item]
+    of = [k for k, dim in enumerate(dims) if dim.src == item]
+    if item not in CELLS.values() or len(to) != 1 or len(of) != 1 or to == of:
+        return None
+    rest_to = (dim.dst for k, dim in enumerate(dims) if k != to[0])
+    rest_of = (dim.src for k, dim in enumerate(dims) if k != of[0])
+    if any(stride % CELL_BYTES for stride in (*rest_to, *rest_of)):
+        return None
+    return to[0], of[0]
+
+
+def _cut_cells(
+    item: int, to: int, sources: Sequence[int], counts: tuple[int, int]
+) -> Iterator[CellCut]:
+    """The part that is cells, and the strips around it that are not; nothing if cells do not pay.
+
+    ``to`` and ``sources`` are where the piece begins, past multiples of a word.
+
+    >>> [cut.count for cut in _cut_cells(1, 0, [0], (64, 66))]
+    [(64, 64), (64, 2)]
+    """
+    m = CELL_BYTES // item
+    if len({of % CELL_BYTES for of in sources}) > 1:
+        return
+    heads = [-start % CELL_BYTES // item for start in (to, sources[0])]
+    bodies = [(n - head) // m * m for n, head in zip(counts, heads, strict=True)]
+    if min(bodies) < LEAST_CELLS:
+        return
+    (a, b), (n_a, n_b) = heads, bodies
+    yield CellCut((a, b), (n_a, n_b), True)
+    strips = [
+        CellCut((0, 0), (a, counts[1]), False),
+        CellCut((a + n_a, 0), (counts[0] - a - n_a, counts[1]), False),
+        CellCut((a, 0), (n_a, b), False),
+        CellCut((a, b + n_b), (n_a, counts[1] - b - n_b), False),
+    ]
+    yield from (strip for strip in strips if all(strip.count))
+
+
+Row = tuple[tuple[BlockDim, ...], list[GpuPiece]]
+"""The dims and the pieces of a row."""
+
+
+def _fan_out(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows of one piece each that read the same become one, with the pieces as its targets."""
+    alike: dict[Any, Row] = {}
+    for k, (dims, group) in enumerate(rows):
+        piece = group[0]
+        alone = len(group) == 1 and not piece.more and piece.log != LOOSE
+        same = (dims, piece.src, piece.src_offset, piece.block, piece.log)
+        alike.setdefault(same if alone else k, (dims, []))[1].extend(group)
+    yield from alike.values()
+
+
+def _group_pieces(pieces: Iterable[GpuPiece], tuning: Tuning) -> Iterator[Row]:
     """Dims and pieces of every row: pieces of short runs that interleave become one row."""
     alike: dict[Any, list[GpuPiece]] = {}
     for k, piece in enumerate(pieces):
-        short = piece.dims and piece.block < tuning.shared_below and piece.log != LOOSE
+        short = piece.dims and piece.block < tuning.shared_below and piece.log < LOOSE
         key = (piece.block, piece.dims, piece.log, len(piece.more)) if short else k
         alike.setdefault(key, []).append(piece)
     for same in alike.values():
@@ -228,7 +345,7 @@ def _group_pieces(
             yield same[0].dims, same
 
 
-def _interleave_rows(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
+def _interleave_rows(same: list[GpuPiece]) -> Iterator[Row]:
     """Rows of pieces that are alike, together where they lie between each other's runs."""
     dims = same[0].dims
     for side in (0, 2):
@@ -251,9 +368,7 @@ def _interleave_rows(same: list[GpuPiece]) -> Iterator[tuple[tuple[BlockDim, ...
         yield dims, [piece]
 
 
-def _join_pieces(
-    dims: tuple[BlockDim, ...], together: list[GpuPiece], side: int
-) -> Iterator[tuple[tuple[BlockDim, ...], list[GpuPiece]]]:
+def _join_pieces(dims: tuple[BlockDim, ...], together: list[GpuPiece], side: int) -> Iterator[Row]:
     """One row where the pieces are evenly spaced; else tables of up to MAX_GROUP pieces."""
     n = len(together)
     if n == 1:

@@ -62,16 +62,17 @@ def place_of(address: int) -> OpenedMemory:
         ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
     )
     raise_if_refused(status, "number an allocation")
-    if number.value not in _ALLOCATIONS:
-        if len(_ALLOCATIONS) >= MOST_OPENED:
-            _ALLOCATIONS.clear()
-        _ALLOCATIONS[number.value] = _allocation(address)
-    handle, base = _ALLOCATIONS[number.value]
-    return OpenedMemory(handle, number.value, address - base)
+    key = number.value, address
+    if key not in _PLACES:
+        if len(_PLACES) >= MOST_OPENED:
+            _PLACES.clear()
+        handle, base = _allocation(address)
+        _PLACES[key] = OpenedMemory(handle, number.value, address - base)
+    return _PLACES[key]
 
 
-_ALLOCATIONS: dict[int, tuple[bytes, int]] = {}
-"""Handle and start of allocations of this process, by the driver's numbers."""
+_PLACES: dict[tuple[int, int], OpenedMemory] = {}
+"""Places of this process, by the driver's numbers of their allocations and their addresses."""
 
 
 def _allocation(address: int) -> tuple[bytes, int]:

@@ -8,19 +8,32 @@ of memory where each rank alone would take its 16 bytes out of every 64.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from redist.runtime.copies.kernels import NOT_YET
+from redist.runtime.cuda.kernels.launch import Start
 from redist.runtime.cuda.kernels.rounds import CudaRound
-from redist.runtime.cuda.transports.ipc import WORDS, check_shareable
+from redist.runtime.cuda.transports.ipc import WORDS, OpenedMemory, check_shareable
+from redist.runtime.ranks.control_page import DESCRIPTION
+from redist.runtime.ranks.meeting import SLICE_NS
+from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import whole
 from redist.runtime.schedule.stages import StagePart
 
 REMEMBERED = 4
 """Programs that are kept: their tables take memory of the GPU."""
+
+AWAKE_S = 5e-3
+"""So long ranks wait without sleep for the one that moves for them: who sleeps comes back 0.1 ms late."""
+AWAKE_NS = 90_000
+"""Of one look: shorter than what meet.c waits before it sleeps."""
 
 Strides = tuple[int, ...]
 
@@ -82,16 +95,26 @@ class GpuMates:
     def __init__(self, node: Sequence[int], parts: dict[int, Sequence[StagePart]]) -> None:
         self.node, self.parts = tuple(node), parts
         self._programs: dict[Any, CudaRound] = {}
+        self._bound: tuple[Described, int, list[Start]] | None = None
+        """What started the last call, for the next one with the same tiles on the same stream."""
 
     def run(self, found: Described, stream: Any) -> None:
         """**Local.** Start the copies and reductions of all."""
+        bound = self._bound
+        if bound is None or bound[0] is not found or bound[1] != stream.ptr:
+            bound = found, stream.ptr, self._program(found).bind(found.table, stream)
+            self._bound = bound
+        for start in bound[2]:
+            start()
+
+    def _program(self, found: Described) -> CudaRound:
+        """What all ranks would do, for tiles that lie like these; made once."""
         key = tuple(found.strides)
         if key not in self._programs:
             if len(self._programs) >= REMEMBERED:
                 self._programs.clear()
             self._programs[key] = CudaRound.of(*(self._round(rank, found) for rank in self.parts))
-        self._programs[key].fetch(found.table, stream)
-        self._programs[key].take_apart(found.table, stream)
+        return self._programs[key]
 
     def _round(self, rank: int, found: Described) -> Round:
         """What a rank would do by itself."""
@@ -112,11 +135,74 @@ class GpuMates:
         return compiler.round(whole(len(parts))[0])
 
 
-def describe(rows: Any, arrays: Sequence[Any], what: str) -> None:
-    """**Local.** Tell the neighbours where arrays lie, and how: one row each."""
-    for row, array in zip(rows, arrays, strict=True):
-        is_there = array is not None and array.size > 0
-        row[0] = TileAt.SHARED if is_there else TileAt.NOTHING
-        if is_there:
-            row[1 : 1 + WORDS] = check_shareable(array, what).words
-            row[1 + WORDS : 1 + WORDS + array.ndim] = array.strides
+class Descriptions:
+    """What this rank tells its neighbours about its tiles: one row each, made anew if a tile has moved."""
+
+    def __init__(self) -> None:
+        self._told: Any = None
+        self._known: Any = None
+        self._rows = np.zeros((0, DESCRIPTION), np.int64)
+
+    def write(self, rows: Any, sources: Sequence[Any], targets: Sequence[Any]) -> None:
+        """**Local.** Tell where arrays lie, and how; an error if their memory cannot be shared."""
+        told = [_described(array, "source tile") for array in sources]
+        told += [_described(array, "target tile") for array in targets]
+        if told != self._told:
+            self._rows = np.zeros((len(told), DESCRIPTION), np.int64)
+            self._rows[:, 0] = TileAt.NOTHING
+            for row, one in zip(self._rows, told, strict=True):
+                if one is not None:
+                    place, strides = one
+                    row[0] = TileAt.SHARED
+                    row[1 : 1 + WORDS] = place.words
+                    row[1 + WORDS : 1 + WORDS + len(strides)] = strides
+            self._told = told
+        rows[: len(told)] = self._rows
+
+    @property
+    def are_new(self) -> bool:
+        """Whether a tile is not where the neighbours know it to be."""
+        return bool(self._told != self._known)
+
+    def note_read(self) -> None:
+        """**Local.** Note that the neighbours have met and read what was told."""
+        self._known = self._told
+
+
+def _described(array: Any, what: str) -> tuple[OpenedMemory, Strides] | None:
+    """Where an array lies, and how; None if it has no elements."""
+    if array is None or not array.size:
+        return None
+    return check_shareable(array, what), array.strides
+
+
+def meet_awake(world: World) -> None:
+    """**Collective over the node.** Meet as ``world.meet_node`` does; for some ms without sleep.
+
+    For ranks that wait for a GPU: it is done soon, and ranks go on at once. They do sleep where there
+    are fewer cores than ranks.
+    """
+    node, meeting = world.node, world.meeting
+    if node.kernels is None or len(node.ranks) == 1 or _n_cores() < len(node.ranks):
+        world.meet_node()
+        return
+    meeting.seq += 1
+    meet = node.kernels.meet
+    args = world.pages.table, len(node.ranks), node.place, meeting.seq, 0, None
+    until = time.perf_counter() + AWAKE_S
+
+    def look() -> int:
+        answer = NOT_YET
+        while answer == NOT_YET and time.perf_counter() < until:
+            answer = int(meet(*args, AWAKE_NS))
+        return int(meet(*args, SLICE_NS)) if answer == NOT_YET else answer
+
+    meeting.wait_until(look)
+
+
+@lru_cache(maxsize=1)
+def _n_cores() -> int:
+    """On which this rank may run."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
