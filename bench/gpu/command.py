@@ -49,12 +49,20 @@ def _say(text: str) -> None:
 
 
 def _kernels(args: argparse.Namespace) -> int:
+    from bench.gpu.cases import CopyCase, FaceCase, copy_cases, more_cases
     from bench.gpu.kernels import measure
 
-    found = measure(parse_bytes(args.size or "1GiB"), args.repeat, _say)
-    add_run(args.json, "kernels", found)
-    print(as_text({"runs": {"kernels": found}}))
-    return 0 if is_right(found) else 1
+    size = parse_bytes(args.size or "1GiB")
+    runs: dict[str, Any] = {}
+    lists: dict[str, Sequence[CopyCase | FaceCase]] = {
+        "kernels": copy_cases(size),
+        "more kernels": more_cases(size),
+    }
+    for name, cases in lists.items():
+        runs[name] = measure(size, args.repeat, _say, cases)
+        add_run(args.json, name + (f", {args.name}" if args.name else ""), runs[name])
+    print(as_text({"runs": runs}))
+    return 0 if all(map(is_right, runs.values())) else 1
 
 
 def _ranks(args: argparse.Namespace) -> int:

@@ -76,7 +76,7 @@ def as_text(data: dict[str, Any]) -> str:
 def tables(data: dict[str, Any]) -> Iterator[Table]:
     """A table for the kernels, and one for every run of ranks."""
     for name, run in data["runs"].items():
-        yield kernels_table(run) if name == "kernels" else ranks_table(name, run)
+        yield kernels_table(run) if "kernels" in name else ranks_table(name, run)
 
 
 def kernels_table(run: dict[str, Any]) -> Table:
