@@ -25,6 +25,7 @@ is compared on random plans by a test.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +35,13 @@ from proofs.evidence.weighing import Wanted
 from proofs.theorems.memory import SIZES, middle, source, target, tile
 from redist.layout.cuts import EvenCut
 from redist.runtime.host.own_tiles import OwnTiles
-from redist.runtime.host.staging import BOOK_BYTES, LEAST_BOOK_BYTES, MAX_MESSAGE_BYTES
+from redist.runtime.host.staging import (
+    BOOK_BYTES,
+    GRAIN_BYTES,
+    LEAST_BOOK_BYTES,
+    LEAST_HOST_HALF_BYTES,
+    MAX_MESSAGE_BYTES,
+)
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.simulator import random_tiles, simulate
@@ -42,21 +49,32 @@ from redist.text.units import ceil_div
 
 
 def staging_taken(
-    staging_bytes: Any, is_limited: bool, one_node: bool, shared: bool, need: Any, combined: Any
+    staging_bytes: Any,
+    is_limited: bool,
+    one_node: bool,
+    shared: bool,
+    need: Any,
+    combined: Any,
+    halves: int,
 ) -> tuple[Any, Any]:
     """A slot, and the bytes of pool, send and receive buffers, as ``Staging.of`` divides staging.
 
     ``shared`` says that some node has several ranks; ``need`` is what a slot must hold on the fullest
-    rank, ``combined`` what partial values this rank must receive at once.
+    rank, ``combined`` what partial values this rank must receive at once. With two ``halves`` there
+    are two buffers for messages to send, and two for those to receive.
     """
     book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
     spare = max(book, min(BOOK_BYTES, staging_bytes // 8))
     budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
     share = budget if one_node or not shared else budget // 2
     slot = min(share // 2, MAX_MESSAGE_BYTES)
+    if one_node or bool(share // 4 < LEAST_HOST_HALF_BYTES):
+        halves = 1  # smaller staging is not halved
+    else:
+        slot = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, MAX_MESSAGE_BYTES)
     pool = 2 * (-(-need // 64) * 64) if shared else 0
     packed = 0 if one_node else slot
-    return slot, pool + packed + max(packed, combined)
+    return slot, pool + halves * (packed + max(packed, combined))
 
 
 def obligations() -> Iterator[Obligation]:
@@ -78,16 +96,17 @@ def obligations() -> Iterator[Obligation]:
     given = (staging >= LEAST_POOL_BYTES, need >= 0, combined >= 0)
     kinds = {"one node": (True, True), "nodes of one": (False, False), "nodes": (False, True)}
     for name, (one_node, shared) in kinds.items():
-        for is_limited in (False, True):
+        for is_limited, halves in product((False, True), (1,) if one_node else (1, 2)):
 
-            def fits(args: Any = (is_limited, one_node, shared)) -> Any:
-                partial = 0 if args[1] else combined  # they come from other nodes
-                limited, together, some = args
-                slot, taken = staging_taken(staging, limited, together, some, need, partial)
+            def fits(args: Any = (is_limited, one_node, shared, halves)) -> Any:
+                limited, together, some, n = args
+                partial = 0 if together else combined  # they come from other nodes
+                slot, taken = staging_taken(staging, limited, together, some, need, partial, n)
                 return True if need > slot or partial > slot else taken <= staging
 
             limit = "under a limit" if is_limited else "no limit"
-            yield claimed(f"staging taken: {name}, {limit}", given, fits)
+            halved = ", in two halves" if halves == 2 else ""
+            yield claimed(f"staging taken: {name}, {limit}{halved}", given, fits)
     yield from _kept_and_tight()
     yield _batch()
 
@@ -178,7 +197,7 @@ def _show_no_spare(v: Mapping[str, int]) -> Shown:
     (step,) = plan.steps
     held = max(simulate(plan, random_tiles(plan.source)).held_bytes.values())
     pool = pool_without_spare(step.staging_bytes)
-    _, taken = staging_taken(step.staging_bytes, True, True, True, 0, 0)
+    _, taken = staging_taken(step.staging_bytes, True, True, True, 0, 0, 1)
     tiles = held - step.staging_bytes
     return Shown(
         asked.command("simulate"),

@@ -1,7 +1,8 @@
 """Pairing: every send has its receive, no wait can be part of a circle, no slot is written too early.
 
 Statement. Ranks pass data on in rounds. Between nodes each pair of ranks has one message in a round,
-or none; a rank posts its receives, then its sends, and waits for all of them at the end of the round.
+or none; a rank posts its receives, then its sends, and waits for all of them at the end of the round;
+where staging has two halves, it posts those of the next round before it meets for this one.
 Within a node every rank writes what its neighbours need into a slot of its pool, they meet, and read;
 slots alternate from meeting to meeting. For every number of ranks, nodes, pieces and rounds:
 (1) a message is sent exactly where one is received, with the same pieces in the same order, so of the
@@ -12,13 +13,15 @@ and the rank that is furthest behind can always go on: no schedule deadlocks.
 (3) What is read from a slot is what was written for that meeting; nobody writes a slot that a
 neighbour may still read; slots for even and odd meetings do not overlap, whatever their sizes. When a
 rank has left a meeting, everything that was read before it is read, so arrays that neighbours read in
-place may be changed or freed after it.
+place may be changed or freed after it. (4) Of two halves of staging, what is packed or received for the
+next round lies in the one that this round does not use, and the round before is done with it.
 
 Encoding. Ranks, pieces, sizes, meetings and times are symbols. :func:`sends` and :func:`receives` say
 which pieces a rank puts into a message and expects in one, as ``Compiler.round`` does; tests compare
 them with it, and the order of events with ``Stage``. Events of a rank stand in blocks: post, arrive,
-leave, done; a round is one block (the first round of a stage two: it meets before it posts), a meeting
-without messages is one too, which nodes that do not meet there skip. ``ControlPage.slot`` is the program's
+leave, done, and between post and arrive, ahead: the post of the next block; a round is one block (the
+first round of a stage two: it meets before it posts), a meeting without messages is one too, which
+nodes that do not meet there skip. ``ControlPage.slot`` is the program's
 own function (:mod:`proofs.engine.branches`).
 
 What joins the obligations. *Messages*: base and step of an induction over the list of all pieces of a
@@ -50,7 +53,7 @@ from redist.runtime.schedule.pieces import box_at
 from redist.runtime.schedule.rounds import RoundPart, part_counts, part_of
 from redist.runtime.simulator import random_tiles, simulate
 
-POST, ARRIVE, LEAVE, DONE = range(4)
+POST, AHEAD, ARRIVE, LEAVE, DONE = range(5)
 """What a rank does in a block, in this order, each if there is reason to."""
 
 
@@ -60,6 +63,7 @@ def obligations() -> Iterator[Obligation]:
     yield from _waits()
     yield from _times()
     yield _slots_apart()
+    yield from _halves()
 
 
 # Messages -----------------------------------------------------------------------------------
@@ -127,18 +131,24 @@ def _messages() -> Iterator[Obligation]:
 
 def position(block: Any, kind: int) -> Any:
     """Where an event stands in the one order of all events; the same for all ranks."""
-    return 4 * block + kind
+    return 5 * block + kind
+
+
+def posted(block: Any, early: bool) -> Any:
+    """Where the messages of a block are posted: in it, or ahead, in the block before."""
+    return position(block - 1, AHEAD) if early else position(block, POST)
 
 
 def waits_for(mine: Any, other: Any, block: Any) -> Any:
     """Whether a rank whose next event is ``mine`` waits in a block for one whose next is ``other``.
 
     It cannot leave a meeting to which the other has not come, nor end messages, received or sent
-    without a buffer, whose other end is not posted.
+    without a buffer, whose other end is not posted, be it early or not.
     """
     leaves = z3.And(mine == position(block, LEAVE), other <= position(block, ARRIVE))
-    ends = z3.And(mine == position(block, DONE), other <= position(block, POST))
-    return z3.Or(leaves, ends)
+    done = mine == position(block, DONE)
+    ends = [z3.And(done, other <= posted(block, early)) for early in (False, True)]
+    return z3.Or(leaves, *ends)
 
 
 def _waits() -> Iterator[Obligation]:
@@ -146,7 +156,7 @@ def _waits() -> Iterator[Obligation]:
     yield claimed(
         "order: what a rank does next stands later",
         (block >= 0, later > block),
-        lambda: [position(block, k) < position(block, k + 1) for k in (POST, ARRIVE, LEAVE)],
+        lambda: [position(block, k) < position(block, k + 1) for k in (POST, AHEAD, ARRIVE, LEAVE)],
         lambda: position(block, DONE) < position(later, POST),
     )
     yield claimed(
@@ -232,6 +242,27 @@ def _times() -> Iterator[Obligation]:
         "meetings: nobody is two ahead of another, so two control words are enough",
         two,
         lambda: arrive(a, q + 1) >= arrive(b, q),
+    )
+
+
+def _halves() -> Iterator[Obligation]:
+    """Round k uses half k % 2, and is posted ahead in the block of round k - 1."""
+    k, send, receive, start = symbols("k send receive start")
+    given = (k >= 1, send >= 0, receive >= 0, start >= 0)
+    yield claimed(
+        "halves: the next round lies in the half that this one does not use",
+        given,
+        lambda: [(k + 1) % 2 != k % 2, (k + 1) % 2 == (k - 1) % 2],
+    )
+    yield claimed(
+        "halves: it is posted when the round before is done, and that was the last in its half",
+        (k >= 1,),
+        lambda: position(k - 1, DONE) < posted(k + 1, True),
+    )
+    yield claimed(
+        "halves: they do not overlap",
+        (*given, receive < send),
+        lambda: start + (k % 2) * send + receive < start + (k % 2 + 1) * send,
     )
 
 

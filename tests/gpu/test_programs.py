@@ -20,9 +20,9 @@ def job(ranks: int, program: str, *args: str, slow: str = "") -> Job:
 
 
 def carried(ranks: int, n: int, carrier: str, slow: str = "") -> Job:
-    """Random problems by one carrier, all but NCCL's on two ranks through two halves of staging."""
+    """Random problems by one carrier, on more than two ranks through two halves of staging."""
     seed = ranks if carrier == "nccl" else 10 * ranks
-    more = ROUNDS if ranks > 2 or carrier != "nccl" else ()
+    more = ROUNDS if ranks > 2 else ()
     args = ("--carrier", carrier, "--n", str(n), "--seed", str(seed))
     return job(ranks, "carrying", *args, *PRETENDED, *more, slow=slow)
 

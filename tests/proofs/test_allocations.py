@@ -70,9 +70,10 @@ def test_staging_is_divided_as_the_theorem_says(monkeypatch: pytest.MonkeyPatch)
         got = staged(random_loads(rng, n), groups, budget, limited)
         one_node, shared = len(set(groups)) == 1, len(set(groups)) < n
         for each in got:
-            taken = 2 * each.slot_bytes + each.send_bytes + each.receive_bytes
+            messages = each.halves * (each.send_bytes + each.receive_bytes)
+            taken = 2 * each.slot_bytes + messages
             said = staging_taken(
-                budget, limited, one_node, shared, each.slot_bytes, each.receive_bytes
+                budget, limited, one_node, shared, each.slot_bytes, each.receive_bytes, each.halves
             )
             assert said == (slots[0], taken)
             assert each.slot_bytes % 64 == 0 and (shared or each.slot_bytes == 0)

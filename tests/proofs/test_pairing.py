@@ -13,10 +13,10 @@ import pytest
 
 import redist
 from proofs.evidence.passing import delivered
-from proofs.theorems.pairing import ARRIVE, DONE, LEAVE, POST, position, receives, sends
+from proofs.theorems.pairing import AHEAD, ARRIVE, DONE, LEAVE, POST, position, receives, sends
 from redist.plan.plan import Plan
 from redist.plan.steps import AllReduce
-from redist.runtime.host import stage as stage_module
+from redist.runtime.host import messages as messages_module
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.control_page import ControlPage
@@ -116,7 +116,7 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
 class Recorder:
     """A stage with a world that writes down what it does."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, combines: bool) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, combines: bool, halves: int) -> None:
         self.log: list[str] = []
         self.slots: list[int] = []
         page: Any = SimpleNamespace(pool_address=0, pool_bytes=1000)
@@ -131,10 +131,19 @@ class Recorder:
         vars(self.stage).update(
             world=self.world,
             bases=bases,
-            staging=SimpleNamespace(slot_bytes=100),
+            staging=SimpleNamespace(slot_bytes=100, halves=halves, send_bytes=50, receive_bytes=60),
         )
-        monkeypatch.setattr(stage_module, "post", lambda start, *rest: self.log.append(start))
+        self.posts: list[tuple[str, int]] = []
+        """What was posted, and where the staging for it begins."""
+        monkeypatch.setattr(messages_module, "post", self.post)
         self.combines = (self.does("combine"),) if combines else ()
+
+    def post(self, start: str, message: Any, table: Any, tag: int) -> str:
+        bases = self.stage.bases
+        base = bases.receive if start == "receive" else bases.send
+        self.posts.append((start, int(table[base])))
+        self.log.append(start)
+        return start
 
     def meet(self) -> None:
         self.world.meeting.seq += 1
@@ -157,28 +166,37 @@ class Recorder:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("halves", [1, 2])
 @pytest.mark.parametrize("combines", [False, True])
 def test_a_stage_goes_in_the_order_of_the_theorem(
-    monkeypatch: pytest.MonkeyPatch, combines: bool
+    monkeypatch: pytest.MonkeyPatch, combines: bool, halves: int
 ) -> None:
-    recorder = Recorder(monkeypatch, combines)
+    recorder = Recorder(monkeypatch, combines, halves)
     rounds = [recorder.round() for _ in range(3)]
     table = np.zeros(recorder.stage.bases.size, dtype=np.uintp)
     recorder.stage._run_rounds(rounds, {(0, 0): TileAt.POOL}, table, None)
     end = ["wait", "copy"] if combines else ["copy", "wait"]
     post = ["receive", "receive", "pack", "send"]
     last = [*end, "unpack", *(["combine"] if combines else [])]
-    assert recorder.log == [*post, *last, *2 * ["publish", *post, "meet", *last]]
+    early, late = (post, []) if halves == 2 else ([], post)
+    middle = ["publish", *late, *early, "meet", *last]
+    assert recorder.log == [*post, *early, *last, *middle, "publish", *late, "meet", *last]
     # Meetings 8 and 9: slots for even meetings in front, for odd ones at the back.
     assert recorder.slots == [0, 900]
-    kinds = {"receive": POST, "send": POST, "meet": (ARRIVE, LEAVE), "wait": DONE}
-    block, places = 0, []
+    send, receive = 50 * (halves - 1), 60 * (halves - 1)
+    want = [[("receive", k % 2 * receive)] * 2 + [("send", k % 2 * send)] for k in range(3)]
+    assert recorder.posts == [one for posts in want for one in posts]
+    places, block, n_posts = [], 0, 0
     for what in recorder.log:
-        if what == "unpack":
-            block += 1
-        kind = kinds.get(what)
-        if kind is not None:
-            places += [position(block, k) for k in (kind if isinstance(kind, tuple) else (kind,))]
+        block += what == "unpack"
+        match what:
+            case "receive" | "send":
+                places.append(position(block, POST if n_posts // 3 == block else AHEAD))
+                n_posts += 1
+            case "meet":
+                places += [position(block, ARRIVE), position(block, LEAVE)]
+            case "wait":
+                places.append(position(block, DONE))
     assert places == sorted(places) and len(set(places)) == 2 + 2 * 4
 
 

@@ -91,7 +91,7 @@ def test_a_batch_knows_its_names() -> None:
         ({"donate": 1}, "donate=1"),
         ({"limit_bytes": "1MiB"}, "limit_bytes='1MiB'"),
         ({"limit_bytes": True}, "limit_bytes=True"),
-        ({"topology": "flat"}, "topology='flat'"),
+        ({"topology": "fast"}, "topology='fast'"),
         ({"source": "S5[4] sum{x}", "target": "S5[4]"}, "no arithmetic"),
         ({"source": "c64[4] max{x}", "target": "c64[4]"}, "no order"),
     ],

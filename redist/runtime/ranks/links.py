@@ -28,10 +28,11 @@ LINK_FS = 100_000
 """Between nodes, unless measured: 2 us, and 10 GB/s of a link that all ranks of a node share."""
 SMALL_BYTES = 8
 SMALL_TIMES = 5
-FIRST_BYTES = 2**14
-MOST_BYTES = 2**24
+MESSAGE_BYTES, IN_FLIGHT = 2**15, 4
+"""Large data goes in messages of this size, so many at a time: the buffers fit any staging."""
+MOST_TIMES = 2**9
 ENOUGH_S = 0.03
-"""Messages are doubled until one takes this long; so a measurement takes about three times as long."""
+"""Their number is doubled until they take this long; a measurement takes about three times as long."""
 
 FLAT_NAME, NODES_NAME = "flat", "nodes"
 NAMES = (FLAT_NAME, NODES_NAME)
@@ -120,15 +121,15 @@ def measure_links(world: World) -> Topology:
     """
     groups = world.node.groups
     some = min(groups.count(group) for group in groups)  # as many as every node has
-    small = min(_exchange(world, some, SMALL_BYTES) for _ in range(SMALL_TIMES))
+    small = min(_exchange(world, some, SMALL_BYTES, 1) for _ in range(SMALL_TIMES))
     step = min(_meet(world) for _ in range(SMALL_TIMES))
-    n_bytes = FIRST_BYTES
-    alone = _exchange(world, 1, n_bytes)
-    while alone < ENOUGH_S and n_bytes < MOST_BYTES:
-        n_bytes *= 2
-        alone = _exchange(world, 1, n_bytes)
-    together = _exchange(world, some, n_bytes)
-    fs = 1e15 / n_bytes
+    times = 1
+    alone = _exchange(world, 1, MESSAGE_BYTES, times)
+    while alone < ENOUGH_S and times < MOST_TIMES:
+        times *= 2
+        alone = _exchange(world, 1, MESSAGE_BYTES, times)
+    together = _exchange(world, some, MESSAGE_BYTES, times)
+    fs = 1e15 / (MESSAGE_BYTES * times)
     byte_fs, shared = alone * fs, together * fs / some
     return _of_levels(
         world,
@@ -156,15 +157,18 @@ def _neighbour(world: World, shift: int) -> int:
     return [rank for rank, group in enumerate(groups) if group == head][world.node.place]
 
 
-def _exchange(world: World, ranks: int, n_bytes: int) -> float:
-    """**Collective.** Seconds until so many ranks of each node have sent bytes to the next node."""
+def _exchange(world: World, ranks: int, n_bytes: int, times: int) -> float:
+    """**Collective.** Seconds until so many ranks of each node have sent messages to the next node."""
     comm = world.comm
-    sent, got = np.zeros(n_bytes, np.uint8), np.empty(n_bytes, np.uint8)
+    sent, got = np.zeros((2, min(times, IN_FLIGHT), n_bytes), np.uint8)
     _meet(world)
     start = time.perf_counter()
     if world.node.place < ranks:
-        receive = comm.Irecv(got, _neighbour(world, -1), Tag.LINKS)
-        world.wait([receive, comm.Isend(sent, _neighbour(world, 1), Tag.LINKS)])
+        to, of = _neighbour(world, 1), _neighbour(world, -1)
+        for begin in range(0, times, IN_FLIGHT):
+            rows = range(min(IN_FLIGHT, times - begin))
+            receives = [comm.Irecv(got[row], of, Tag.LINKS) for row in rows]
+            world.wait([*receives, *(comm.Isend(sent[row], to, Tag.LINKS) for row in rows)])
     took = np.array([time.perf_counter() - start])
     world.wait([comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
     return float(took[0])

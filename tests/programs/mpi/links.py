@@ -96,7 +96,7 @@ def elements_enter_a_node_once(world: World, options: Any) -> str | None:
     size = node_size(world)
     if size == 1 or len(set(world.comm.allgather(MPI.Get_processor_name()))) == 1:
         return None  # ranks that only pretend to be of several nodes share no link
-    n = LARGE_BYTES // 8 * comm.size
+    n = 16 * LARGE_BYTES // 8 * comm.size  # the plan alone is made
     with redist.Transfer(
         f"f64[{n}{{x}}]", f"f64[{n}]", comm, mesh=redist.Mesh(x=comm.size), **options
     ) as t:
