@@ -28,7 +28,7 @@ LAUNCHER = """#!/bin/sh
 # In the place of ssh: run a command on the host with this address.
 while [ "${{1#-}}" != "$1" ]; do shift; done
 number=$((${{1##*.}} - 1)); shift
-exec ip netns exec {prefix}$number unshare --uts sh -c "hostname host$number; exec $*"
+exec ip netns exec {prefix}$number unshare --uts sh -c "hostname host$number; $*"
 """
 
 
@@ -78,6 +78,12 @@ class Cluster:
         """Make the link of a host slower or faster."""
         for namespace, device in _ends(self.prefix, number):
             _limit(namespace, device, rate_mbit, "change")
+
+    def processes(self, number: int) -> list[int]:
+        """The processes that run on a host."""
+        command = ["ip", "netns", "pids", f"{self.prefix}{number}"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return [int(pid) for pid in done.stdout.split()]
 
     def sent_bytes(self) -> list[int]:
         """What every host has sent over its link so far."""

@@ -164,7 +164,9 @@ def raise_in_the_middle(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tup
 
 def come_late(comm: MPI.Comm, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """One rank does not come; the others say so, and it learns of it when it comes."""
-    one_node = options["transport"] == "auto" and options["node_size"] is None
+    near = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    one_node = options == {"transport": "auto", "node_size": None} and near.size == comm.size
+    near.Free()
     own = comm.Dup()
     t = make(own, **{**options, "timeout_s": LATE_S})
     local = tile(own, t)
@@ -234,6 +236,27 @@ def disappear(comm: MPI.Comm, options: dict[str, Any], is_killed: bool) -> None:
             t(local)
 
 
+def move_until_it_fails(comm: MPI.Comm, options: dict[str, Any], timeout_s: float) -> None:
+    """Move without end; say what ended it, and how long after the last good call, then give up.
+
+    MPI is not finalized: it would wait for those who are gone.
+    """
+    with make(comm.Dup(), **{**options, "timeout_s": timeout_s}) as t:
+        local = tile(comm, t)
+        t(local)
+        print("moving", flush=True)
+        good = time.monotonic()
+        try:
+            while time.monotonic() < good + 60:
+                t(local)
+                good = time.monotonic()
+        except PeerError as error:
+            seconds = time.monotonic() - good
+            print(f"rank {comm.rank} says after {seconds:.1f} s: {error}", flush=True)
+            time.sleep(2 * timeout_s)  # the others have something to say, too
+    os._exit(3)
+
+
 def names_in_use() -> set[str]:
     """Files of shared memory that this process has mapped and that have a name."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
@@ -257,12 +280,15 @@ def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
 def program() -> int:
     """0 if failures reach everyone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("raise", "late", "kill", "interrupt"))
+    parser.add_argument("what", choices=("raise", "late", "kill", "interrupt", "move"))
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S)
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int, default=None)
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
     options = {"transport": args.transport, "node_size": args.node_size}
+    if args.what == "move":
+        move_until_it_fails(comm, options, args.timeout)
     if args.what in ("kill", "interrupt"):
         try:
             disappear(comm, options, args.what == "kill")
