@@ -157,8 +157,13 @@ def test_what_goes_to_several_places_is_read_once() -> None:
 
 def test_reductions_do_not_fan_out() -> None:
     case = fan(5)
-    tables = tables_of(case.moves, case.phases, Tuning(), fans_out=False)
+    tables = tables_of(case.moves, case.phases, Tuning(), folds=True)
     assert not tables.fans_out and len(tables.rows) == 21
+
+
+def test_reductions_have_no_cells() -> None:
+    case = transposed(1, 128, 256, 0, 0)
+    assert tables_of(case.moves, case.phases, Tuning(), folds=True).kinds == 1 << 1
 
 
 def test_what_goes_to_several_places_arrives(program: Path, tmp_path: Path) -> None:

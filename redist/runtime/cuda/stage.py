@@ -186,7 +186,8 @@ class CudaStage:
                 self._found = self.peers.n_closed, self._all_tiles(self.world.meeting.seq & 1, own)
             mates.run(self._found[1], stream)
             stream.synchronize()
-        meet_awake(self.world)  # another rank has written this one's targets
+        # Another rank has written this one's targets.
+        meet_awake(self.world) if self.peers.have_cores else self.world.meet_node()
 
     @property
     def _is_stale(self) -> bool:

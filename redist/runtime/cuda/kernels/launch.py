@@ -30,6 +30,8 @@ Key = tuple[int, int, bytes]
 """A device, a stream of it, and how buffers lie."""
 
 ALL_KINDS = 0x48FFFF
+ALL_FOLDED = 0xFFFF
+"""Of reductions, which have no cells: what is compiled for nothing takes seconds."""
 ALL_DIRECT = 0x9249
 
 
@@ -66,7 +68,8 @@ def kernel_for(kinds: int, tuning: Tuning, prelude: str = "", fans_out: bool = F
     import cupy
 
     if kinds & kinds - 1:
-        kinds = ALL_DIRECT if not kinds & ~ALL_DIRECT else ALL_KINDS
+        others = ALL_FOLDED if prelude else ALL_KINDS
+        kinds = ALL_DIRECT if not kinds & ~ALL_DIRECT else others
     turns = ",".join(map(str, tuning.turns))
     options = (
         "-std=c++17",
@@ -143,7 +146,7 @@ class Launch:
             None,
         )
         launch = driver().cuLaunchKernel
-        held = self._device, plain, few, self._many
+        held = self._kernel, self._device, plain, few, self._many
 
         def start(held: Any = held) -> None:
             raise_if_refused(launch(*arguments), "start a copy")

@@ -101,7 +101,7 @@ class CudaReductionList:
         """What the kernel reads, launch by launch."""
         least = least_word(self.op, self.dtype)
         lists: list[Sequence[BufferCopy | ReductionChain]] = [self.chains, *self.turns]
-        return [tables_of(one, phases, self.tuning, least, fans_out=False) for one in lists if one]
+        return [tables_of(one, phases, self.tuning, least, folds=True) for one in lists if one]
 
 
 def least_word(op: str, dtype: DType) -> int:

@@ -106,16 +106,17 @@ def tables_of(
     phases: Sequence[int],
     tuning: Tuning,
     least: int = 1,
-    fans_out: bool = True,
+    folds: bool = False,
 ) -> Tables:
     """Tables for buffers that lie ``phases`` bytes past multiples of 16.
 
-    Elements of ``least`` bytes stay whole. What goes to several places is read once if ``fans_out``.
+    Elements of ``least`` bytes stay whole. What goes to several places is read once, and small elements
+    are transposed in cells, unless the kernel ``folds``.
     """
     chains = [
         move if isinstance(move, ReductionChain) else ReductionChain(move, ()) for move in moves
     ]
-    pieces = [piece for chain in chains for piece in _cut(chain, phases, least, tuning)]
+    pieces = [piece for chain in chains for piece in _cut(chain, phases, least, tuning, folds)]
     shapes: list[Any] = []
     numbers: dict[int, int] = {}
     rows: list[Any] = []
@@ -123,7 +124,7 @@ def tables_of(
     first = kinds = 0
     is_ragged = has_fan = False
     grouped = _group_pieces(pieces, tuning)
-    for dims, group in _fan_out(grouped) if fans_out else grouped:
+    for dims, group in grouped if folds else _fan_out(grouped):
         piece = group[0]
         shape: BlockShape = (
             cell_shape(piece.log, dims, tuning)
@@ -175,7 +176,7 @@ def _power(*numbers: int) -> int:
 
 
 def _cut(
-    chain: ReductionChain, phases: Sequence[int], least: int, tuning: Tuning
+    chain: ReductionChain, phases: Sequence[int], least: int, tuning: Tuning, folds: bool
 ) -> Iterator[GpuPiece]:
     """A move as pieces of at most MAX_DIMS dims, each in the widest words that fit."""
     move = chain.move
@@ -196,11 +197,11 @@ def _cut(
             0,
             tuple((src, offset + of) for src, offset in chain.more),
         )
-        yield from _align_piece(whole, phases, least, tuning)
+        yield from _align_piece(whole, phases, least, tuning, folds)
 
 
 def _align_piece(
-    piece: GpuPiece, phases: Sequence[int], least: int, tuning: Tuning
+    piece: GpuPiece, phases: Sequence[int], least: int, tuning: Tuning, folds: bool
 ) -> Iterator[GpuPiece]:
     """A piece in wide words, with a head and a tail of narrow ones where they pay."""
     to = piece.dst_offset + phases[piece.dst]
@@ -218,7 +219,7 @@ def _align_piece(
         for at in range(0, piece.block, MAX_LOOSE):
             yield _part(piece, at, min(MAX_LOOSE, piece.block - at), LOOSE)
         return
-    cells = list(_cells(piece, plain, to, of))
+    cells = [] if folds else list(_cells(piece, plain, to, of))
     if cells:
         yield from cells
         return

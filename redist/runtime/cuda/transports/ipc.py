@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -111,6 +112,8 @@ class NoPeers:
 
     mates: tuple[int, ...] = ()
     """Ranks that share this GPU, this one included; none if no GPU of the node is shared."""
+    have_cores = False
+    """Whether ranks that share a GPU have a core each, so that they may wait without sleep."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -160,6 +163,7 @@ class Peers(NoPeers):
         if len(set(gpus)) < len(gpus):
             mine = gpus[world.node.place]
             self.mates = tuple(r for r, gpu in zip(node, gpus, strict=True) if gpu == mine)
+            self.have_cores = enough_cores(world.gather_on_node(own_cores()))
             return
         self._own = [_event() for _ in PeerEvent]
         handles = [self._runtime.ipcGetEventHandle(event.ptr) for event in self._own]
@@ -226,6 +230,20 @@ class Peers(NoPeers):
                 self._runtime.eventDestroy(event)
         self._opened.clear()
         self._events.clear()
+
+
+def own_cores() -> frozenset[int]:
+    """**Local.** The cores on which this rank may run; none where the system does not tell."""
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+
+
+def enough_cores(of_ranks: Sequence[frozenset[int]]) -> bool:
+    """Whether there is a core for each of some ranks, given those on which each may run.
+
+    >>> enough_cores([frozenset({0}), frozenset({1})]), enough_cores([frozenset({0, 1})] * 3)
+    (True, False)
+    """
+    return len(frozenset().union(*of_ranks)) >= len(of_ranks)
 
 
 def _event() -> Any:

@@ -8,10 +8,8 @@ of memory where each rank alone would take its 16 bytes out of every 64.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -179,11 +177,10 @@ def _described(array: Any, what: str) -> tuple[OpenedMemory, Strides] | None:
 def meet_awake(world: World) -> None:
     """**Collective over the node.** Meet as ``world.meet_node`` does; for some ms without sleep.
 
-    For ranks that wait for a GPU: it is done soon, and ranks go on at once. They do sleep where there
-    are fewer cores than ranks.
+    For ranks that wait for a GPU and have cores of their own: it is done soon, and they go on at once.
     """
     node, meeting = world.node, world.meeting
-    if node.kernels is None or len(node.ranks) == 1 or _n_cores() < len(node.ranks):
+    if node.kernels is None or len(node.ranks) == 1:
         world.meet_node()
         return
     meeting.seq += 1
@@ -198,11 +195,3 @@ def meet_awake(world: World) -> None:
         return int(meet(*args, SLICE_NS)) if answer == NOT_YET else answer
 
     meeting.wait_until(look)
-
-
-@lru_cache(maxsize=1)
-def _n_cores() -> int:
-    """On which this rank may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
