@@ -1,0 +1,68 @@
+"""The page about GPUs shows what is stored, and the stored runs are many enough for a range."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.gpu.command import RESULTS
+from bench.gpu.pages import PAGE, TABLES, fill_page, runs_of
+from bench.gpu.results import read
+
+
+def test_the_page_is_as_stored() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill_page(text) == text, "run 'python -m bench gpu page'"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_shows_every_table(name: str) -> None:
+    assert f"<!-- figures: {name} -->" in PAGE.read_text(encoding="utf-8")
+
+
+def test_ranges_are_over_several_runs() -> None:
+    assert len(runs_of(read(RESULTS), "4 ranks")) >= 3
+
+
+def best_of(case: str, key: str, name: str = "more kernels") -> float:
+    """The share of the contiguous copy in the stored run."""
+    run = read(RESULTS)["runs"][name]
+    (found,) = [one for one in run["cases"] if one["case"] == case]
+    return float(found[key]["bytes_per_s"] / run["copy_bytes_per_s"])
+
+
+@pytest.mark.parametrize("way", ["pack", "unpack"])
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("transpose, 1-byte elements", 0.6),
+        ("transpose, 2-byte elements", 0.75),
+        ("transpose, odd pitches", 0.6),
+    ],
+)
+def test_stored_transposes_keep_what_was_promised(name: str, least: float, way: str) -> None:
+    assert best_of(f"{name}, {way}", "redist") >= least
+
+
+@pytest.mark.parametrize("way", ["pack", "unpack"])
+@pytest.mark.parametrize("width", [1, 4])
+def test_stored_faces_are_quicker_than_with_cupy(width: int, way: str) -> None:
+    case = f"faces of a box, {width} deep, {way}"
+    assert best_of(case, "redist") > best_of(case, "CuPy")
+
+
+BLOCKS = (
+    "rows-columns",
+    "columns-rows",
+    "slab-0-1",
+    "slab-0-2",
+    "slab-pencil",
+    "pencil-pencil",
+    "gather",
+)
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_stored_blocks_are_as_quick_as_the_raw_copy_in_every_run(case: str) -> None:
+    for run in runs_of(read(RESULTS), "4 ranks"):
+        (found,) = [one for one in run["cases"] if one["case"] == case]
+        assert found["ipc"]["of_raw"] >= 1
