@@ -22,8 +22,8 @@ PREFIX = "redist-"
 NETWORK = "10.77.0"
 BUCKET_BYTES = 65536
 """Bytes that a link may send at once after a pause."""
-QUEUE_MS = 50
-"""What would wait longer than this for its link is dropped."""
+QUEUE_MS = 1000
+"""What would wait longer than this for its link is dropped: nothing, as in the networks of clusters."""
 LAUNCHER = """#!/bin/sh
 # In the place of ssh: run a command on the host with this address.
 while [ "${{1#-}}" != "$1" ]; do shift; done
