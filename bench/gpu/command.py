@@ -1,7 +1,6 @@
 """``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks``: times on GPUs.
 
-Every run adds its part to one JSON file; ``python -m bench gpu table`` prints what is there, and
-``python -m bench gpu page`` renews the ranges over runs in the page about GPUs.
+Every run adds its part to one JSON file; ``python -m bench gpu table`` prints what is there.
 """
 
 from __future__ import annotations
@@ -23,11 +22,6 @@ def main(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     if args.what == "table":
         print(as_text(read(args.json)))
-        return 0
-    if args.what == "page":
-        from bench.gpu.pages import PAGE, fill_page
-
-        PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return 0
     problem = no_gpu()
     if problem is not None:
@@ -93,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     from bench.gpu.contenders import CASES, MOVERS
 
     parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
-    parser.add_argument("what", choices=("kernels", "ranks", "table", "page"))
+    parser.add_argument("what", choices=("kernels", "ranks", "table"))
     parser.add_argument("--size", help="of all ranks together (4GiB), of a kernel's array (1GiB)")
     parser.add_argument("--repeat", type=int, default=11, help="repetitions (%(default)s)")
     parser.add_argument("--cases", default=",".join(CASES), help="what to move (%(default)s)")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.report.report import Value
-from bench.tables import gpu, moves, plans
+from bench.tables import gpu, gpu_ranges, moves, plans
 from bench.tables.markdown import RunNotes, fill, table, table_names
 from bench.tables.stored import read
 
@@ -26,6 +26,8 @@ SPECIAL: dict[str, Callable[[], list[str]]] = {
     "examples": lambda: _generic("examples", "programs"),
     "gpu-packs": gpu.gpu_packs,
     "gpu-moves": gpu.gpu_moves,
+    "gpu-more-packs": gpu_ranges.more_packs,
+    "gpu-move-ranges": gpu_ranges.move_ranges,
 }
 """Tables that are more than the stored rows one below the other."""
 REPORTS = {

@@ -1,22 +1,12 @@
-"""The page about GPUs shows what is stored, and the stored runs are many enough for a range."""
+"""Stored figures of GPUs keep what was promised, and are of enough runs for a range."""
 
 from __future__ import annotations
 
 import pytest
 
 from bench.gpu.command import RESULTS
-from bench.gpu.pages import PAGE, TABLES, fill_page, runs_of
 from bench.gpu.results import read
-
-
-def test_the_page_is_as_stored() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert fill_page(text) == text, "run 'python -m bench gpu page'"
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_page_shows_every_table(name: str) -> None:
-    assert f"<!-- figures: {name} -->" in PAGE.read_text(encoding="utf-8")
+from bench.tables.gpu_ranges import runs_of
 
 
 def test_ranges_are_over_several_runs() -> None:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.gpu.command import RESULTS
 from bench.gpu.results import read
 from bench.report.report import Value
 from bench.tables.gpu import CONTENDERS, LABELS
-from bench.tables.markdown import table
-
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "gpu.md"
-_PLACE = re.compile(
-    r"(<!-- figures: (?P<name>[\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL
-)
+from bench.tables.markdown import run_text, table
 
 
 def more_packs() -> list[str]:
@@ -57,9 +51,6 @@ def move_ranges() -> list[str]:
     return [*table(columns, lines), "", note[0].upper() + note[1:]]
 
 
-TABLES = {"gpu-more-packs": more_packs, "gpu-move-ranges": move_ranges}
-
-
 def runs_of(data: Mapping[str, Any], name: str) -> list[Any]:
     """The runs of that name: the first, and those that are numbered.
 
@@ -68,19 +59,6 @@ def runs_of(data: Mapping[str, Any], name: str) -> list[Any]:
     """
     pattern = re.compile(re.escape(name) + r"(, run \d+)?")
     return [run for key, run in data["runs"].items() if pattern.fullmatch(key)]
-
-
-def fill_page(text: str) -> str:
-    """The page with its marked places made anew.
-
-    >>> fill_page("a <!-- figures: none -->")
-    'a <!-- figures: none -->'
-    """
-
-    def filled(place: re.Match[str]) -> str:
-        return place[1] + "\n".join(TABLES[place["name"]]()) + "\n" + place[3]
-
-    return _PLACE.sub(filled, text)
 
 
 def _case(run: Mapping[str, Any], name: str) -> Any:
@@ -104,9 +82,9 @@ def _range(values: Sequence[float], digits: int) -> str:
 
 
 def _spread(runs: Sequence[Any]) -> str:
-    """How many runs there are, and the rates of the copy in them."""
-    rates = [run["copy_bytes_per_s"] / 1e12 for run in runs]
-    dates = sorted({run["date"] for run in runs if "date" in run})
-    when = f" on {' and '.join(dates)}" if dates else ""
+    """How many runs there are, when they were, and the rates of the copy in them."""
+    rates = _range([run["copy_bytes_per_s"] / 1e12 for run in runs], 2)
+    when = dict.fromkeys(run_text({"redist": r["redist"], "date": r.get("date")}) for r in runs)
     word = "run" if len(runs) == 1 else "runs"
-    return f"{len(runs)} {word}{when}; contiguous copy {_range(rates, 2)} TB/s, read and written"
+    said = f"{len(runs)} {word}, measured {' and '.join(when)}"
+    return f"{said}; contiguous copy {rates} TB/s, read and written"
