@@ -49,7 +49,7 @@ class Plan:
     search: str = "exact"
     considered: tuple[Alternative, ...] = ()
     certificate: Certificate | None = None
-    planned_for: str = field(default="", compare=False)
+    planned_for: str = field(default="", compare=False, repr=False)
     """The topology that it was planned for and where that came from, if a transfer knows; not in JSON."""
 
     @property

@@ -122,7 +122,7 @@ class Transfer:
         world.failure.raise_if_broken()
         world.drain()
         with world.operation(timeout_s):
-            found = find_topology(world, options.topology, request.tile_bytes)
+            found = find_topology(world, options.topology, request.tile_bytes, options.limit_bytes)
         self.topology = found.topology
         plans = from_first(world.comm, lambda: request.plans(found.topology), timeout_s)
         plans = tuple(replace(plan, planned_for=str(found)) for plan in plans)

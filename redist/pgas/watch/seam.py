@@ -193,7 +193,7 @@ class WrappedTraffic:
 def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
     """**Collective over** ``comm`` the first time. The plan of a move, the same on all ranks."""
     n_bytes = max(source.tile_bytes, target.tile_bytes)
-    found = find_topology(world_of(comm), None, n_bytes)
+    found = find_topology(world_of(comm), None, n_bytes, limit_bytes)
     return synthesize(source, target, limit_bytes=limit_bytes, topology=found.topology)
 
 

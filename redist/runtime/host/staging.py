@@ -26,7 +26,7 @@ ROUND_BYTES = 2**25
 """Data of GPUs passes in rounds of no more than this: larger buffers of pinned memory are slower."""
 LEAST_HALF_BYTES = 2**18
 """Staging of GPUs is not halved into less than this: a round would cost more than it hides."""
-LEAST_HOST_HALF_BYTES = 2**16
+LEAST_HOST_HALF_BYTES = 2**17
 """Nor is staging of messages between nodes."""
 GRAIN_BYTES = 512
 """Halves begin at multiples of this, as memory of the GPU does."""

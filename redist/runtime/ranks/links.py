@@ -1,7 +1,7 @@
 """Find out how ranks are joined: who shares a node, and what messages between nodes cost.
 
 A node is known from the start. What its link carries is not; the first large transfer between nodes
-measures it, once for a communicator, in a fraction of a second.
+measures it, once for the same ranks in a job, in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -57,21 +58,13 @@ class FoundTopology:
         return f"{self.origin} ({'; '.join(levels)})"
 
 
-class MeasuredLinks:
-    """What was measured of the links of a communicator; kept with it."""
-
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def find_topology(world: World, wanted: Topology | str | None, n_bytes: int) -> FoundTopology:
+def find_topology(
+    world: World, wanted: Topology | str | None, n_bytes: int, limit_bytes: int | None = None
+) -> FoundTopology:
     """**Collective.** What to plan for: what is wanted, or nodes and their links as they are.
 
     ``n_bytes`` is what the busiest rank holds or gets: a large transfer between nodes measures their
-    links first, unless that was done before.
+    links first, unless that was done before, or a limit leaves no room for it.
     """
     if isinstance(wanted, Topology):
         return FoundTopology(wanted, "given")
@@ -81,14 +74,33 @@ def find_topology(world: World, wanted: Topology | str | None, n_bytes: int) -> 
         return FoundTopology(nodes_topology(world), "nodes, built-in costs, as asked for")
     if world.one_node:
         return FoundTopology(nodes_topology(world), "one node, built-in costs")
-    links = world.kept(MeasuredLinks)
-    if links is None and n_bytes >= LARGE_BYTES:
-        links = world.keep(MeasuredLinks(measure_links(world)))
-    if links is None:
-        return FoundTopology(
-            nodes_topology(world), "nodes, built-in costs: nothing large has moved"
-        )
-    return FoundTopology(links.topology, "nodes, links measured")
+    known, ranks = _measured_so_far(), _ranks_of(world)
+    if ranks not in known and n_bytes >= LARGE_BYTES and limit_bytes is None:
+        known[ranks] = measure_links(world)
+    if ranks in known:
+        return FoundTopology(known[ranks], "nodes, links measured")
+    return FoundTopology(nodes_topology(world), "nodes, built-in costs: links were not measured")
+
+
+def _measured_so_far() -> dict[Any, Topology]:
+    """**Local.** What was measured in this job: by ranks, and by which of them share a node."""
+    found: Any = MPI.COMM_WORLD.Get_attr(_KEY)
+    if found is None:
+        found = {}
+        MPI.COMM_WORLD.Set_attr(_KEY, found)
+    return found
+
+
+def _ranks_of(world: World) -> Any:
+    """**Local.** The ranks of a communicator in the whole job, in order, and their nodes."""
+    group, everyone = world.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks = group.Translate_ranks(None, everyone)
+    for one in (group, everyone):
+        one.Free()
+    return tuple(ranks), world.node.groups
+
+
+_KEY = MPI.Comm.Create_keyval()
 
 
 def node_size(world: World) -> int:

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist.plan.topology import FLAT
-from redist.runtime.ranks.links import LARGE_BYTES, MeasuredLinks, measure_links, node_size
+from redist.runtime.ranks.links import LARGE_BYTES, measure_links, node_size
 from redist.runtime.ranks.world import World, world_of
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
@@ -40,51 +40,43 @@ def measuring_is_short_and_the_same_on_all_ranks(world: World, options: Any) -> 
     return None if seconds < MOST_S else f"took {seconds:.1f} s"
 
 
-def small_transfers_measure_nothing(world: World, options: Any) -> str | None:
-    """Why not, if a small transfer has links measured."""
+def planned_for(world: World, n: int, options: Any, **more: Any) -> str:
+    """What the plan of a gather of n elements a rank was made for."""
     comm = world.comm.Dup()
-    with redist.Transfer(
-        "f64[64{x}]", "f64[64]", comm, mesh=redist.Mesh(x=comm.size), **options
-    ) as t:
-        measured = t._world.kept(MeasuredLinks)
-        text = t.plan.explain()
-    if measured is not None:
-        return "they were measured"
-    return None if "built-in costs" in text else text
-
-
-def large_transfers_measure_once(world: World, options: Any) -> str | None:
-    """Why not, if the first large transfer does not measure links, or the second does again."""
-    comm = world.comm.Dup()
-    n = LARGE_BYTES // 8 * comm.size
     mesh = redist.Mesh(x=comm.size)
-    kept = []
-    for source in (f"f64[{n}{{x}}]", f"f64[{n}] sum{{x}}"):
-        with redist.Transfer(source, f"f64[{n}]", comm, mesh=mesh, **options) as t:
-            kept.append(t._world.kept(MeasuredLinks))
-            text = t.plan.explain()
+    source, target = f"f64[{n * comm.size}{{x}}]", f"f64[{n * comm.size}]"
+    with redist.Transfer(source, target, comm, mesh=mesh, **{**options, **more}) as t:
+        said = t.plan.explain().splitlines()[-1]
+    comm.Free()
+    return said
+
+
+def links_are_measured_once_by_a_large_transfer(world: World, options: Any) -> str | None:
+    """Why not, if small or limited transfers measure them, or a large one does not, or two do."""
+    limit = 16 * LARGE_BYTES
+    small = planned_for(world, 64, options)
+    limited = planned_for(world, LARGE_BYTES // 8, options, limit_bytes=limit * world.size)
+    said = [planned_for(world, LARGE_BYTES // 8, options) for _ in range(2)]
     if world.one_node:
-        return None if kept == [None, None] else "one node has no links"
-    if kept[0] is None or kept[0] is not kept[1]:
-        return f"{kept}"
-    return None if "links measured" in text else text
+        good = all("one node" in text for text in (small, limited, *said))
+        return None if good else f"{small}; {limited}; {said}"
+    if "built-in" not in small or "built-in" not in limited:
+        return f"{small}; {limited}"
+    return None if "links measured" in said[0] and said[0] == said[1] else f"{said}"
 
 
 def what_is_asked_for_is_used(world: World, options: Any) -> str | None:
     """Why not, if a topology that was given, or ``flat`` or ``nodes``, is not the one in use."""
-    comm = world.comm.Dup()
-    n = LARGE_BYTES // 8 * comm.size
-    mesh = redist.Mesh(x=comm.size)
-    for wanted in (FLAT, "flat", "nodes"):
-        with redist.Transfer(
-            f"f64[{n}{{x}}]", f"f64[{n}]", comm, mesh=mesh, topology=wanted, **options
-        ) as t:
-            if t._world.kept(MeasuredLinks) is not None:
-                return f"{wanted}: links were measured"
-            if wanted != "nodes" and t.topology != FLAT:
-                return f"{wanted}: {t.topology}"
+    for wanted, word in (
+        (FLAT, "given"),
+        ("flat", "flat, as asked"),
+        ("nodes", "built-in costs, as"),
+    ):
+        said = planned_for(world, LARGE_BYTES // 8, options, topology=wanted)
+        if word not in said:
+            return f"{wanted}: {said}"
     try:
-        redist.Transfer("f64[8{x}]", "f64[8]", comm, mesh=mesh, topology="fast")
+        planned_for(world, 8, options, topology="fast")
     except redist.RequestError as error:
         return None if "'flat', 'nodes'" in str(error) else str(error)
     return "any word will do"
@@ -106,8 +98,7 @@ def elements_enter_a_node_once(world: World, options: Any) -> str | None:
 
 PARTS: tuple[Callable[[World, Any], str | None], ...] = (
     measuring_is_short_and_the_same_on_all_ranks,
-    small_transfers_measure_nothing,
-    large_transfers_measure_once,
+    links_are_measured_once_by_a_large_transfer,
     what_is_asked_for_is_used,
     elements_enter_a_node_once,
 )
