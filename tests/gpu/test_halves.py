@@ -201,5 +201,6 @@ def test_a_group_is_one_only_where_all_its_ranks_say_so() -> None:
 
 @one_worker
 @needs_mpi
+@pytest.mark.slow("22 all-gathers of pretended GPUs")
 def test_nccl_gathers_what_all_ranks_of_a_group_need_and_nothing_else() -> None:
     assert "22 all-gathers and others agree (4 ranks)" in must_succeed("gathering", 4)

@@ -50,11 +50,11 @@ JOBS = [
     with_numpy(4, slow=SEVERAL),
     job(3, "choosing"),
     *(carried(2, sample(9, of=18), carrier) for carrier in CARRIERS),
-    *(carried(4, 12, carrier, "" if carrier == "nccl" else SEVERAL) for carrier in CARRIERS),
+    *(carried(4, 12, carrier, SEVERAL) for carrier in CARRIERS),
     *(streaming(carrier, "" if carrier == "pinned" else SEVERAL) for carrier in CARRIERS),
 ]
 ON_LINUX = [
-    sharing(2, 1, 10, 40),
+    sharing(2, 1, 0, 40),
     sharing(4, 1, 0, 40),
     sharing(4, 2, 10, 20),
     sharing(3, 2, 0, 20),

@@ -29,7 +29,7 @@ KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
     (3, (34, 85), ()),
     (4, (0, 85), ()),
     (6, (0, 51), ()),
-    (3, (34, 85), ("--small",)),
+    (3, (0, 85), ("--small",)),
     (3, (0, 85), ("--tiles", "private", "--small")),
     (3, (0, 85), ("--tiles", "mixed")),
     (4, (34, 85), ("--tiles", "mixed", "--node-size", "2")),
@@ -58,7 +58,8 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 
 PROMISES = [
-    promised(1, ALONE),
+    promised(1, ALONE[1:]),
+    promised(1, ALONE[:1], slow=SEVERAL),
     promised(2, ("mistakes",), slow=SEVERAL),
     promised(3, (*ALONE, "traffic")),
     promised(3, ("reaching",), "--nodes"),
