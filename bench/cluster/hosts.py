@@ -60,11 +60,6 @@ class Cluster:
         """The address of every host."""
         return tuple(f"{NETWORK}.{number + 1}" for number in range(self.n_hosts))
 
-    @property
-    def bytes_per_s(self) -> float:
-        """What a link carries in one direction."""
-        return self.rate_mbit * 1e6 / 8
-
     def at_the_bridge(self, command: list[str]) -> list[str]:
         """The same command, run where every host is reached and none is loaded."""
         return ["ip", "netns", "exec", f"{self.prefix}bridge", *command]
@@ -84,19 +79,6 @@ class Cluster:
         command = ["ip", "netns", "pids", f"{self.prefix}{number}"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return [int(pid) for pid in done.stdout.split()]
-
-    def sent_bytes(self) -> list[int]:
-        """What every host has sent over its link so far."""
-        return [self._counted(number, "tx") for number in range(self.n_hosts)]
-
-    def received_bytes(self) -> list[int]:
-        """What every host has received over its link so far."""
-        return [self._counted(number, "rx") for number in range(self.n_hosts)]
-
-    def _counted(self, number: int, way: str) -> int:
-        file = f"/sys/class/net/eth0/statistics/{way}_bytes"
-        command = ["ip", "netns", "exec", f"{self.prefix}{number}", "cat", file]
-        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 @contextlib.contextmanager

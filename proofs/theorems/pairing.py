@@ -247,11 +247,10 @@ def _times() -> Iterator[Obligation]:
 
 def _halves() -> Iterator[Obligation]:
     """Round k uses half k % 2, and is posted ahead in the block of round k - 1."""
-    k, send, receive, start = symbols("k send receive start")
-    given = (k >= 1, send >= 0, receive >= 0, start >= 0)
+    k, size, offset, start = symbols("k size offset start")
     yield claimed(
         "halves: the next round lies in the half that this one does not use",
-        given,
+        (k >= 1,),
         lambda: [(k + 1) % 2 != k % 2, (k + 1) % 2 == (k - 1) % 2],
     )
     yield claimed(
@@ -261,8 +260,8 @@ def _halves() -> Iterator[Obligation]:
     )
     yield claimed(
         "halves: they do not overlap",
-        (*given, receive < send),
-        lambda: start + (k % 2) * send + receive < start + (k % 2 + 1) * send,
+        (k >= 0, start >= 0, offset >= 0, offset < size),
+        lambda: start + (k % 2) * size + offset < start + (k % 2 + 1) * size,
     )
 
 

@@ -22,6 +22,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.timing import Stopwatch, Times
 from redist.plan.topology import Level, Topology, format_topology
+from redist.runtime.ranks.links import ranks_of_a_node
 from redist.runtime.ranks.world import world_of
 from redist.runtime.transfer import Transfer
 from redist.text.progress import Progress
@@ -71,9 +72,7 @@ def calibrate(
     if comm.size < 2:
         raise RequestError("cannot calibrate 1 rank: it has nobody to send to; start 2 or more")
     world = world_of(comm, "auto", node_size)
-    size = max(world.node.groups.count(group) for group in world.node.groups)
-    in_blocks = world.node.groups == tuple(rank // size * size for rank in range(comm.size))
-    sizes = [size] if in_blocks and size < comm.size and comm.size % size == 0 else []
+    sizes = [] if world.one_node else [ranks_of_a_node(world)]
     trials = [t for t in _trials(comm.size, (*sizes, comm.size)) if t is not None]
     watch = Stopwatch.on(comm)
     times: list[Times] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.gpu.command import RESULTS
+from bench.gpu.contenders import CASES
 from bench.gpu.results import read
 from bench.tables.gpu_ranges import runs_of
 
@@ -40,18 +41,11 @@ def test_stored_faces_are_quicker_than_with_cupy(width: int, way: str) -> None:
     assert best_of(case, "redist") > best_of(case, "CuPy")
 
 
-BLOCKS = (
-    "rows-columns",
-    "columns-rows",
-    "slab-0-1",
-    "slab-0-2",
-    "slab-pencil",
-    "pencil-pencil",
-    "gather",
-)
+SHORT_RUNS = ("thin", "thin-back", "single", "single-back", "transposed", "sum-cut")
+"""Cases that move less than blocks, or reduce them."""
 
 
-@pytest.mark.parametrize("case", BLOCKS)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in SHORT_RUNS])
 def test_stored_blocks_are_as_quick_as_the_raw_copy_in_every_run(case: str) -> None:
     for run in runs_of(read(RESULTS), "4 ranks"):
         (found,) = [one for one in run["cases"] if one["case"] == case]

@@ -103,7 +103,7 @@ def _ranks_of(world: World) -> Any:
 _KEY = MPI.Comm.Create_keyval()
 
 
-def node_size(world: World) -> int:
+def ranks_of_a_node(world: World) -> int:
     """Ranks of every node if they are consecutive and all nodes are alike, else 1."""
     groups = world.node.groups
     size = groups.count(groups[0])
@@ -118,7 +118,7 @@ def nodes_topology(world: World) -> Topology:
 
 
 def _of_levels(world: World, latency_ps: int, byte_fs: int, link_fs: int, step_ps: int) -> Topology:
-    size = node_size(world)
+    size = ranks_of_a_node(world)
     if size == 1 or size == world.size:
         return Topology((Level("network", None, latency_ps, byte_fs),), step_ps)
     near = Level("node", size, 0, NEAR_BYTE_FS)

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist.plan.topology import FLAT
-from redist.runtime.ranks.links import LARGE_BYTES, measure_links, node_size
+from redist.runtime.ranks.links import LARGE_BYTES, measure_links, ranks_of_a_node
 from redist.runtime.ranks.world import World, world_of
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main
@@ -85,7 +85,7 @@ def what_is_asked_for_is_used(world: World, options: Any) -> str | None:
 def elements_enter_a_node_once(world: World, options: Any) -> str | None:
     """Why not, if a gather brings elements over a link twice, where nodes have several ranks."""
     comm = world.comm.Dup()
-    size = node_size(world)
+    size = ranks_of_a_node(world)
     if size == 1 or len(set(world.comm.allgather(MPI.Get_processor_name()))) == 1:
         return None  # ranks that only pretend to be of several nodes share no link
     n = 16 * LARGE_BYTES // 8 * comm.size  # the plan alone is made
