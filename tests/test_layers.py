@@ -34,7 +34,7 @@ INNER: dict[str, str] = {
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
     "redist.runtime.shm": "segments pages process_reads",
-    "redist.runtime.schedule": "pieces stages rounds slots compiler",
+    "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
         "waiting tokens agreement background node control_page failure meeting world links neighbours "
         "free_memory collectives"
@@ -73,7 +73,7 @@ INNER: dict[str, str] = {
         "machine peers timing pages memory cases values options calibrate contenders results compare "
         "session job __main__"
     ),
-    "redist.measure.contenders": "contender naive by_hand ours registry",
+    "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
     "redist.doctor": "process pairs report diagnosis __main__",
     "redist.cli": "exit_status files request command commands main __main__",

@@ -88,9 +88,9 @@ def gpu_ends(case: Case, rank: int) -> Ends:
     return Ends(_new_tile(case.source, rank), _new_tile(case.target, rank, order))
 
 
-def gpu_floor(case: Case, comm: MPI.Intracomm) -> Contender:
+def gpu_floors(case: Case, comm: MPI.Intracomm) -> list[Contender]:
     """**Local.** Every rank copies its tile of the target once on its GPU."""
-    return DeviceCopy(case, comm, Ends(*(_new_tile(case.target, comm.rank) for _ in range(2))))
+    return [DeviceCopy(case, comm, Ends(*(_new_tile(case.target, comm.rank) for _ in range(2))))]
 
 
 def free_pool() -> None:

@@ -14,7 +14,7 @@ from bench.gpu.contenders import (
     f32_case,
     free_pool,
     gpu_ends,
-    gpu_floor,
+    gpu_floors,
     traffic_bytes,
 )
 from bench.gpu.timing import copy_rate
@@ -24,7 +24,7 @@ from redist.measure.compare import BenchPlace, compare
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch, meet
 
-GPU = BenchPlace(gpu_ends, gpu_floor)
+GPU = BenchPlace(gpu_ends, gpu_floors)
 COPIED_BYTES = 2**30
 
 

@@ -99,6 +99,24 @@ def pooled(plan: Plan, parts: int, slots: int) -> tuple[Tiles, int]:
     return after, intact
 
 
+def brought(plan: Plan, ranks: Iterable[int]) -> tuple[Tiles, int]:
+    """The tiles when these ranks have brought what they give, and the elements that others had from them.
+
+    >>> import redist
+    >>> plan = redist.synthesize("i32[6{x}]", "i32[6]", mesh=redist.Mesh(x=2))
+    >>> [brought(plan, ranks)[1] for ranks in ((0,), (0, 1))]
+    [3, 6]
+    """
+    before, after, moved = random_tiles(plan.source), blank_tiles(plan), 0
+    senders = set(ranks)
+    for piece in pieces_of(plan):
+        if piece.sender in senders:
+            data = before[piece.sender][_box(piece.src_lo, piece.shape)]
+            after[piece.receiver][_box(piece.dst_lo, piece.shape)] = data
+            moved += data.size if piece.sender != piece.receiver else 0
+    return after, moved
+
+
 def delivered(programs: Mapping[int, Sequence[Iterable[Post]]]) -> list[tuple[int, int]]:
     """Which messages (sender, receiver) arrive if ranks post them so, and sends are not buffered.
 

@@ -13,7 +13,10 @@ and the rank that is furthest behind can always go on: no schedule deadlocks.
 (3) What is read from a slot is what was written for that meeting; nobody writes a slot that a
 neighbour may still read; slots for even and odd meetings do not overlap, whatever their sizes. When a
 rank has left a meeting, everything that was read before it is read, so arrays that neighbours read in
-place may be changed or freed after it. (4) Of two halves of staging, what is packed or received for the
+place may be changed or freed after it. A piece between two ranks of a node is copied by exactly one of
+them: the sender where the receiver has opened its tile to be written, else the receiver; an opened tile
+is written after its owner has come to the first meeting, and all of it before the owner leaves the last.
+(4) Of two halves of staging, what is packed or received for the
 next round lies in the one that this round does not use, and the round before is done with it.
 
 Encoding. Ranks, pieces, sizes, meetings and times are symbols. :func:`sends` and :func:`receives` say
@@ -46,10 +49,11 @@ import z3
 
 from proofs.engine.branches import claimed, symbols
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
-from proofs.evidence.passing import Post, delivered, passed, pieces_of, pooled
+from proofs.evidence.passing import Post, brought, delivered, passed, pieces_of, pooled
 from proofs.evidence.showing import Asked, wrong_received
+from redist.plan.topology import FLAT
 from redist.runtime.ranks.control_page import ControlPage
-from redist.runtime.schedule.pieces import box_at
+from redist.runtime.schedule.pieces import box_at, pieces_of_step
 from redist.runtime.schedule.rounds import RoundPart, part_counts, part_of
 from redist.runtime.simulator import random_tiles, simulate
 
@@ -62,6 +66,7 @@ def obligations() -> Iterator[Obligation]:
     yield from _messages()
     yield from _waits()
     yield from _times()
+    yield from _opened()
     yield _slots_apart()
     yield from _halves()
 
@@ -245,6 +250,45 @@ def _times() -> Iterator[Obligation]:
     )
 
 
+def copies(me: Any, sender: Any, receiver: Any, is_open: Any) -> bool:
+    """Whether a rank copies a piece of its node; ``is_open``: the receiver's tile may be written."""
+    if bool(receiver != me):
+        return bool(sender == me) and is_open
+    return bool(sender == me) or not is_open
+
+
+def _opened() -> Iterator[Obligation]:
+    """What a rank brings, it writes when others would read: see :func:`meeting_facts`."""
+    a, b, sender, receiver, is_open = symbols("a b sender receiver is_open")
+    ends = (a == sender, b == receiver, a >= 0, b >= 0)
+    yield claimed(
+        "opened: a piece is copied by its sender or by its receiver, never by both",
+        (*ends, a != b),
+        lambda: [
+            copies(a, sender, receiver, opened) != copies(b, sender, receiver, opened)
+            for opened in (bool(is_open > 0),)
+        ],
+    )
+    yield claimed(
+        "opened: what stays is copied once, by the rank itself",
+        (*ends, a == b),
+        lambda: copies(a, sender, receiver, bool(is_open > 0)),
+    )
+    owner, other, first, last = z3.Ints("owner other first last")
+    facts = (*meeting_facts((owner, other), (first, last)), first >= 1, last > first)
+    brought = read(other, first)
+    yield claimed(
+        "opened: a tile is written after its owner has come with it",
+        facts,
+        lambda: brought >= arrive(owner, first),
+    )
+    yield claimed(
+        "opened: and before its owner leaves the meeting after the last round",
+        (*facts, in_order(other, first + 1, last)),
+        lambda: brought <= leave(owner, last),
+    )
+
+
 def _halves() -> Iterator[Obligation]:
     """Round k uses half k % 2, and is posted ahead in the block of round k - 1."""
     k, size, offset, start = symbols("k size offset start")
@@ -303,6 +347,28 @@ def _show_one_slot(v: Mapping[str, int]) -> Shown:
     text = "with one slot, staged again before it is read, part of the data arrives"
     shown = wrong_received(asked, runs[0][1], text)
     return replace(shown, contradicts=shown.contradicts and same == [False, True])
+
+
+def _no_last_meeting() -> Obligation:
+    """Owners that use an opened tile when their own copies are done."""
+    a, b, q, n = z3.Ints("a b q n")
+    given = (*meeting_facts((a, b), (q,)), q >= 1, a != b, n >= 2, n <= 6)
+    return claimed("no last meeting", given, lambda: read(b, q) <= read(a, q), shown=(n,))
+
+
+def _show_no_last_meeting(v: Mapping[str, int]) -> Shown:
+    """Rank 1 is slow: when rank 0 has brought its part, its own tile lacks what rank 1 brings."""
+    n = v["n"]
+    asked = Asked(f"i32[{2 * n}{{x}}, 2]", f"i32[{2 * n}, 2{{x}}]", "x=2")
+    plan = asked.plan()
+    (phase,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
+    right = simulate(plan, random_tiles(plan.source)).tiles
+    after = [brought(plan, ranks)[0] for ranks in ((0,), (0, 1))]
+    same = [bool(np.array_equal(tiles[0], right[0])) for tiles in after]
+    text = "without a meeting at the end, a tile is used before all of it has been brought"
+    shown = wrong_received(asked, brought(plan, (0,))[1], text)
+    right_way = phase.is_brought and same == [False, True]
+    return replace(shown, contradicts=shown.contradicts and right_way)
 
 
 def _sends_first() -> Obligation:
@@ -367,7 +433,8 @@ THEOREM = Theorem(
     "pairing",
     "For every number of ranks and nodes: each message has exactly one receive of the same size and "
     "order; waits, also of sends without buffers, are for ranks that are behind, so no schedule can "
-    "deadlock; a pool slot is never overwritten while a neighbour may read it.",
+    "deadlock; a pool slot is never overwritten while a neighbour may read it; every piece is copied "
+    "once, and an opened tile is written only between the meetings that open and close it.",
     "Induction over pieces and rounds (messages), over positions (waits) and over meetings (times).",
     "Ranks that fail, are killed or call in another order than the others (these end in errors, by "
     "tests). That MPI keeps the order of a pair's messages and delivers what was posted while a rank "
@@ -377,6 +444,7 @@ THEOREM = Theorem(
     obligations,
     (
         Twin("one slot in place of two", _one_slot, _show_one_slot),
+        Twin("no meeting after what is brought", _no_last_meeting, _show_no_last_meeting),
         Twin("sends before receives", _sends_first, _show_sends_first),
         Twin("each rank its own number of parts", _own_parts, _show_own_parts),
     ),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
 from mpi4py import MPI
 
 from redist.measure import memory
 from redist.measure.cases import Case
-from redist.measure.contenders.contender import Contender, Ends, new_tile
+from redist.measure.contenders.contender import Contender, Ends
+from redist.measure.contenders.floors import host_floors
 from redist.measure.contenders.registry import Ways
 from redist.measure.results.results import Entry, Outcome
 from redist.measure.timing import Stopwatch, Times, all_agree
@@ -19,34 +19,15 @@ from redist.measure.timing import Stopwatch, Times, all_agree
 T = TypeVar("T")
 
 
-class Floor(Contender):
-    """No contender but the measure of all: every rank copies its tile of the target once."""
-
-    label = "memcpy floor"
-
-    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
-        super().__init__(case, comm, ends)
-        self._from = None if ends.target is None else np.zeros_like(ends.target)
-
-    def run(self) -> None:
-        """One copy. **Local.**"""
-        if self.output is not None and self._from is not None:
-            np.copyto(self.output, self._from)
-
-
 @dataclass(frozen=True, slots=True)
 class BenchPlace:
-    """Where the arrays of contenders lie: how a rank's are made there, and the copy that is the floor."""
+    """Where the arrays of contenders lie: how a rank's are made there, and copies that may be the floor."""
 
     new_ends: Callable[[Case, int], Ends]
-    new_floor: Callable[[Case, MPI.Intracomm], Contender]
+    new_floors: Callable[[Case, MPI.Intracomm], Sequence[Contender]]
 
 
-def _host_floor(case: Case, comm: MPI.Intracomm) -> Contender:
-    return Floor(case, comm, Ends(None, new_tile(case.target, comm.rank)))
-
-
-HOST = BenchPlace(Ends.new, _host_floor)
+HOST = BenchPlace(Ends.new, host_floors)
 
 
 def compare(
@@ -125,15 +106,17 @@ def _in_turn(
     repeats: int,
     place: BenchPlace,
 ) -> tuple[Times, dict[str, Times], dict[str, str]]:
-    """The floor's times, the contenders' times by name, and what is wrong with some of them."""
+    """Times of the fastest floor, the contenders' times by name, and what is wrong with some of them."""
     comm = watch.comm
     ends = place.new_ends(case, comm.rank)
     contenders = {key: _ready(way, case, comm, place, ends) for key, way in ways.items()}
     wrong = {key: fault for key, c in contenders.items() if (fault := _fault(c))}
     right = {key: c for key, c in contenders.items() if key not in wrong}
-    floor = place.new_floor(case, comm)
-    works = [floor.repeat, *(c.repeat for c in right.values())]
-    floor_times, *times = watch.in_turn(works, repeats)
+    floors = place.new_floors(case, comm)
+    works = [one.repeat for one in (*floors, *right.values())]
+    all_times = watch.in_turn(works, repeats)
+    floor_times = min(all_times[: len(floors)], key=lambda t: t.median_s)
+    times = all_times[len(floors) :]
     wrong |= {key: f"{fault} in the end" for key, c in right.items() if (fault := _fault(c))}
     for contender in contenders.values():
         _close(contender)

@@ -267,6 +267,7 @@ class Transfer:
             raise
         except BaseException as error:
             world.abort_once(error)
+            self._host.take_back(self._tiles([local], [result]))
             raise
         self._counts.count(0, time.perf_counter() - start)
         self._counts.calls += 1
@@ -293,6 +294,10 @@ class Transfer:
                     local, out, place
                 )  # now it is known where the arrays of others are
             raise  # the same request, prepared on some ranks only
+        except BaseException:
+            if not on_gpu:
+                self._host.take_back(self._tiles(sources, targets))
+            raise
         self._counts.calls += 1
         last = self._schedule.last
         results = [tiles[item, last(item)] for item in range(len(self._names))]

@@ -61,20 +61,20 @@ TABLE = """\
 machine    8 ranks on 2 cores, Abacus 1, Linux x86_64
 software   MPICH 5.0.2, Python 3.12.1, NumPy 2.4.0
 times      median of 5 and quartiles, contenders in turn; results checked before and after
-floor      every rank copies its tile of the target once, all together
+floor      the fastest contiguous copy, by every rank, of its tile of the target, all together
 x redist   so many times as long as redist; below 1 is quicker than redist
 peak       memory of the rank that needs most, with source and target
 
 32 MiB in all
     contender            ms      quartiles   of floor   x redist     peak   planned
   swap: f64[2048{x}, 2048{y}] -> f64[2048{y}, 2048{x}] on x=2,y=4
-    memcpy floor       4.00    3.60 - 4.40
+    fastest copy       4.00    3.60 - 4.40
     naive all-gather    100     90.0 - 110        4 %      20.00   42 MiB         -
     Alltoallw          4.50    4.05 - 4.95       89 %       0.90      0 B         -
     redist             5.00    4.50 - 5.50       80 %       1.00    8 MiB     9 MiB
     Heat resplit       cannot: it cuts one dim
   gather: f64[724{x}, 724] -> f64[724, 724] on x=8
-    memcpy floor       1.00   0.900 - 1.10
+    fastest copy       1.00   0.900 - 1.10
     naive all-gather   20.0    18.0 - 22.0        5 %          -        -         -
     redist             wrong result
   naive        20.00 x redist (20.00 to 20.00, 1 case)

@@ -13,16 +13,29 @@ import pytest
 
 import redist
 from proofs.evidence.passing import delivered
-from proofs.theorems.pairing import AHEAD, ARRIVE, DONE, LEAVE, POST, position, receives, sends
+from proofs.theorems.pairing import (
+    AHEAD,
+    ARRIVE,
+    DONE,
+    LEAVE,
+    POST,
+    copies,
+    position,
+    receives,
+    sends,
+)
+from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.steps import AllReduce
+from redist.runtime.copies.strided import c_strides
 from redist.runtime.host import messages as messages_module
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.control_page import ControlPage
-from redist.runtime.schedule.compiler import Bases, Message, TileAt
+from redist.runtime.schedule.compiler import Bases, Compiler, Message, TileAt
 from redist.runtime.schedule.pieces import StepPieces
-from redist.runtime.schedule.rounds import RoundPart, part_of
+from redist.runtime.schedule.rounds import RoundPart, part_of, whole
+from redist.runtime.schedule.stages import StagePart
 from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
 from tests.problems.strategies import random_pair
 from tests.tiers import sample
@@ -110,6 +123,41 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
         messages += len(wanted)
         cut += parts > 1 and bool(wanted)
         if messages > sample(300, of=1000) and cut > sample(10, of=30):
+            return
+
+
+def test_a_piece_of_a_node_is_copied_by_the_rank_of_the_theorem() -> None:
+    rng, brought, fetched = Random(3), 0, 0
+    for plan, number, again, n in random_steps(rng, 6):
+        phases = [phase_of(plan, number, again, rank) for rank in range(n)]
+        if any(phase.is_local or phase.op for phase in phases):
+            continue
+        opened = frozenset((rank, 0) for rank in range(n) if rng.random() < 0.6)
+        before, after = (tile_shapes(plan.types[number + k]) for k in (again, 1))
+        itemsize = plan.source.dtype.itemsize
+        for rank in range(n):
+            compiler = Compiler(
+                rank,
+                [StagePart(phases[rank], plan.source.dtype)],
+                Bases(1, range(n)),
+                dict.fromkeys(((r, 0) for r in range(n)), TileAt.SHARED),
+                {},
+                [c_strides(before.get(rank, ()), itemsize)],
+                [c_strides(after.get(rank, ()), itemsize)],
+                (0, 0),
+                opened=opened,
+            )
+            (round_parts,) = whole(1)
+            done = compiler.round(round_parts).copies.n_bytes // itemsize
+            own = [
+                p
+                for p in phases[rank].pieces
+                if copies(rank, p.sender, p.receiver, (p.receiver, 0) in opened)
+            ]
+            assert done == sum(math.prod(p.shape) for p in own)
+            brought += sum(p.receiver != rank for p in own)
+            fetched += sum(p.sender != rank for p in own)
+        if min(brought, fetched) > sample(300, of=1000):
             return
 
 

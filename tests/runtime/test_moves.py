@@ -108,6 +108,26 @@ def test_blocks_of_any_length_and_alignment(n: int, shift: int, streams: bool) -
     assert (memory[:shift] == 7).all() and (memory[shift + n :] == 7).all()
 
 
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("shape", [(1, 5), (16, 16), (33, 70), (257, 40), (300, 3)])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_single_elements_are_turned(itemsize: int, shape: tuple[int, int], layers: int) -> None:
+    """A matrix, or a few of them, is copied to Fortran order and back; nothing else is written."""
+    rng = np.random.default_rng(1)
+    full = (layers, *shape, itemsize)
+    source = rng.integers(0, 256, full, dtype=np.uint8).view(f"V{itemsize}")[..., 0]
+    memory = np.frombuffer(b"\7" * (source.nbytes + 2 * itemsize), f"V{itemsize}").copy()
+    turned = memory[1:-1].reshape(layers, *shape[::-1]).transpose(0, 2, 1)
+    form = canonical(source.shape, itemsize, turned.strides, source.strides)
+    CopyList.of([BufferCopy(0, 0, 1, 0, form)]).run(addresses([turned, source]))
+    assert turned.tobytes() == source.tobytes()
+    assert memory[0].tobytes() == memory[-1].tobytes() == b"\7" * itemsize
+    back = np.zeros_like(source)
+    form = canonical(source.shape, itemsize, back.strides, turned.strides)
+    CopyList.of([BufferCopy(0, 0, 1, 0, form)]).run(addresses([back, turned]))
+    assert back.tobytes() == source.tobytes()
+
+
 def test_no_moves_is_nothing_to_do() -> None:
     nothing = CopyList.of([])
     assert len(nothing) == 0 and nothing.n_bytes == 0

@@ -1,4 +1,4 @@
-"""Results as a picture: bars of time over the memcpy floor, a panel for each size."""
+"""Results as a picture: bars of time over the fastest contiguous copy, a panel for each size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw(results: Results, path: str) -> str:
             heights = [1 / share if share else float("nan") for share in shares]
             middle = [at + (i - (len(keys) - 1) / 2) * width for at in range(len(outcomes))]
             axes.bar(middle, heights, width, label=key, color=colours[key])
-        axes.axhline(1, color=FLOOR, linewidth=1, linestyle="--", label="memcpy floor")
+        axes.axhline(1, color=FLOOR, linewidth=1, linestyle="--", label="fastest copy")
         axes.set_xticks(range(len(outcomes)), [outcome.name for outcome in outcomes])
         axes.tick_params(axis="x", rotation=20)
         title = f"{format_bytes(size)} in all, {results.n_ranks} ranks, {results.mpi}"

@@ -28,7 +28,7 @@ def _heading(results: Results) -> str:
             f"software   {results.mpi}, Python {m['python']}, NumPy {m['numpy']}",
             f"times      median of {results.repeats} and quartiles, contenders in turn; "
             "results checked before and after",
-            "floor      every rank copies its tile of the target once, all together",
+            "floor      the fastest contiguous copy, by every rank, of its tile of the target, all together",
             "x redist   so many times as long as redist; below 1 is quicker than redist",
             "peak       memory of the rank that needs most, with source and target",
         )
@@ -53,7 +53,7 @@ def _part(results: Results, size_bytes: int) -> str:
 def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
     """Cells for each contender; a remark instead of figures where there are none."""
     if outcome.floor is not None:
-        yield "memcpy floor", *_time_cells(outcome.floor), *[""] * 4
+        yield "fastest copy", *_time_cells(outcome.floor), *[""] * 4
     for entry in outcome.entries:
         yield (
             (entry.label, entry.note)

@@ -16,6 +16,7 @@ from redist.runtime.host.stage import Stage, StageRecord
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.stages import TransferStages
 from redist.runtime.shm.pages import release_pages
+from redist.runtime.shm.segments import keep_segment, leave_segment
 
 Tiles = dict[Key, Any]
 """The arrays of a call by (array, buffer)."""
@@ -179,6 +180,27 @@ class HostExecutor(Executor):
     def keeps_tiles(self) -> bool:
         """Whether tiles on the way stay allocated between calls; the same on every rank."""
         return self.own_tiles.keeps
+
+    def take_back(self, tiles: Tiles) -> None:
+        """**Local.** After a failure: neighbours may still be at work on the arrays of a call.
+
+        They do not reach results any more, and what they read stays where it is.
+        """
+        opened = {
+            (part.item, part.target)
+            for parts in self.schedule.stages
+            for part in parts
+            if part.step.is_brought
+        }
+        for (item, buffer), array in (tiles | self.own_tiles.kept).items():
+            if (
+                array is not None
+                and (item, buffer) in opened
+                and buffer == self.schedule.last(item)
+            ):
+                leave_segment(array)
+            elif array is not None:
+                keep_segment(array)
 
     def is_local(self, number: int) -> bool:
         """Whether a stage moves nothing between ranks."""

@@ -27,7 +27,8 @@ class OwnTiles:
         held = sum(t.tile_bytes for plan in schedule.plans for t in plan.types)
         staging = max(schedule.staging_bytes(k) for k in range(len(schedule.stages)))
         self._room = not donate and held + staging <= schedule.peak_bytes()
-        self._kept: dict[Key, AnyArray] = {}
+        self.kept: dict[Key, AnyArray] = {}
+        """Tiles between two steps that stay allocated."""
         self._ends: dict[Key, AnyArray] = {}
 
     def end(self, item: int, buffer: int) -> AnyArray | None:
@@ -36,7 +37,7 @@ class OwnTiles:
 
     def middle(self, item: int, buffer: int) -> AnyArray | None:
         """A tile between two steps."""
-        return self._find(self._kept if self.keeps else {}, (item, buffer))
+        return self._find(self.kept if self.keeps else {}, (item, buffer))
 
     @property
     def keeps(self) -> bool:
@@ -45,7 +46,7 @@ class OwnTiles:
 
     def clear(self) -> None:
         """Forget all; arrays that were handed out stay valid."""
-        self._kept.clear()
+        self.kept.clear()
         self._ends.clear()
 
     def _find(self, known: dict[Key, AnyArray], key: Key) -> AnyArray | None:

@@ -143,7 +143,9 @@ class RecordedCall:
         self.like = _likeness(source)
         self.out_like = _likeness(target)
         self.is_new_like = target is None or target.flags.c_contiguous
-        described = {one.reads for one in stages if one.replay.flag}
+        me = world.rank
+        described = {one.reads for one in stages if one.replay.found.kinds.get((me, 0)) in IN_PLACE}
+        described |= {one.writes for one in stages if (me, 0) in one.replay.found.opened}
         self.same_source = Whose.SOURCE in described
         self.same_out = Whose.TARGET in described
         self.tables: list[AddressTables] = [one.stage.tables(one.replay) for one in stages]
@@ -209,13 +211,13 @@ class RecordedCall:
             copy(replay.rounds[0].copies)
             return operations
         ranks = world.node.ranks
-        flags = {rank: replay.kinds[rank, 0] in IN_PLACE for rank in ranks}
+        flags = {rank: rank in replay.descriptions for rank in ranks}
         words = np.array([2 * self.token + flags[rank] for rank in ranks], dtype=np.uint64)
         self.kept.append(words)
         if replay.flag:
             operations.append(Operation.describe(self._description(replay, world.rank)))
         for number, round_ in enumerate(replay.rounds):
-            copy(round_.publish, is_ahead=True)
+            copy(round_.publish if number else replay.first, is_ahead=True)
             if number == 0:
                 said = 2 * self.token + replay.flag
                 operations.append(Operation.meet_with(said, address_of(words)))
@@ -231,6 +233,8 @@ class RecordedCall:
                 code = kernel_code(combine.op, combine.dtype)
                 assert code is not None
                 operations.append(Operation.combine(combine.moves.pointer, where, code))
+        if replay.found.opened:
+            operations.append(Operation.meet_with())
         return operations
 
     def _description(self, replay: StageReplay, rank: int) -> Description:

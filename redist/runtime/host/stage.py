@@ -28,6 +28,7 @@ AnyArray = NDArray[Any]
 Strides = tuple[tuple[int, ...], ...]
 Kinds = dict[tuple[int, int], TileAt]
 """Where the tile of (rank, item) is found."""
+NOTHING, POOL = TileAt.NOTHING, TileAt.POOL
 IN_PLACE = (TileAt.SHARED, TileAt.PRIVATE)
 TILE_AT = tuple(TileAt)
 
@@ -41,6 +42,8 @@ READ_RUN_BYTES = 4096
 """Nor are runs shorter than this: every run costs the kernel time."""
 READ_RUNS = 16
 """Unless there are so few that rounds through the pool would cost more."""
+BROUGHT_BYTES = 2**18
+"""Smaller targets are not opened to neighbours: they stay in the cache, wherever they are read from."""
 MOST_ROUNDS = 64
 """Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
 REMEMBERED = 16
@@ -55,18 +58,52 @@ class Layouts:
     targets: Strides
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the tiles of a node are: sources by (rank, item), and the targets opened to neighbours."""
+
+    kinds: Kinds
+    opened: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether someone reads a neighbour's array in place."""
+        return any(kind in IN_PLACE for kind in self.kinds.values())
+
+    def is_pooled(self, parts: Sequence[StagePart]) -> bool:
+        """Whether data passes through a pool: all do so round by round."""
+        ranks = {rank for rank, _ in self.kinds}
+        brought = {
+            item
+            for item, part in enumerate(parts)
+            if part.step.is_brought and all((rank, item) in self.opened for rank in ranks)
+        }
+        return any(kind == POOL and item not in brought for (_, item), kind in self.kinds.items())
+
+    def without_pools(self) -> Found:
+        """The same if nobody reads the pools."""
+        kinds = {key: NOTHING if kind == POOL else kind for key, kind in self.kinds.items()}
+        return Found(kinds, self.opened)
+
+
+NOWHERE = Found({})
+NO_COPIES = CopyList.of(())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StageReplay:
     """What a stage did, in enough detail to do it again: see :mod:`redist.runtime.host.recorded`.
 
-    ``table`` has the base addresses of the arrays of the call; ``descriptions`` what the neighbours
-    that are read in place said about theirs.
+    ``first`` is published before the ranks meet. ``table`` has the base addresses of the arrays of the
+    call; ``descriptions`` what the ranks whose
+    arrays are read or written in place said about theirs.
     """
 
     flag: int
     strides: Layouts
+    first: CopyList
     rounds: tuple[Round, ...]
-    kinds: Kinds
+    found: Found
     descriptions: dict[int, NDArray[np.int64]]
     table: Addresses
 
@@ -149,20 +186,24 @@ class Stage:
             if source is not None:
                 table[bases.source(item)] = address_of(source)
         if self.is_local:
-            rounds = tuple(self._program(self.whole, {}, strides))
+            rounds = tuple(self._program(self.whole, NOWHERE, strides))
             rounds[0].copies.run(table)
-            return StageRecord(False, StageReplay(0, strides, rounds, {}, {}, table))
+            return StageRecord(
+                False, StageReplay(0, strides, NO_COPIES, rounds, NOWHERE, {}, table)
+            )
         kinds = self._kinds(sources)
-        flag = int(TileAt.SHARED in kinds or TileAt.PRIVATE in kinds)
+        opens = [self._opens(item, target) for item, target in enumerate(targets)]
+        flag = int(TileAt.SHARED in kinds or TileAt.PRIVATE in kinds or any(opens))
         parity = (world.meeting.seq + 1) & 1
         table[bases.send], table[bases.receive] = map(address_of, buffers)
         table[bases.pool] = world.pages.own.slot(parity, self.staging.slot_bytes)
         if TileAt.POOL in kinds:
             pages = world.pages
             pages.touched_bytes = max(pages.touched_bytes, self.staging.slot_bytes)
-            self._publish_first(tuple(kinds), strides, table)
+            self._first_moves(tuple(kinds), strides).run(table)
         if flag:
             self._describe(kinds, sources, parity)
+            self._describe_targets(opens, targets, parity)
         met = world.meet(token, flag)
         return self.resume(met, flag, strides, table, (sources, targets, buffers), release)
 
@@ -194,18 +235,24 @@ class Stage:
             release_pages(array)
         parity = world.meeting.seq & 1
         found = self._look(parity, met is Met.SAME and not flag, table)
-        pooled = not world.one_node or any(kind == TileAt.POOL for kind in found.values())
+        pooled = not world.one_node or found.is_pooled(self.parts)
         rounds = self._program(self.staging.rounds if pooled else self.whole, found, strides)
         described = {
             rank: world.pages[rank].descriptions[parity][:1].copy()
             for rank in world.node.ranks
-            if found[rank, 0] in IN_PLACE
+            if world.meeting.flag_of(rank)
         }
-        self._run_rounds(rounds, found, table, held)
-        in_place = any(kind in IN_PLACE for kind in found.values())
+        self._run_rounds(rounds, found.kinds, table, held)
+        in_place = found.in_place
+        if found.opened:  # targets are theirs again when all have written
+            world.meet_node()
+            in_place = False
         if not isinstance(rounds, tuple):
             return StageRecord(in_place)
-        return StageRecord(in_place, StageReplay(flag, strides, rounds, found, described, table))
+        own = tuple(found.kinds[world.rank, item] for item in range(len(self.parts)))
+        first = self._first_moves(own, strides)
+        replay = StageReplay(flag, strides, first, rounds, found, described, table)
+        return StageRecord(in_place, replay)
 
     def _kinds(self, sources: Sequence[AnyArray | None]) -> list[TileAt]:
         """Decide where the neighbours shall find this rank's tiles."""
@@ -224,6 +271,31 @@ class Stage:
             kinds.append(kind)
         return kinds
 
+    def _opens(self, item: int, target: AnyArray | None) -> bool:
+        """Decide whether neighbours shall write into this rank's target, if they bring at all."""
+        return (
+            self.parts[item].step.is_brought
+            and len(self.world.node.ranks) > 1
+            and (target is None or target.nbytes == 0 or self._can_open(target))
+        )
+
+    def _can_open(self, target: AnyArray) -> bool:
+        large = target.nbytes >= BROUGHT_BYTES
+        return large and target.flags.c_contiguous and find(target) is not None
+
+    def _describe_targets(
+        self, opens: Sequence[bool], targets: Sequence[AnyArray | None], parity: int
+    ) -> None:
+        """Tell the neighbours which targets they write, and where these are."""
+        rows = self.world.pages.own.descriptions[parity]
+        for item, (is_open, target) in enumerate(zip(opens, targets, strict=True)):
+            place = (0, 0, 0, 0)
+            found = find(target) if is_open and target is not None and target.nbytes else None
+            if found is not None:
+                handle, offset = found
+                place = (handle.fd, handle.number, handle.n_bytes, offset)
+            rows[item, 5:10] = (is_open, *place)
+
     def _describe(
         self, kinds: list[TileAt], sources: Sequence[AnyArray | None], parity: int
     ) -> None:
@@ -240,10 +312,11 @@ class Stage:
                 place = (0, 0, 0, address_of(source))
             rows[item, :5] = (kind, *place)
 
-    def _look(self, parity: int, all_pooled: bool, table: Addresses) -> Kinds:
+    def _look(self, parity: int, all_pooled: bool, table: Addresses) -> Found:
         """Find every neighbour's tiles; their addresses go into the table."""
         world, n = self.world, len(self.parts)
         kinds: Kinds = {}
+        opened: set[tuple[int, int]] = set()
         world.forget_segments()
         for rank in world.node.ranks:
             page = world.pages[rank]
@@ -260,16 +333,25 @@ class Stage:
                         handle = Handle(world.node.pids[rank], fd, number, n_bytes)
                         place += address_of(world.map_segment(rank, handle))
                 table[self.bases.neighbour(rank, item)] = place
-        return kinds
+                if described and page.descriptions[parity][item, 5]:
+                    opened.add((rank, item))
+                    fd, number, n_bytes, place = page.descriptions[parity][item, 6:10].tolist()
+                    if n_bytes and rank != world.rank:
+                        handle = Handle(world.node.pids[rank], fd, number, n_bytes)
+                        place += address_of(world.map_segment(rank, handle, writes=True))
+                        table[self.bases.open_target(rank, item)] = place
+        return Found(kinds, frozenset(opened))
 
-    def _publish_first(self, kinds: tuple[TileAt, ...], strides: Layouts, table: Addresses) -> None:
-        """Publish the first round before it is known what the others do."""
+    def _first_moves(self, kinds: tuple[TileAt, ...], strides: Layouts) -> CopyList:
+        """What is published before it is known what the others do: the first round."""
+        if TileAt.POOL not in kinds:
+            return NO_COPIES
         moves = self._first.get((kinds, strides))
         if moves is None:
             own = {(self.world.rank, item): kind for item, kind in enumerate(kinds)}
-            moves = self._compiler(own, strides).publish(self.staging.rounds[0])
+            moves = self._compiler(Found(own), strides).publish(self.staging.rounds[0])
             self._first[kinds, strides] = moves
-        moves.run(table)
+        return moves
 
     def _run_rounds(
         self, rounds: Iterable[Round], kinds: Kinds, table: Addresses, held: Any
@@ -324,26 +406,34 @@ class Stage:
         for combine in round_.combines:
             combine.run(table)
 
-    def _program(self, rounds: Rounds, kinds: Kinds, strides: Layouts) -> Iterable[Round]:
+    def _program(self, rounds: Rounds, places: Found, strides: Layouts) -> Iterable[Round]:
         if len(rounds) > MOST_ROUNDS:
-            compiler = self._compiler(kinds, strides)
+            compiler = self._compiler(places, strides)
             return (compiler.round(round_parts) for round_parts in rounds)
-        key = rounds is self.whole, tuple(kinds.values()), strides
+        if rounds is self.whole:
+            places = places.without_pools()
+        key = rounds is self.whole, tuple(places.kinds.values()), places.opened, strides
         found = self._programs.get(key)
         if found is None:
             if len(self._programs) >= REMEMBERED:
                 self._programs.clear()
-            compiler = self._compiler(kinds, strides)
+            compiler = self._compiler(places, strides)
             found = self._programs[key] = tuple(
                 compiler.round(round_parts) for round_parts in rounds
             )
         return found
 
-    def _compiler(self, kinds: Kinds, strides: Layouts) -> Compiler:
-        room = self.staging.send_bytes, self.staging.receive_bytes
-        me, offsets = self.world.rank, self.staging.offsets
+    def _compiler(self, found: Found, strides: Layouts) -> Compiler:
         return Compiler(
-            me, self.parts, self.bases, kinds, offsets, strides.sources, strides.targets, room
+            self.world.rank,
+            self.parts,
+            self.bases,
+            found.kinds,
+            self.staging.offsets,
+            strides.sources,
+            strides.targets,
+            (self.staging.send_bytes, self.staging.receive_bytes),
+            opened=found.opened,
         )
 
     def tables(self, replay: StageReplay) -> tuple[Addresses, Addresses]:
@@ -354,7 +444,7 @@ class Stage:
             for rank in world.node.ranks:
                 slot = world.pages[rank].slot(parity, self.staging.slot_bytes)
                 for item in range(len(self.parts)):
-                    if replay.kinds.get((rank, item)) == TileAt.POOL:
+                    if replay.found.kinds.get((rank, item)) == TileAt.POOL:
                         table[self.bases.neighbour(rank, item)] = slot
                 if rank == world.rank:
                     table[self.bases.pool] = slot

@@ -53,7 +53,7 @@ class World:
         self.comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self.transport = transport
-        self._segments: dict[tuple[int, int], Bytes] = {}
+        self._segments: dict[tuple[int, int, bool], Bytes] = {}
         self._kept: dict[type, Closable] = {}
         self._queue = Queue()
         self._join(Node.find(self.comm, transport, node_size), timeout_s)
@@ -144,12 +144,12 @@ class World:
         if self.pages.reserve(n_items, pool_bytes, self.gather_on_node, self.wait):
             self.meeting.seq = 0
 
-    def map_segment(self, rank: int, handle: Handle) -> Bytes:
-        """**Local.** A segment of a neighbour, mapped once."""
-        key = rank, handle.number
+    def map_segment(self, rank: int, handle: Handle, writes: bool = False) -> Bytes:
+        """**Local.** A segment of a neighbour, mapped once to be read, and once to be written."""
+        key = rank, handle.number, writes
         found = self._segments.get(key)
         if found is None:
-            found = self._segments[key] = attach(handle)
+            found = self._segments[key] = attach(handle, writes)
         return found
 
     def forget_segments(self) -> None:

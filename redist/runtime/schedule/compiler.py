@@ -7,7 +7,7 @@ with every run. So a program is made once for a kind of request and serves every
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -39,7 +39,7 @@ class TileAt(IntEnum):
 STREAM_BYTES = 2**22
 """Tiles from this size on are written past the cache."""
 
-SHORT_BYTES = 1024
+SHORT_BYTES = 2**16
 """Boxes of shorter runs are copied in the order of their places: the kernel interleaves neighbours."""
 
 Strides = tuple[int, ...]
@@ -102,7 +102,7 @@ class Bases:
     def __init__(self, n_items: int, node: Sequence[int]) -> None:
         self.n_items = n_items
         self.place = {rank: k for k, rank in enumerate(node)}
-        self.send = (2 + len(node)) * n_items
+        self.send = (2 + 2 * len(node)) * n_items
         self.receive = self.send + 1
         self.pool = self.send + 2
         self.size = self.send + 3
@@ -119,6 +119,10 @@ class Bases:
         """The tile, or the pool, of a rank of this node."""
         return (2 + self.place[rank]) * self.n_items + item
 
+    def open_target(self, rank: int, item: int) -> int:
+        """The tile of a rank of this node that others write."""
+        return (2 + len(self.place) + self.place[rank]) * self.n_items + item
+
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
@@ -127,7 +131,8 @@ class Compiler:
     ``kinds`` says where the tile of (rank, item) is found; ``offsets`` where a box of (rank, item)
     lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
     room there goes from tile to tile by MPI's own datatypes. With ``packs_all`` everything has.
-    ``far_strides`` has the strides of neighbours' tiles that are not in C order.
+    ``far_strides`` has the strides of neighbours' tiles that are not in C order. ``opened`` has the
+    (rank, item) of targets that senders write themselves; these are in C order.
     """
 
     rank: int
@@ -140,6 +145,7 @@ class Compiler:
     room: tuple[int, int]
     packs_all: bool = False
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
+    opened: Set[tuple[int, int]] = frozenset()
 
     def publish(self, round_parts: Iterable[RoundPart]) -> CopyList:
         """The copies of this rank's data into its pool."""
@@ -175,9 +181,11 @@ class Compiler:
                 if piece.receiver != self.rank:
                     if piece.receiver not in self.bases.place:
                         outgoing.setdefault(piece.receiver, []).append((item, part))
+                    elif (piece.receiver, item) in self.opened:
+                        copies.append(self._bring(part, item))
                 elif piece.sender not in self.bases.place:
                     incoming.setdefault(piece.sender, []).append((item, part))
-                else:
+                elif piece.sender == self.rank or (self.rank, item) not in self.opened:
                     base, offset, strides, kind = self._find(piece, part, item)
                     move = self._move(part, item, base, offset, strides)
                     if piece.order:
@@ -192,8 +200,7 @@ class Compiler:
         combines += [(part.order, item, move) for move, part, item in unpack if part.order]
         combines.sort(key=lambda entry: entry[0])
         streams = not combines and self._is_large()
-        if all(move.form.block < SHORT_BYTES for move in copies):
-            copies.sort(key=lambda move: (move.dst, move.dst_offset))
+        _sort(copies)
         return Round(
             self.publish(round_parts),
             CopyList.of(move for move, _, _ in pack),
@@ -234,6 +241,15 @@ class Compiler:
         to = self.dst_strides[item]
         form = canonical(part.shape, self.parts[item].itemsize, to, strides)
         return BufferCopy(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
+
+    def _bring(self, part: Piece, item: int) -> BufferCopy:
+        """The copy of a part of this rank's tile into a neighbour's."""
+        itemsize, of = self.parts[item].itemsize, self.src_strides[item]
+        to = c_strides(part.dst_shape, itemsize)
+        base = self.bases.open_target(part.receiver, item)
+        form = canonical(part.shape, itemsize, to, of)
+        own = self.bases.source(item)
+        return BufferCopy(base, _offset(part.dst_lo, to), own, _offset(part.src_lo, of), form)
 
     def _combines(self, moves: Sequence[tuple[int, int, BufferCopy]]) -> tuple[Combine, ...]:
         """What is to be combined, array by array; within an array in the order of partial values."""
@@ -313,6 +329,15 @@ class Compiler:
             return BufferCopy(self.bases.send, at, tile, place, form)
         form = canonical(part.shape, itemsize, self.dst_strides[item], packed)
         return BufferCopy(tile, place, self.bases.receive, at, form)
+
+
+def _sort(copies: list[BufferCopy]) -> None:
+    """Order boxes of short runs by their places where they interleave, so that the kernel sees it."""
+    if all(move.form.block < SHORT_BYTES for move in copies):
+        if len({move.src for move in copies}) == 1:
+            copies.sort(key=lambda move: move.src_offset)
+        else:
+            copies.sort(key=lambda move: (move.dst, move.dst_offset))
 
 
 def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:

@@ -27,6 +27,7 @@ from redist.plan.steps import (
 )
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
+from redist.runtime.schedule.direction import is_brought
 from redist.text.units import ceil_div
 
 Shape = tuple[int, ...]
@@ -58,6 +59,7 @@ class StepPieces:
     says that the pieces leave room in the tile, which must hold the identity of ``op``. ``again``
     marks the second part of a step: it reads the tiles that the first has written. ``is_local`` says that no
     rank needs another. ``src_tile`` is the shape of a full tile that pieces are taken from.
+    ``is_brought`` says that within a node senders write into tiles that receivers open to them.
     """
 
     pieces: tuple[Piece, ...]
@@ -66,6 +68,7 @@ class StepPieces:
     again: bool
     is_local: bool
     src_tile: Shape
+    is_brought: bool = False
 
 
 def pieces_of_step(
@@ -201,7 +204,9 @@ def _fetch(step: Step, before: ArrayType, rank: int, topology: Topology) -> Step
     pieces.sort(key=lambda p: (p.order, (p.sender - p.receiver) % (len(have.ranks) + 1)))
     fills = _leaves_room(pieces, step.after, rank)
     op = before.pending_op or step.after.pending_op
-    return StepPieces(tuple(pieces), op, fills, False, not len(schedule.sender), before.tile_shape)
+    is_local = not len(schedule.sender)
+    brought = not partial and not is_local and is_brought(before, step.after)
+    return StepPieces(tuple(pieces), op, fills, False, is_local, before.tile_shape, brought)
 
 
 def _all_reduce(axes: Sequence[SubAxis], before: ArrayType, rank: int) -> tuple[StepPieces, ...]:

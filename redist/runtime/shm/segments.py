@@ -7,6 +7,7 @@ owner's last array dies, even where a peer still has it mapped.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import weakref
@@ -18,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
+from redist.text.units import ceil_div
 
 Bytes = NDArray[np.uint8]
 NAME = "redist"
@@ -46,6 +49,8 @@ class _Live:
         self.handles: dict[int, Handle] = {}
         self.starts: list[int] = []
         self.numbers = count(1)
+        self.kept: set[int] = set()
+        """Those whose pages are never given back."""
 
     def add(self, start: int, handle: Handle) -> None:
         self.handles[start] = handle
@@ -53,14 +58,24 @@ class _Live:
 
     def drop(self, start: int, pid: int, fd: int) -> None:
         """The last array died: give the pages back."""
-        if self.handles.pop(start, None) is None or os.getpid() != pid:
-            return
+        is_kept = start in self.kept
+        self.kept.discard(start)
+        if self.forget(start) and os.getpid() == pid and not is_kept:
+            os.ftruncate(fd, 0)
+            os.close(fd)
+
+    def forget(self, start: int) -> bool:
+        """Tell nobody of a segment any more; whether it was known."""
+        known = self.handles.pop(start, None) is not None
         self.starts = sorted(self.handles)
-        os.ftruncate(fd, 0)
-        os.close(fd)
+        return known
 
 
 _LIVE = _Live()
+MOVE_THERE, FAILED = 1 | 2, 2**64 - 1
+"""MREMAP_MAYMOVE with MREMAP_FIXED, and MAP_FAILED, of Linux."""
+CHUNK_BYTES = 2**24
+"""Memory is replaced in parts of this size."""
 
 
 def allocated_bytes() -> int:
@@ -117,10 +132,54 @@ def find(array: NDArray[Any]) -> tuple[Handle, int] | None:
     return (handle, address - start) if address < start + handle.n_bytes else None
 
 
-def attach(handle: Handle) -> Bytes:
-    """Map a segment of another process for reading."""
-    fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDONLY | os.O_CLOEXEC)
+def attach(handle: Handle, writes: bool = False) -> Bytes:
+    """Map a segment of another process for reading, or for writing too."""
+    mode, prot = os.O_RDONLY, mmap.PROT_READ
+    if writes:
+        mode, prot = os.O_RDWR, mmap.PROT_READ | mmap.PROT_WRITE
+    fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", mode | os.O_CLOEXEC)
     try:
-        return np.frombuffer(mmap.mmap(fd, handle.n_bytes, prot=mmap.PROT_READ), np.uint8)
+        return np.frombuffer(mmap.mmap(fd, handle.n_bytes, prot=prot), np.uint8)
     finally:
         os.close(fd)
+
+
+def keep_segment(array: NDArray[Any]) -> None:
+    """**Local.** Keep the memory of an array until this process ends: someone may still read it."""
+    found = find(array)
+    if found is not None:
+        _LIVE.kept.add(address_of(array) - found[1])
+
+
+def leave_segment(array: NDArray[Any]) -> None:
+    """**Local.** Give an array memory of its own, at the same address and with the same bytes.
+
+    What a neighbour writes into its segment from now on does not reach it. The segment stays until this
+    process ends: someone may still be at work there.
+
+    >>> a = shared_empty((3,), np.dtype("f4"))
+    >>> a[:] = 7
+    >>> leave_segment(a)
+    >>> a, find(a)
+    (array([7., 7., 7.], dtype=float32), None)
+    """
+    found = find(array)
+    if found is None:
+        return
+    handle, offset = found
+    start = address_of(array) - offset
+    _LIVE.forget(start)
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = pointer
+    libc.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_long]
+    libc.mremap.argtypes = [pointer, size, size, number, pointer]
+    prot, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    end = start + ceil_div(handle.n_bytes, mmap.PAGESIZE) * mmap.PAGESIZE
+    for at in range(start, end, CHUNK_BYTES):
+        n_bytes = min(CHUNK_BYTES, end - at)
+        new = libc.mmap(None, n_bytes, prot, flags, -1, 0)
+        if new == FAILED:
+            raise TransferError(f"cannot take a result back: error {ctypes.get_errno()}")
+        ctypes.memmove(new, at, n_bytes)
+        libc.mremap(new, n_bytes, n_bytes, MOVE_THERE, at)

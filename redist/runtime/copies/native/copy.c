@@ -1,40 +1,13 @@
 /* Copies of strided boxes, those that share cache lines together. */
 #include "kernels.h"
+#include "run.h"
 #include <stddef.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 #define PREFETCH_BLOCK 512
-#define SHORT_BLOCK 1024 /* boxes of longer runs are copied one after another */
-#define SLAB 32768
+#define SHORT_BLOCK 65536 /* boxes of longer runs are copied one after another */
+#define STREAK 256 /* bytes of a box that are copied before the next of those that interleave */
 #define GROUP 64 /* boxes that are looked at together */
-
-/* Copy past the cache: large results are not read again soon, and lines need not be fetched first. */
-static inline void stream(char *d, const char *s, size_t n)
-{
-#if defined(__x86_64__)
-    size_t head = (size_t)(-(uintptr_t)d) & 63;
-    if (n < 128 + head) {
-        memcpy(d, s, n);
-        return;
-    }
-    memcpy(d, s, head);
-    d += head, s += head, n -= head;
-    for (; n >= 64; d += 64, s += 64, n -= 64) {
-        __m128i a = _mm_loadu_si128((const __m128i *)s);
-        __m128i b = _mm_loadu_si128((const __m128i *)(s + 16));
-        __m128i c = _mm_loadu_si128((const __m128i *)(s + 32));
-        __m128i e = _mm_loadu_si128((const __m128i *)(s + 48));
-        _mm_stream_si128((__m128i *)d, a);
-        _mm_stream_si128((__m128i *)(d + 16), b);
-        _mm_stream_si128((__m128i *)(d + 32), c);
-        _mm_stream_si128((__m128i *)(d + 48), e);
-    }
-#endif
-    memcpy(d, s, n);
-}
 
 #define ITEMS(size)                                                                               \
     case size:                                                                                    \
@@ -60,15 +33,45 @@ static void copy_runs(char *d, const char *s, int64_t n, int64_t ds, int64_t ss,
     for (int64_t i = 0; i < n; i++, d += ds, s += ss) {
         for (int64_t k = 0; k < ahead; k += 64)
             __builtin_prefetch(s + ss + k, 0, 0);
-        if (streaming)
-            stream(d, s, (size_t)block);
-        else
-            memcpy(d, s, (size_t)block);
+        copy_run(d, s, (size_t)block, streaming);
     }
+}
+
+/* The dim along which single elements lie together in the source, if in the destination that is
+ * another, the last; else -1. */
+static int64_t turned_dim(const move *m, int64_t dim)
+{
+    int64_t last = m->n_dims - 1;
+    if (m->block > 16 || (m->block & (m->block - 1)) || m->dst_stride[last] != m->block)
+        return -1;
+    for (; dim < last; dim++)
+        if (m->src_stride[dim] == m->block)
+            return dim;
+    return -1;
+}
+
+static void copy_turned(char *d, const char *s, const move *m, int64_t dim, int64_t turned,
+                        int streaming)
+{
+    int64_t last = m->n_dims - 1;
+    if (dim == turned)
+        copy_turned(d, s, m, dim + 1, turned, streaming);
+    else if (dim == last)
+        redist_turn(d, s, m->count[last], m->count[turned], m->dst_stride[turned],
+                    m->src_stride[last], m->block, streaming);
+    else
+        for (int64_t i = 0; i < m->count[dim]; i++)
+            copy_turned(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, turned,
+                        streaming);
 }
 
 static void copy_box(char *d, const char *s, const move *m, int64_t dim, int streaming)
 {
+    int64_t turned = dim < m->n_dims - 1 ? turned_dim(m, dim) : -1;
+    if (turned >= 0) {
+        copy_turned(d, s, m, dim, turned, streaming);
+        return;
+    }
     if (dim >= m->n_dims - 1) {
         if (m->n_dims == 0)
             copy_runs(d, s, 1, 0, 0, m->block, streaming);
@@ -78,17 +81,6 @@ static void copy_box(char *d, const char *s, const move *m, int64_t dim, int str
         return;
     }
     for (int64_t i = 0; i < m->count[dim]; i++)
-        copy_box(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, streaming);
-}
-
-/* `n` of the counts of a box along one of its dims. */
-static void copy_part(char *d, const char *s, const move *m, int64_t dim, int64_t n, int streaming)
-{
-    if (dim == m->n_dims - 1) {
-        copy_runs(d, s, n, m->dst_stride[dim], m->src_stride[dim], m->block, streaming);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
         copy_box(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, streaming);
 }
 
@@ -103,9 +95,61 @@ static int interleave(const move *a, const move *b, const char *da, const char *
                       const char *sb, int64_t dim)
 {
     return a->block < SHORT_BLOCK && b->block < SHORT_BLOCK && a->n_dims > dim &&
-           a->n_dims == b->n_dims && a->count[dim] == b->count[dim] &&
+           a->n_dims == b->n_dims && a->count[dim] == b->count[dim] && turned_dim(a, dim) < 0 &&
            ((a->dst_stride[dim] == b->dst_stride[dim] && is_between(da, db, a->dst_stride[dim])) ||
             (a->src_stride[dim] == b->src_stride[dim] && is_between(sa, sb, a->src_stride[dim])));
+}
+
+#define ROWS(size)                                                                                \
+    case size:                                                                                    \
+        for (int64_t i = 0; i < count; i += step)                                                 \
+            for (int64_t k = 0; k < n; k++) {                                                     \
+                int64_t ds = m[k].dst_stride[dim], ss = m[k].src_stride[dim];                     \
+                char *to = d[k] + i * ds;                                                         \
+                const char *of = s[k] + i * ss;                                                   \
+                int64_t end = count - i < step ? count - i : step;                                \
+                for (int64_t j = 0; j < end; j++, to += ds, of += ss)                             \
+                    memcpy(to, of, size);                                                         \
+            }                                                                                     \
+        return;
+
+/* Rows of boxes that interleave, as copy_rows does it, of runs of any length. */
+static __attribute__((noinline)) void copy_long_rows(char *const *d, const char *const *s,
+                                                     const move *m, int64_t n, int64_t dim,
+                                                     int64_t step, int streaming)
+{
+    int64_t count = m->count[dim];
+    for (int64_t i = 0; i < count; i += step)
+        for (int64_t k = 0; k < n; k++) {
+            int64_t ds = m[k].dst_stride[dim], ss = m[k].src_stride[dim];
+            int64_t end = count - i < step ? count - i : step;
+            char *to = d[k] + i * ds;
+            const char *of = s[k] + i * ss;
+            for (int64_t j = 0; j < end; j++, to += ds, of += ss)
+                copy_run(to, of, (size_t)m[k].block, streaming);
+        }
+}
+
+/* Rows of boxes that interleave: a streak of every box at a time, so that those that share lines meet
+ * there. Between runs nothing else is written, not even to the stack: that would end the streaks of whole
+ * lines which ARM's cores write without fetching them first. */
+static void copy_rows(char *const *d, const char *const *s, const move *m, int64_t n, int64_t dim,
+                      int streaming)
+{
+    int64_t count = m->count[dim], block = m->block;
+    int64_t step = block < STREAK ? (STREAK + block - 1) / block : 1;
+    for (int64_t k = 1; k < n; k++)
+        block = m[k].block == block ? block : 0;
+    switch (block) {
+        ROWS(1)
+        ROWS(2)
+        ROWS(4)
+        ROWS(8)
+        ROWS(16)
+        ROWS(32)
+        ROWS(64)
+    }
+    copy_long_rows(d, s, m, n, dim, step, streaming);
 }
 
 static void copy_together(char *const *d, const char *const *s, const move *m, int64_t n,
@@ -126,22 +170,15 @@ static void copy_boxes(char *const *d, const char *const *s, const move *m, int6
     }
 }
 
-/* Boxes that interleave, a slab of all of them at a time: what shares a line meets it in the cache. */
+/* Boxes that interleave, a row of all of them at a time. */
 static void copy_together(char *const *d, const char *const *s, const move *m, int64_t n,
                           int64_t dim, int streaming)
 {
-    int64_t ds = m->dst_stride[dim], ss = m->src_stride[dim], count = m->count[dim];
-    int64_t span = (ds < 0 ? -ds : ds) > (ss < 0 ? -ss : ss) ? ds : ss;
-    span = span < 0 ? -span : span;
-    int64_t step = span > 0 && span < SLAB ? SLAB / span : 1;
-    for (int64_t i = 0; i < count; i += step) {
-        if (step > 1 || dim == m->n_dims - 1) {
-            int64_t part = count - i < step ? count - i : step;
-            for (int64_t k = 0; k < n; k++)
-                copy_part(d[k] + i * m[k].dst_stride[dim], s[k] + i * m[k].src_stride[dim], m + k,
-                          dim, part, streaming);
-            continue;
-        }
+    if (dim == m->n_dims - 1) {
+        copy_rows(d, s, m, n, dim, streaming);
+        return;
+    }
+    for (int64_t i = 0; i < m->count[dim]; i++) {
         char *to[GROUP];
         const char *of[GROUP];
         for (int64_t k = 0; k < n; k++) {
