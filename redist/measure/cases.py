@@ -60,9 +60,11 @@ class Kind:
 
 KINDS = {
     "rows-columns": Kind("a matrix by rows -> by columns", "[N{x}, N]", "[N, N{x}]"),
+    "columns-rows": Kind("a matrix by columns -> by rows", "[N, N{x}]", "[N{x}, N]"),
     "slab-pencil": Kind("slabs -> pencils", "[N{x,y}, N, N]", "[N{x}, N{y}, N]", "grid"),
     "slab-0-1": Kind("slabs, dim 0 -> dim 1", "[N{x}, N, N]", "[N, N{x}, N]"),
     "slab-0-2": Kind("slabs, dim 0 -> dim 2", "[N{x}, N, N]", "[N, N, N{x}]"),
+    "slab-2-0": Kind("slabs, dim 2 -> dim 0", "[N, N, N{x}]", "[N{x}, N, N]"),
     "pencil-pencil": Kind("pencils -> pencils", "[N{x}, N{y}, N]", "[N{x}, N, N{y}]", "grid"),
     "uneven": Kind("rows -> columns, uneven tiles", "[U{x}, V]", "[U, V{x}]"),
     "swap": Kind("two axes change places", "[N{x}, N{y}]", "[N{y}, N{x}]", "grid"),

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import identity
-from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.host.messages import MessageRounds
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
-from redist.runtime.schedule.pieces import Piece
-from redist.runtime.schedule.rounds import Rounds, part_elems, whole
+from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
 from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import Handle, find
@@ -36,12 +34,6 @@ SMALL_BYTES = 32768
 """Tiles up to this size pass through the pool even where they could be read in place, if few rounds
 suffice: that takes two meetings as well, and recorded calls serve arrays other than those before."""
 FEW_ROUNDS = 4
-READ_BYTES = 2**18
-"""Smaller tiles are not read from a neighbour's private memory, for the same reason."""
-READ_RUN_BYTES = 4096
-"""Nor are runs shorter than this: every run costs the kernel time."""
-READ_RUNS = 16
-"""Unless there are so few that rounds through the pool would cost more."""
 BROUGHT_BYTES = 2**18
 """Smaller targets are not opened to neighbours: they stay in the cache, wherever they are read from."""
 MOST_ROUNDS = 64
@@ -147,16 +139,9 @@ class Stage:
     # Preparing
 
     def _is_readable(self, part: StagePart) -> bool:
-        """Whether reading this rank's private tile piece by piece is quick."""
-        if not self.world.reads_memory or any(p.order for p in part.step.pieces):
-            return False
-        given = [p for p in part.step.pieces if p.sender == self.world.rank != p.receiver]
-        runs = [_run_bytes(p, part.itemsize) for p in given]
-        if len(self.staging.rounds) > MOST_ROUNDS or all(n >= READ_RUN_BYTES for n in runs):
-            return True
-        pairs = zip(given, runs, strict=True)
-        n_runs = sum(part_elems(p.shape, 1) * part.itemsize // n_bytes for p, n_bytes in pairs)
-        return n_runs <= READ_RUNS * len(self.staging.rounds)
+        """Whether this rank's private tile is better read piece by piece than passed in small rounds."""
+        many = len(self.staging.rounds) > MOST_ROUNDS
+        return many and self.world.reads_memory and not any(p.order for p in part.step.pieces)
 
     # Running
 
@@ -266,7 +251,7 @@ class Stage:
                 if not (few and n_bytes <= SMALL_BYTES) and source.flags.c_contiguous:
                     if find(source) is not None:
                         kind = TileAt.SHARED
-                    elif self._readable[item] and not (few and n_bytes <= READ_BYTES):
+                    elif self._readable[item]:
                         kind = TileAt.PRIVATE
             kinds.append(kind)
         return kinds
@@ -449,13 +434,3 @@ class Stage:
                 if rank == world.rank:
                     table[self.bases.pool] = slot
         return tables
-
-
-def _run_bytes(piece: Piece, itemsize: int) -> int:
-    form = canonical(
-        piece.shape,
-        itemsize,
-        c_strides(piece.dst_shape, itemsize),
-        c_strides(piece.src_shape, itemsize),
-    )
-    return form.block

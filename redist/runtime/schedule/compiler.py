@@ -39,8 +39,9 @@ class TileAt(IntEnum):
 STREAM_BYTES = 2**22
 """Tiles from this size on are written past the cache."""
 
-SHORT_BYTES = 2**16
-"""Boxes of shorter runs are copied in the order of their places: the kernel interleaves neighbours."""
+JOINED_BYTES, DEALT_BYTES = 2**12, 2**20
+"""Boxes of shorter runs are copied together where the kernel finds that they interleave, in the
+destination or in the source, as in copy.c; others one after another, each rank from another source."""
 
 Strides = tuple[int, ...]
 
@@ -147,9 +148,12 @@ class Compiler:
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
     opened: Set[tuple[int, int]] = frozenset()
 
-    def publish(self, round_parts: Iterable[RoundPart]) -> CopyList:
-        """The copies of this rank's data into its pool."""
-        moves = []
+    def publish(self, round_parts: Sequence[RoundPart], with_own: bool = False) -> CopyList:
+        """The copies of this rank's data into its pool; those that stay in its tiles too, if asked.
+
+        Memory is read in order then, without gaps.
+        """
+        moves = self._own(round_parts) if with_own else []
         for round_part in round_parts:
             item = round_part.item
             if self.kinds.get((self.rank, item)) != TileAt.POOL:
@@ -163,7 +167,25 @@ class Compiler:
                     moves.append(
                         BufferCopy(self.bases.pool, offset, self.bases.source(item), place, form)
                     )
+        _sort(moves)
         return CopyList.of(moves)
+
+    def _own(self, round_parts: Sequence[RoundPart]) -> list[BufferCopy]:
+        """The copies from this rank's tiles to its own targets, of arrays whose pieces are dealt out."""
+        return [
+            self._move(part, round_part.item, *self._find(piece, part, round_part.item)[:3])
+            for round_part in round_parts
+            if self._deals(round_part)
+            for piece in self.parts[round_part.item].step.pieces
+            if piece.sender == piece.receiver == self.rank and not piece.order
+            if (part := part_of(piece, round_part)) is not None
+        ]
+
+    def _deals(self, round_part: RoundPart) -> bool:
+        """Whether what stays is copied while the rest is published: not before ranks have met once."""
+        item = round_part.item
+        is_pooled = self.kinds.get((self.rank, item)) == TileAt.POOL and not self.packs_all
+        return is_pooled and round_part.number > 0 and self.parts[item].step.is_brought
 
     def round(self, round_parts: Sequence[RoundPart]) -> Round:
         """Compile all that a round asks of this rank."""
@@ -185,6 +207,8 @@ class Compiler:
                         copies.append(self._bring(part, item))
                 elif piece.sender not in self.bases.place:
                     incoming.setdefault(piece.sender, []).append((item, part))
+                elif piece.sender == self.rank and not piece.order and self._deals(round_part):
+                    continue  # with what is published
                 elif piece.sender == self.rank or (self.rank, item) not in self.opened:
                     base, offset, strides, kind = self._find(piece, part, item)
                     move = self._move(part, item, base, offset, strides)
@@ -202,7 +226,7 @@ class Compiler:
         streams = not combines and self._is_large()
         _sort(copies)
         return Round(
-            self.publish(round_parts),
+            self.publish(round_parts, with_own=True),
             CopyList.of(move for move, _, _ in pack),
             tuple(sends),
             tuple(receives),
@@ -333,11 +357,11 @@ class Compiler:
 
 def _sort(copies: list[BufferCopy]) -> None:
     """Order boxes of short runs by their places where they interleave, so that the kernel sees it."""
-    if all(move.form.block < SHORT_BYTES for move in copies):
-        if len({move.src for move in copies}) == 1:
-            copies.sort(key=lambda move: move.src_offset)
-        else:
-            copies.sort(key=lambda move: (move.dst, move.dst_offset))
+    longest = max((move.form.block for move in copies), default=0)
+    if len({move.src for move in copies}) == 1 and longest < DEALT_BYTES:
+        copies.sort(key=lambda move: move.src_offset)
+    elif longest < JOINED_BYTES:
+        copies.sort(key=lambda move: (move.dst, move.dst_offset))
 
 
 def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:

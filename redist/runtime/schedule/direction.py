@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from redist.layout.array_type import ArrayType
 
-BROUGHT_RUN_BYTES = 2**16
+BROUGHT_RUN_BYTES = 2**20
 """Runs of this size are read equally fast from anywhere: receivers fetch, as they always may."""
 
 

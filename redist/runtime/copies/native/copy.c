@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define PREFETCH_BLOCK 512
-#define SHORT_BLOCK 65536 /* boxes of longer runs are copied one after another */
+#define JOINED_BLOCK 4096 /* runs this long are not put together from many sources at a time */
+#define DEALT_BLOCK 1048576 /* nor dealt out to many destinations */
 #define STREAK 256 /* bytes of a box that are copied before the next of those that interleave */
 #define GROUP 64 /* boxes that are looked at together */
 
@@ -90,14 +91,16 @@ static inline int is_between(const char *a, const char *b, int64_t stride)
     return gap < stride;
 }
 
-/* Whether two boxes of short runs interleave along a dim: on one side they share cache lines. */
+/* Whether two boxes of short runs interleave along a dim, on one side. */
 static int interleave(const move *a, const move *b, const char *da, const char *db, const char *sa,
                       const char *sb, int64_t dim)
 {
-    return a->block < SHORT_BLOCK && b->block < SHORT_BLOCK && a->n_dims > dim &&
-           a->n_dims == b->n_dims && a->count[dim] == b->count[dim] && turned_dim(a, dim) < 0 &&
-           ((a->dst_stride[dim] == b->dst_stride[dim] && is_between(da, db, a->dst_stride[dim])) ||
-            (a->src_stride[dim] == b->src_stride[dim] && is_between(sa, sb, a->src_stride[dim])));
+    int64_t block = a->block > b->block ? a->block : b->block;
+    int64_t ds = a->dst_stride[dim], ss = a->src_stride[dim];
+    return a->n_dims > dim && a->n_dims == b->n_dims && a->count[dim] == b->count[dim] &&
+           turned_dim(a, dim) < 0 &&
+           ((block < JOINED_BLOCK && ds == b->dst_stride[dim] && is_between(da, db, ds)) ||
+            (block < DEALT_BLOCK && ss == b->src_stride[dim] && is_between(sa, sb, ss)));
 }
 
 #define ROWS(size)                                                                                \
@@ -113,7 +116,10 @@ static int interleave(const move *a, const move *b, const char *da, const char *
             }                                                                                     \
         return;
 
-/* Rows of boxes that interleave, as copy_rows does it, of runs of any length. */
+/* Rows of boxes that interleave, as copy_rows does it, of runs of any length.
+ *
+ * Where the runs of a box follow one another in the destination, a line in which one ends and the next
+ * begins is not written twice with those of other boxes in between: the end waits for the beginning. */
 static __attribute__((noinline)) void copy_long_rows(char *const *d, const char *const *s,
                                                      const move *m, int64_t n, int64_t dim,
                                                      int64_t step, int streaming)
@@ -121,12 +127,20 @@ static __attribute__((noinline)) void copy_long_rows(char *const *d, const char 
     int64_t count = m->count[dim];
     for (int64_t i = 0; i < count; i += step)
         for (int64_t k = 0; k < n; k++) {
-            int64_t ds = m[k].dst_stride[dim], ss = m[k].src_stride[dim];
-            int64_t end = count - i < step ? count - i : step;
+            int64_t ds = m[k].dst_stride[dim], ss = m[k].src_stride[dim], block = m[k].block;
+            int64_t end = count - i < step ? count : i + step;
             char *to = d[k] + i * ds;
             const char *of = s[k] + i * ss;
-            for (int64_t j = 0; j < end; j++, to += ds, of += ss)
-                copy_run(to, of, (size_t)m[k].block, streaming);
+            int joins = ds == block && block >= 64;
+            if (joins && i > 0) {
+                size_t left = (uintptr_t)to & 63;
+                copy_few(to - left, of - ss + block - left, left);
+            }
+            for (int64_t j = i; j < end; j++, to += ds, of += ss) {
+                int waits = joins && j == end - 1 && end < count;
+                size_t left = waits ? (uintptr_t)(to + block) & 63 : 0;
+                copy_run(to, of, (size_t)block - left, streaming);
+            }
         }
 }
 
@@ -148,6 +162,7 @@ static void copy_rows(char *const *d, const char *const *s, const move *m, int64
         ROWS(16)
         ROWS(32)
         ROWS(64)
+        ROWS(128)
     }
     copy_long_rows(d, s, m, n, dim, step, streaming);
 }

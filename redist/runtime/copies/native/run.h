@@ -58,6 +58,11 @@ static inline void copy_run(char *d, const char *s, size_t n, int streaming)
     copy_few(d, s, n);
 #elif defined(__aarch64__)
     (void)streaming;
+    size_t head = (size_t)(-(uintptr_t)d) & 63;
+    if (n >= 64 + head) {
+        copy_few(d, s, head);
+        d += head, s += head, n -= head;
+    }
     for (; n >= 64; d += 64, s += 64, n -= 64) {
         memcpy(d, s, 64);
         __asm__ volatile("" : "+r"(d), "+r"(s)); /* no call of memcpy in the loop's place */
