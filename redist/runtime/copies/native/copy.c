@@ -112,7 +112,7 @@ static int interleave(const move *a, const move *b, const char *da, const char *
                 const char *of = s[k] + i * ss;                                                   \
                 int64_t end = count - i < step ? count - i : step;                                \
                 for (int64_t j = 0; j < end; j++, to += ds, of += ss)                             \
-                    memcpy(to, of, size);                                                         \
+                    copy_short(to, of, size, streaming);                                          \
             }                                                                                     \
         return;
 
@@ -131,15 +131,12 @@ static __attribute__((noinline)) void copy_long_rows(char *const *d, const char 
             int64_t end = count - i < step ? count : i + step;
             char *to = d[k] + i * ds;
             const char *of = s[k] + i * ss;
-            int joins = ds == block && block >= 64;
-            if (joins && i > 0) {
-                size_t left = (uintptr_t)to & 63;
-                copy_few(to - left, of - ss + block - left, left);
-            }
-            for (int64_t j = i; j < end; j++, to += ds, of += ss) {
+            int joins = ds == block && block >= 128;
+            size_t done = joins && i > 0 ? copy_seam(to, of - ss + block, of, streaming) : 0;
+            for (int64_t j = i; j < end; j++, to += ds, of += ss, done = 0) {
                 int waits = joins && j == end - 1 && end < count;
                 size_t left = waits ? (uintptr_t)(to + block) & 63 : 0;
-                copy_run(to, of, (size_t)block - left, streaming);
+                copy_run(to + done, of + done, (size_t)block - done - left, streaming);
             }
         }
 }

@@ -45,9 +45,10 @@ static inline void copy_few(char *d, const char *s, size_t n)
  * cores do not see that whole lines are written. */
 static inline void copy_run(char *d, const char *s, size_t n, int streaming)
 {
-#if defined(__x86_64__)
     size_t head = (size_t)(-(uintptr_t)d) & 63;
-    if (!streaming || n < 128 + head) {
+    int whole = n >= 64 + head;
+#if defined(__x86_64__)
+    if (!streaming || !whole) {
         memcpy(d, s, n);
         return;
     }
@@ -58,8 +59,7 @@ static inline void copy_run(char *d, const char *s, size_t n, int streaming)
     copy_few(d, s, n);
 #elif defined(__aarch64__)
     (void)streaming;
-    size_t head = (size_t)(-(uintptr_t)d) & 63;
-    if (n >= 64 + head) {
+    if (whole) {
         copy_few(d, s, head);
         d += head, s += head, n -= head;
     }
@@ -69,9 +69,42 @@ static inline void copy_run(char *d, const char *s, size_t n, int streaming)
     }
     copy_few(d, s, n);
 #else
-    (void)streaming;
+    (void)streaming, (void)whole;
     memcpy(d, s, n);
 #endif
+}
+
+/* A short run whose length the compiler knows. */
+static inline void copy_short(char *d, const char *s, size_t n, int streaming)
+{
+#if defined(__x86_64__)
+    if (streaming && n % 64 == 0 && (uintptr_t)d % 64 == 0) {
+        for (size_t k = 0; k < n; k += 64)
+            stream_line(d + k, s + k);
+        return;
+    }
+#endif
+    (void)streaming;
+    memcpy(d, s, n);
+}
+
+/* The line in which one run ends and the next begins at `d`: `end` is where the first ends in the
+ * source, `s` where the second begins there. How much of the second is written with it. */
+static inline size_t copy_seam(char *d, const char *end, const char *s, int streaming)
+{
+    size_t left = (uintptr_t)d & 63;
+#if defined(__x86_64__)
+    if (streaming && left) {
+        char line[64];
+        memcpy(line, end - left, left);
+        memcpy(line + left, s, 64 - left);
+        stream_line(d - left, line);
+        return 64 - left;
+    }
+#endif
+    (void)s, (void)streaming;
+    copy_few(d - left, end - left, left);
+    return 0;
 }
 
 #endif
