@@ -51,26 +51,24 @@ static int64_t turned_dim(const move *m, int64_t dim)
     return -1;
 }
 
-static void copy_turned(char *d, const char *s, const move *m, int64_t dim, int64_t turned,
-                        int streaming)
+static void copy_turned(char *d, const char *s, const move *m, int64_t dim, int64_t turned)
 {
     int64_t last = m->n_dims - 1;
     if (dim == turned)
-        copy_turned(d, s, m, dim + 1, turned, streaming);
+        copy_turned(d, s, m, dim + 1, turned);
     else if (dim == last)
         redist_turn(d, s, m->count[last], m->count[turned], m->dst_stride[turned],
-                    m->src_stride[last], m->block, streaming);
+                    m->src_stride[last], m->block);
     else
         for (int64_t i = 0; i < m->count[dim]; i++)
-            copy_turned(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, turned,
-                        streaming);
+            copy_turned(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, turned);
 }
 
 static void copy_box(char *d, const char *s, const move *m, int64_t dim, int streaming)
 {
     int64_t turned = dim < m->n_dims - 1 ? turned_dim(m, dim) : -1;
     if (turned >= 0) {
-        copy_turned(d, s, m, dim, turned, streaming);
+        copy_turned(d, s, m, dim, turned);
         return;
     }
     if (dim >= m->n_dims - 1) {

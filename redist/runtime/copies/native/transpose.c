@@ -1,16 +1,15 @@
 /* Copies of single elements whose neighbours in the source lie far apart in the destination.
  *
- * They go in blocks of which every row is a few lines of memory: a page is found once for all of them,
- * and rows that lie powers of two apart, so in the same places of the cache, do not drive each other out,
- * because a block is taken as a whole, turned where it is small, and put down as a whole. Turned are
- * squares: n rows of n elements, 16 bytes each, in registers, by as many rounds of zipping rows with
- * those half the square away as n can be halved.
+ * They go in blocks that are a line of memory wide on either side, so that every line is read once and
+ * written once, and along the rows of the source, where the processor sees what comes next. Panels of
+ * rows of the destination are narrow enough for their pages to be found again. In a block, squares are
+ * turned: n rows of n elements, 16 bytes each, in registers, by as many rounds of zipping rows with those
+ * half the square away as n can be halved.
  */
 #include "kernels.h"
-#include "run.h"
 #include <string.h>
 
-#define BLOCK_BYTES 16384 /* of the largest block */
+#define PANEL 1024 /* rows of the destination that are written in turn */
 
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));
@@ -51,65 +50,94 @@ TURN(halves, 8)
 TURN(words, 4)
 TURN(longs, 2)
 
-/* A block that lies together, of `side` x `side` elements: squares of n, and all of them. */
-#define TURN_BLOCK(type, n, size, side)                                                           \
-    static void turn_block_##type(char *d, const char *s)                                         \
+/* Blocks of a line of memory by a line of memory, one after another along the rows of the source. Nothing
+ * else is written in between, not even to the stack: see copy_rows. */
+#define TURN_BLOCKS(type, n)                                                                      \
+    static void turn_blocks_##type(char *d, const char *s, int64_t column, int64_t row,           \
+                                   int64_t n_blocks)                                              \
     {                                                                                             \
-        for (int k = 0; k < side; k += n)                                                         \
-            for (int i = 0; i < side; i += n)                                                     \
-                turn_##type(d + (k * side + i) * size, s + (i * side + k) * size, side * size,    \
-                            side * size);                                                         \
+        for (; n_blocks > 0; n_blocks--, d += 4 * n * column, s += 64)                            \
+            for (int k = 0; k < 4; k++)                                                           \
+                for (int i = 0; i < 4; i++)                                                       \
+                    turn_##type(d + k * n * column + i * 16, s + i * n * row + k * 16, column,    \
+                                row);                                                             \
     }
 
-TURN_BLOCK(bytes, 16, 1, 128)
-TURN_BLOCK(halves, 8, 2, 64)
-TURN_BLOCK(words, 4, 4, 64)
-TURN_BLOCK(longs, 2, 8, 32)
+TURN_BLOCKS(bytes, 16)
+TURN_BLOCKS(halves, 8)
+TURN_BLOCKS(words, 4)
+TURN_BLOCKS(longs, 2)
 
-static void turn_block_pairs(char *d, const char *s)
+/* One by one, for the edges. */
+#define TURN_FEW(type, size)                                                                      \
+    static void turn_few_##type(char *d, const char *s, int64_t column, int64_t row,              \
+                                int64_t rows, int64_t columns)                                    \
+    {                                                                                             \
+        for (int64_t k = 0; k < columns; k++)                                                     \
+            for (int64_t i = 0; i < rows; i++)                                                    \
+                memcpy(d + k * column + i * size, s + i * row + k * size, size);                  \
+    }
+
+TURN_FEW(bytes, 1)
+TURN_FEW(halves, 2)
+TURN_FEW(words, 4)
+TURN_FEW(longs, 8)
+TURN_FEW(pairs, 16)
+
+static void turn_blocks_pairs(char *d, const char *s, int64_t column, int64_t row, int64_t n_blocks)
 {
-    for (int k = 0; k < 16; k++)
-        for (int i = 0; i < 16; i++)
-            memcpy(d + (k * 16 + i) * 16, s + (i * 16 + k) * 16, 16);
+    for (; n_blocks > 0; n_blocks--, d += 4 * column, s += 64)
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < 4; i++)
+                memcpy(d + k * column + i * 16, s + i * row + k * 16, 16);
 }
 
-static int64_t side_of(int64_t size)
+typedef struct {
+    void (*blocks)(char *, const char *, int64_t, int64_t, int64_t);
+    void (*few)(char *, const char *, int64_t, int64_t, int64_t, int64_t);
+} turner;
+
+static turner turner_of(int64_t size)
 {
-    return size == 1 ? 128 : size <= 4 ? 64 : size == 8 ? 32 : 16;
+    switch (size) {
+    case 1:
+        return (turner){turn_blocks_bytes, turn_few_bytes};
+    case 2:
+        return (turner){turn_blocks_halves, turn_few_halves};
+    case 4:
+        return (turner){turn_blocks_words, turn_few_words};
+    case 8:
+        return (turner){turn_blocks_longs, turn_few_longs};
+    }
+    return (turner){turn_blocks_pairs, turn_few_pairs};
 }
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Turn a matrix of elements of 1, 2, 4, 8 or 16 bytes: row i of the source begins at s + i * row, and
- * becomes column i of the destination, whose rows begin at d + k * column. */
+ * becomes column i of the destination, whose rows begin at d + k * column. Blocks begin where lines do. */
 void redist_turn(char *d, const char *s, int64_t rows, int64_t columns, int64_t column, int64_t row,
-                 int64_t size, int streaming)
+                 int64_t size)
 {
-    char taken[BLOCK_BYTES] __attribute__((aligned(64)));
-    char turned[BLOCK_BYTES] __attribute__((aligned(64)));
-    int64_t side = side_of(size), pitch = side * size;
-    for (int64_t i = 0; i < rows; i += side)
-        for (int64_t k = 0; k < columns; k += side) {
-            int64_t high = rows - i < side ? rows - i : side;
-            int64_t wide = columns - k < side ? columns - k : side;
-            for (int64_t r = 0; r < high; r++)
-                memcpy(taken + r * pitch, s + (i + r) * row + k * size, (size_t)(wide * size));
-            switch (size) {
-            case 1:
-                turn_block_bytes(turned, taken);
-                break;
-            case 2:
-                turn_block_halves(turned, taken);
-                break;
-            case 4:
-                turn_block_words(turned, taken);
-                break;
-            case 8:
-                turn_block_longs(turned, taken);
-                break;
-            default:
-                turn_block_pairs(turned, taken);
+    turner turn = turner_of(size);
+    int64_t side = 64 / size, panel = PANEL > side ? PANEL : side;
+    int64_t up = (int64_t)((uintptr_t)d / (uintptr_t)size % (uintptr_t)side);
+    int64_t along = (int64_t)((uintptr_t)s / (uintptr_t)size % (uintptr_t)side);
+    for (int64_t p = 0, next; p < columns; p = next) {
+        next = least(columns, p + panel - (p + along) % side);
+        for (int64_t i = 0, high; i < rows; i += high) {
+            high = least(rows - i, side - (i + up) % side);
+            for (int64_t k = p, wide; k < next; k += wide) {
+                int64_t left = side - (k + along) % side;
+                char *to = d + k * column + i * size;
+                const char *of = s + i * row + k * size;
+                wide = least(next - k, left);
+                if (high == side && left == side && next - k >= side) {
+                    wide = (next - k) / side * side;
+                    turn.blocks(to, of, column, row, wide / side);
+                } else
+                    turn.few(to, of, column, row, high, wide);
             }
-            for (int64_t c = 0; c < wide; c++)
-                copy_run(d + (k + c) * column + i * size, turned + c * pitch,
-                         (size_t)(high * size), streaming);
         }
+    }
 }
