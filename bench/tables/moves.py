@@ -10,9 +10,11 @@ SIZE_BYTES = 2**27
 RANKS = 8
 LABELS = {
     "rows-columns": "rows to columns, 4096²",
+    "columns-rows": "columns to rows, 4096²",
     "slab-pencil": "256³ slab to pencil",
     "slab-0-1": "256³ slab, dim 0 to 1",
     "slab-0-2": "256³ slab, dim 0 to 2",
+    "slab-2-0": "256³ slab, dim 2 to 0",
     "pencil-pencil": "256³ pencil to pencil",
     "uneven": "uneven 4093 x 4101",
     "swap": "4096², both axes swapped",

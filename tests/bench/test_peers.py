@@ -15,9 +15,10 @@ from bench.races import jax_race
 from bench.races.jax_job import cases
 from redist.measure.cases import KINDS, make_case
 
+_MOVES = {"rows-columns", "columns-rows", "slab-0-1", "slab-0-2", "slab-2-0", "uneven"}
 CAN = {
-    "mpi4py-fft": {"rows-columns", "slab-0-1", "slab-0-2", "pencil-pencil", "uneven"},
-    "heat": {"rows-columns", "slab-0-1", "slab-0-2", "uneven", "gather", "cut"},
+    "mpi4py-fft": _MOVES | {"pencil-pencil"},
+    "heat": _MOVES | {"gather", "cut"},
     "dtensor": set(KINDS) - {"axis-order", "sub-axes", "two-meshes"},
     "jax-jit": set(KINDS) - {"uneven", "sum-cut", "sum-all", "two-meshes"},
     "jax-put": set(KINDS) - {"uneven", "sum-cut", "sum-all", "two-meshes"},

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #define PREFETCH_BLOCK 512
-#define JOINED_BLOCK 4096 /* runs this long are not put together from many sources at a time */
+#define JOINED_BLOCK 4096   /* runs this long are not put together from many sources at a time */
 #define DEALT_BLOCK 1048576 /* nor dealt out to many destinations */
 #define STREAK 256 /* bytes of a box that are copied before the next of those that interleave */
-#define GROUP 64 /* boxes that are looked at together */
+#define GROUP 64   /* boxes that are looked at together */
 
 #define ITEMS(size)                                                                               \
     case size:                                                                                    \
@@ -61,7 +61,8 @@ static void copy_turned(char *d, const char *s, const move *m, int64_t dim, int6
                     m->src_stride[last], m->block);
     else
         for (int64_t i = 0; i < m->count[dim]; i++)
-            copy_turned(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1, turned);
+            copy_turned(d + i * m->dst_stride[dim], s + i * m->src_stride[dim], m, dim + 1,
+                        turned);
 }
 
 static void copy_box(char *d, const char *s, const move *m, int64_t dim, int streaming)

@@ -75,8 +75,8 @@ _Static_assert(sizeof(script) == 8 * 9, "Script of script.py");
 
 int64_t redist_abi(void);
 void redist_copy(const move *moves, int64_t n, char *const *bases, int streaming);
-void redist_turn(char *d, const char *s, int64_t rows, int64_t columns, int64_t column, int64_t row,
-                 int64_t size);
+void redist_turn(char *d, const char *s, int64_t rows, int64_t columns, int64_t column,
+                 int64_t row, int64_t size);
 void redist_combine(const move *moves, int64_t n, char *const *bases, int64_t code);
 int redist_read(int pid, const move *moves, int64_t n, char *const *bases);
 int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word,

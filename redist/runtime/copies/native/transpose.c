@@ -84,7 +84,8 @@ TURN_FEW(words, 4)
 TURN_FEW(longs, 8)
 TURN_FEW(pairs, 16)
 
-static void turn_blocks_pairs(char *d, const char *s, int64_t column, int64_t row, int64_t n_blocks)
+static void turn_blocks_pairs(char *d, const char *s, int64_t column, int64_t row,
+                              int64_t n_blocks)
 {
     for (; n_blocks > 0; n_blocks--, d += 4 * column, s += 64)
         for (int k = 0; k < 4; k++)
@@ -116,8 +117,8 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Turn a matrix of elements of 1, 2, 4, 8 or 16 bytes: row i of the source begins at s + i * row, and
  * becomes column i of the destination, whose rows begin at d + k * column. Blocks begin where lines do. */
-void redist_turn(char *d, const char *s, int64_t rows, int64_t columns, int64_t column, int64_t row,
-                 int64_t size)
+void redist_turn(char *d, const char *s, int64_t rows, int64_t columns, int64_t column,
+                 int64_t row, int64_t size)
 {
     turner turn = turner_of(size);
     int64_t side = 64 / size, panel = PANEL > side ? PANEL : side;
