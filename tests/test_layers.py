@@ -44,7 +44,9 @@ INNER: dict[str, str] = {
     "redist.runtime.onesided": "records read_service window publish intervals delivery",
     "redist.runtime.host": "report datatypes messages own_tiles staging stage executor recorded",
     "redist.runtime.cuda": "arrays donation kernels transports stage executor arguments",
-    "redist.runtime.cuda.kernels": "blocking chains tables launch copies reductions rounds",
+    "redist.runtime.cuda.kernels": (
+        "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"
+    ),
     "redist.runtime.cuda.transports": (
         "carriers all_gather nccl mpi_aware mpi_aware_child choice ipc peers shared_gpu"
     ),

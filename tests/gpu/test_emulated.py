@@ -14,7 +14,7 @@ import pytest
 from redist.layout.dtype import DType
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided, canonical
-from redist.runtime.cuda.kernels import tables as cuda_rows
+from redist.runtime.cuda.kernels import pieces
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import source
 from redist.runtime.cuda.kernels.reductions import CudaReductionList, prelude_of
@@ -179,7 +179,7 @@ def test_tiles_that_write_parts_of_sectors_are_told(rows: int, is_ragged: bool) 
 def test_runs_longer_than_a_loose_one_may_be(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_rows, "MAX_LOOSE", 1000)
+    monkeypatch.setattr(pieces, "MAX_LOOSE", 1000)
     runs = [Strided(n, ()) for n in (999, 1000, 1001, 2500, 4000)]
     moves = [BufferCopy(2 * k, 0, 2 * k + 1, 3, form) for k, form in enumerate(runs)]
     random = np.random.default_rng(1)

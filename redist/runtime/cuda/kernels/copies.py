@@ -12,7 +12,8 @@ from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
-from redist.runtime.cuda.kernels.tables import WORD, tables_of
+from redist.runtime.cuda.kernels.pieces import WORD
+from redist.runtime.cuda.kernels.tables import tables_of
 
 _DEFAULT = 4
 """cudaMemcpyDefault: the addresses say which memory they are of."""

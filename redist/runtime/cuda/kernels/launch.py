@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies.addresses import Addresses, address_of
-from redist.runtime.cuda.kernels.blocking import THREAD_BITS, Tuning
-from redist.runtime.cuda.kernels.tables import WORD, Tables
+from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.pieces import WORD
+from redist.runtime.cuda.kernels.records import THREAD_BITS
+from redist.runtime.cuda.kernels.tables import Tables
 
 INLINE_BASES = 64
 """Base addresses that are passed by value, as in moves.cu."""

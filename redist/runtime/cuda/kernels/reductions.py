@@ -17,7 +17,8 @@ from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
 from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
-from redist.runtime.cuda.kernels.tables import WORD, Tables, tables_of
+from redist.runtime.cuda.kernels.pieces import WORD
+from redist.runtime.cuda.kernels.tables import Tables, tables_of
 
 _ITEMS = {
     "bool": ("unsigned char", 2),

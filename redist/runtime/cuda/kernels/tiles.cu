@@ -1,6 +1,6 @@
 /* Strided copies on a GPU: all rows of a list in one launch.
  *
- * The host (tiles.py) cuts every row into tiles whose extents are powers of two. An element's
+ * The host (blocking.py) cuts every row into tiles whose extents are powers of two. An element's
  * number inside a tile is then a word of bits, and every bit adds a fixed offset on either side: no
  * division per element. The low bits are the thread, the high ones the turn of the unrolled loop.
  * Tiles whose fast dims differ between the sides pass through shared memory: loaded in the order of
