@@ -24,6 +24,11 @@ BUCKET_BYTES = 65536
 """Bytes that a link may send at once after a pause."""
 QUEUE_MS = 1000
 """What would wait longer than this for its link is dropped: nothing, as in the networks of clusters."""
+FRAME_BYTES = 9000
+"""Jumbo frames, as clusters have them."""
+PACKET_BYTES = 32768
+"""Packets pass in bundles of this size, as through network cards; larger than the bucket, they would be
+taken apart on the processors that the ranks need."""
 LAUNCHER = """#!/bin/sh
 # In the place of ssh: run a command on the host with this address.
 while [ "${{1#-}}" != "$1" ]; do shift; done
@@ -92,7 +97,7 @@ def make_cluster(n_hosts: int, rate_mbit: float = 1000.0) -> Iterator[Cluster]:
     prefix = f"{PREFIX}{os.getpid()}-"
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder, _allowed_control():
             launcher = Path(folder) / "launch"
             launcher.write_text(LAUNCHER.format(prefix=prefix), encoding="utf-8")
             launcher.chmod(0o755)
@@ -119,8 +124,38 @@ def _make(n_hosts: int, rate_mbit: float, prefix: str) -> None:
         _ip("-n", host, "link", "set", "lo", "up")
         _ip("-n", host, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
         _ip("-n", host, "link", "set", "eth0", "up")
+        _tune(host)
         for namespace, device in _ends(prefix, number):
+            sizes = ("mtu", str(FRAME_BYTES), "gso_max_size", str(PACKET_BYTES))
+            _ip("-n", namespace, "link", "set", device, *sizes)
             _limit(namespace, device, rate_mbit, "add")
+
+
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+CONTROL = "cubic"
+"""How TCP finds its rate: as Linux does unless told otherwise."""
+
+
+@contextlib.contextmanager
+def _allowed_control() -> Iterator[None]:
+    """Let namespaces choose how TCP finds its rate; as before on leaving."""
+    try:
+        before = ALLOWED.read_text(encoding="ascii")
+        ALLOWED.write_text(f"{before.strip()} {CONTROL}", encoding="ascii")
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        ALLOWED.write_text(before, encoding="ascii")
+
+
+def _tune(host: str) -> None:
+    """Let connections of a host keep their rate through pauses; what the system refuses stays as it is."""
+    for setting in ("tcp_slow_start_after_idle=0", f"tcp_congestion_control={CONTROL}"):
+        command = ["ip", "netns", "exec", host, "sysctl", "-qw", f"net.ipv4.{setting}"]
+        subprocess.run(command, capture_output=True)
 
 
 def _ends(prefix: str, number: int) -> tuple[tuple[str, str], tuple[str, str]]:

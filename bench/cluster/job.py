@@ -66,11 +66,13 @@ def measure_case(
         # Hosts here are of one machine, so their clock is common.
         mine, theirs = Stopwatch(comm, True).in_turn(works, repeat)
         steps = [str(step.op) for step in transfer.plan.steps]
+        planned_for = transfer.plan.planned_for
     return {
         "case": case.name,
         "mpi": case.what,
         "bytes": n_bytes,
         "steps": steps,
+        "planned_for": planned_for,
         "wrong": not all(comm.allgather(good)),
         **{f"redist_{key}": getattr(mine, f"{key}_s") for key in ("low", "median", "high")},
         **{f"mpi_{key}": getattr(theirs, f"{key}_s") for key in ("low", "median", "high")},

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from mpi4py import MPI
@@ -10,9 +15,41 @@ from mpi4py import MPI
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.host.datatypes import post
 from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import abandon
+from redist.runtime.ranks.waiting import abandon, are_complete
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Round
+from redist.runtime.schedule.compiler import Message, Round
+from redist.text.units import ceil_div
+
+CUT_BYTES, MOST_CUTS = 2**18, 16
+"""Longer messages are cut, and peers are sent a part each in turn: whole messages at once would share
+links as it happens, and some receivers would have to wait in the end."""
+IN_FLIGHT, IN_FLIGHT_BYTES = 2, 2**21
+"""A rank has so many parts under way at a time, or more if they are small."""
+
+
+@dataclass(slots=True)
+class _RoundMessages:
+    """The messages of a round: received, sent, and still to be sent with their bytes."""
+
+    receives: list[Any] = field(default_factory=list)
+    sends: list[Any] = field(default_factory=list)
+    queued: deque[tuple[Callable[[], Any], int]] = field(default_factory=deque)
+
+
+def cut(message: Message) -> list[Message]:
+    """A message in parts; both of its ends cut it alike, because they know its size.
+
+    >>> [(m.offset, m.n_bytes) for m in cut(Message(1, 0, 100, 2**19 + 2))]
+    [(100, 174764), (174864, 174764), (349628, 174762)]
+    """
+    parts = min(MOST_CUTS, ceil_div(message.n_bytes, CUT_BYTES))
+    if parts <= 1 or message.forms:
+        return [message]
+    size = ceil_div(message.n_bytes, parts)
+    return [
+        replace(message, offset=message.offset + at, n_bytes=min(size, message.n_bytes - at))
+        for at in range(0, message.n_bytes, size)
+    ]
 
 
 class MessageRounds:
@@ -24,29 +61,52 @@ class MessageRounds:
 
     def __init__(self, world: World, held: Any) -> None:
         self._world, self._held = world, held
-        self._open: dict[int, tuple[list[Any], list[Any]]] = {}
-        """Receives and sends by the number of the round."""
+        self._open: dict[int, _RoundMessages] = {}
+        """By the number of the round."""
+        self._flying: list[tuple[Any, int]] = []
+        """Sends under way and their bytes."""
 
     def __enter__(self) -> MessageRounds:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            receives = [one for got, _ in self._open.values() for one in got]
+            receives = [one for messages in self._open.values() for one in messages.receives]
             with contextlib.suppress(MPI.Exception):
                 abandon(receives, self._open, self._held)
 
     def post(self, number: int, round_: Round, table: Addresses) -> None:
-        """Let receives wait for their messages, pack what is sent, and send it."""
+        """Let receives wait for their messages, pack what is sent, and send it in turn."""
         comm = self._world.comm
-        receives, sends = self._open[number] = [], []
-        receives += [post(comm.Irecv, m, table, Tag.DATA) for m in round_.receives]
+        messages = self._open[number] = _RoundMessages()
+        for message in round_.receives:
+            messages.receives += [post(comm.Irecv, m, table, Tag.DATA) for m in cut(message)]
         round_.pack.run(table)
-        sends += [post(comm.Isend, m, table, Tag.DATA) for m in round_.sends]
+        places = table.copy()  # the table soon says where the other half of staging is
+        for parts in zip_longest(*map(cut, round_.sends)):
+            for m in filter(None, parts):
+                messages.queued.append((partial(post, comm.Isend, m, places, Tag.DATA), m.n_bytes))
+        self._send()
 
     def wait(self, number: int) -> None:
         """Wait for the messages of a round, if that was not done before."""
-        receives, sends = self._open.get(number, ([], []))
-        if receives or sends:
-            self._world.wait([*receives, *sends])
+        messages = self._open.get(number)
+        if messages is not None and (messages.receives or messages.sends or messages.queued):
+            self._world.wait_until(lambda: self._is_done(messages))
         self._open.pop(number, None)
+
+    def _is_done(self, messages: _RoundMessages) -> bool:
+        self._send()
+        return not messages.queued and are_complete([*messages.receives, *messages.sends])
+
+    def _send(self) -> None:
+        """Send what comes next, oldest rounds first, as far as it has room beside what is under way."""
+        self._flying = [one for one in self._flying if not are_complete([one[0]])]
+        for messages in self._open.values():
+            while messages.queued:
+                used = sum(n_bytes for _, n_bytes in self._flying)
+                if len(self._flying) >= IN_FLIGHT and used >= IN_FLIGHT_BYTES:
+                    return
+                start, n_bytes = messages.queued.popleft()
+                messages.sends.append(start())
+                self._flying.append((messages.sends[-1], n_bytes))

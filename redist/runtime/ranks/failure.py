@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ from redist.errors import PeerError, TransferError
 from redist.runtime.ranks.control_page import STATUS, TEXT_AT, TEXT_BYTES, ControlPages
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import wait_for
+from redist.runtime.ranks.waiting import wait_for, wait_until
 
 
 class Failure:
@@ -84,6 +85,10 @@ class Failure:
     def wait(self, requests: list[Any]) -> None:
         """Wait for requests of MPI; raise if a rank fails meanwhile, or if it takes too long."""
         wait_for(requests, self.timeout_s, self.raise_if_any)
+
+    def wait_until(self, is_done: Callable[[], bool]) -> None:
+        """The same until something is done that calls MPI itself."""
+        wait_until(is_done, self.timeout_s, self.raise_if_any)
 
 
 def _is_alive(pid: int) -> bool:

@@ -27,7 +27,7 @@ def wait_for(
     What ends a wait early does not end the requests: they, and so their buffers, are kept for good.
     """
     try:
-        _wait(requests, timeout_s, look)
+        wait_until(lambda: are_complete(requests), timeout_s, look)
     except BaseException:
         _ABANDONED.append(requests)
         raise
@@ -52,9 +52,12 @@ def may_call_mpi() -> bool:
     return MPI.Query_thread() >= MPI.THREAD_MULTIPLE or MPI.Is_thread_main()
 
 
-def _wait(requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None) -> None:
+def wait_until(
+    is_done: Callable[[], bool], timeout_s: float | None, look: Callable[[], None] | None = None
+) -> None:
+    """Ask again and again, politely, until it is done; ``look`` is called now and then and may raise."""
     tries, start = 0, 0.0
-    while not _are_complete(requests):
+    while not is_done():
         tries += 1
         if tries % 8:
             os.sched_yield()
@@ -70,7 +73,8 @@ def _wait(requests: list[Any], timeout_s: float | None, look: Callable[[], None]
             time.sleep(min(1e-3, waited / 20))
 
 
-def _are_complete(requests: list[Any]) -> bool:
+def are_complete(requests: list[Any]) -> bool:
+    """**Local.** Whether all requests are; MPI goes on with them meanwhile."""
     try:
         return bool(MPI.Request.Testall(requests))
     except MPI.Exception as error:

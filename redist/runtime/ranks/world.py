@@ -125,6 +125,10 @@ class World:
         """Wait for requests of MPI, as :meth:`Failure.wait`."""
         self.failure.wait(requests)
 
+    def wait_until(self, is_done: Callable[[], bool]) -> None:
+        """Wait for something that calls MPI itself, as :meth:`Failure.wait_until`."""
+        self.failure.wait_until(is_done)
+
     def all_max(self, values: NDArray[np.int64]) -> None:
         """**Collective.** Replace numbers by the largest of any rank."""
         self.failure.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.MAX)])

@@ -297,7 +297,8 @@ class Compiler:
         staging = self.bases.send if sending else self.bases.receive
         room = self.room[0 if sending else 1]
         used = 0
-        for peer in sorted(parts):
+        order = self._in_turn(parts, sending)
+        for number, peer in enumerate(order):
             own = parts[peer]
             n_bytes = sum(math.prod(p.shape) * self.parts[item].itemsize for item, p in own)
             places = [self._place(item, part, sending) for item, part in own]
@@ -306,7 +307,7 @@ class Compiler:
             if direct and not self.packs_all:
                 messages.append(Message(peer, places[0][0], places[0][1], n_bytes))
                 continue
-            later = self._still_to_combine(parts, peer, sending)
+            later = self._still_to_combine(parts, order[number + 1 :], sending)
             packs = self.packs_all or used + n_bytes + later <= room
             start, forms = used, []
             for (item, part), (tile, place, form), must in zip(own, places, combined, strict=True):
@@ -321,17 +322,25 @@ class Compiler:
             messages.append(Message(peer, staging, start, n_bytes, () if packs else tuple(forms)))
         return moves, messages
 
+    def _in_turn(self, peers: Iterable[int], sending: bool) -> list[int]:
+        """Peers in such an order that ranks do not all send to the same one first."""
+        up = [peer for peer in sorted(peers) if peer > self.rank]
+        down = [peer for peer in sorted(peers) if peer < self.rank]
+        return [*up, *down] if sending else [*reversed(down), *reversed(up)]
+
     def _still_to_combine(
-        self, parts: Mapping[int, list[tuple[int, Piece]]], peer: int, sending: bool
+        self,
+        parts: Mapping[int, list[tuple[int, Piece]]],
+        later: Sequence[int],
+        sending: bool,
     ) -> int:
         """Bytes that later peers must find room for: partial values are combined from staging."""
         if sending:
             return 0
         return sum(
             math.prod(part.shape) * self.parts[item].itemsize
-            for other, own in parts.items()
-            if other > peer
-            for item, part in own
+            for peer in later
+            for item, part in parts[peer]
             if part.order
         )
 
