@@ -61,7 +61,8 @@ def staging_taken(
 
     ``shared`` says that some node has several ranks; ``need`` is what a slot must hold on the fullest
     rank, ``combined`` what partial values this rank must receive at once. With two ``halves`` there
-    are two buffers for messages to send, and two for those to receive.
+    are two buffers for messages to send, and two for those to receive. Where nothing is packed on one of
+    the two sides, the other has both buffers as one, which takes no more.
     """
     book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
     spare = max(book, min(BOOK_BYTES, staging_bytes // 8))

@@ -1,8 +1,8 @@
 """Pairing: every send has its receive, no wait can be part of a circle, no slot is written too early.
 
 Statement. Ranks pass data on in rounds. Between nodes each pair of ranks has one message in a round,
-or none; a rank posts its receives, then its sends, and waits for all of them at the end of the round;
-where staging has two halves, it posts those of the next round before it meets for this one.
+or none; a rank posts its receives, then its sends, a few at a time, and waits for all of them at the end
+of the round; where staging has two halves, it posts those of the next round before it meets for this one.
 Within a node every rank writes what its neighbours need into a slot of its pool, they meet, and read;
 slots alternate from meeting to meeting. For every number of ranks, nodes, pieces and rounds:
 (1) a message is sent exactly where one is received, with the same pieces in the same order, so of the
@@ -33,7 +33,8 @@ alike is because parts and rounds are made from numbers that all ranks agreed on
 ``part_of`` depends on nothing else. MPI keeps messages of a pair in order. *Waits*: all ranks that take
 part in a block have it at the same number; by induction over positions every event happens. *Times*: a
 meeting is left after all have arrived; meetings that lie further apart are joined by induction, base
-and step being obligations. *Progress*: a rank that waits, be it at a meeting or for messages, calls MPI
+and step being obligations. Long messages are cut by their size alone, which both ends know, and their
+parts keep their order. *Progress*: a rank that waits, be it at a meeting or for messages, calls MPI
 again and again (``Meeting.wait_until``, ``wait_for``), so what it has posted is delivered meanwhile.
 """
 
@@ -148,12 +149,15 @@ def waits_for(mine: Any, other: Any, block: Any) -> Any:
     """Whether a rank whose next event is ``mine`` waits in a block for one whose next is ``other``.
 
     It cannot leave a meeting to which the other has not come, nor end messages, received or sent
-    without a buffer, whose other end is not posted, be it early or not.
+    without a buffer, whose other end is not posted, be it early or not. Sends that have yet to take
+    their turn go on only when their rank waits for messages: until then, whoever expects them waits. A
+    turn comes when the sends before it are done, so for receives that are not posted.
     """
     leaves = z3.And(mine == position(block, LEAVE), other <= position(block, ARRIVE))
     done = mine == position(block, DONE)
     ends = [z3.And(done, other <= posted(block, early)) for early in (False, True)]
-    return z3.Or(leaves, *ends)
+    turns = z3.And(done, other <= position(block, LEAVE))
+    return z3.Or(leaves, *ends, turns)
 
 
 def _waits() -> Iterator[Obligation]:

@@ -76,3 +76,23 @@ def test_swapped_goes_back() -> None:
     form = canonical((4, 2), 4, (8, 4), (32, 4))
     assert form.swapped() == Strided(8, ((4, 32, 8),))
     assert sorted(pairs_of(form.swapped())) == sorted((s, d) for d, s in pairs_of(form))
+
+
+@given(seeded(lambda rng: rng))
+@settings(max_examples=200, deadline=None)
+def test_parts_of_a_walk_make_the_whole(rng: Random) -> None:
+    """The bytes of a strided box, in the order of the walk, cut anywhere."""
+    dims = []
+    stride = block = rng.randint(1, 5)
+    for _ in range(rng.randint(0, 3)):
+        count, stride = rng.randint(2, 4), stride + rng.randint(0, 3)
+        dims.insert(0, (count, stride, 0))
+        stride *= count
+    form = Strided(block, tuple(dims))
+    edges = sorted({0, form.n_bytes, *(rng.randint(0, form.n_bytes) for _ in range(4))})
+    found = []
+    for lo, hi in itertools.pairwise(edges):
+        parts = list(form.between(lo, hi))
+        assert sum(part.n_bytes for _, part in parts) == hi - lo
+        found += [at + dst for at, part in parts for dst, _ in pairs_of(part)]
+    assert found == [dst for dst, _ in pairs_of(form)]

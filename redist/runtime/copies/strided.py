@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from redist.text.units import ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,35 @@ class Strided:
     def swapped(self) -> Strided:
         """The copy back, walked in the same order."""
         return Strided(self.block, tuple((n, src, dst) for n, dst, src in self.dims))
+
+    def between(self, lo: int, hi: int) -> Iterator[tuple[int, Strided]]:
+        """The bytes from ``lo`` to ``hi`` in the order of the walk: where they are in the destination.
+
+        >>> list(Strided(4, ((5, 10, 0),)).between(6, 16))
+        [(12, Strided(block=2, dims=())), (20, Strided(block=4, dims=((2, 10, 0),)))]
+        """
+        if not self.dims:
+            yield lo, Strided(hi - lo, ())
+            return
+        (_, dst, src), *rest = self.dims
+        row = Strided(self.block, tuple(rest))
+        size = row.n_bytes
+        first, last = ceil_div(lo, size), hi // size
+        if first > last:  # within one row
+            yield from _moved(row.between(lo % size, hi % size), last * dst)
+            return
+        if lo % size:
+            yield from _moved(row.between(lo % size, size), (first - 1) * dst)
+        if last - first == 1:
+            yield first * dst, row
+        elif last > first:
+            yield first * dst, Strided(self.block, ((last - first, dst, src), *rest))
+        if hi % size:
+            yield from _moved(row.between(0, hi % size), last * dst)
+
+
+def _moved(parts: Iterator[tuple[int, Strided]], by: int) -> Iterator[tuple[int, Strided]]:
+    return ((at + by, part) for at, part in parts)
 
 
 def canonical(

@@ -43,13 +43,23 @@ def cut(message: Message) -> list[Message]:
     [(100, 174764), (174864, 174764), (349628, 174762)]
     """
     parts = min(MOST_CUTS, ceil_div(message.n_bytes, CUT_BYTES))
-    if parts <= 1 or message.forms:
+    if parts <= 1:
         return [message]
     size = ceil_div(message.n_bytes, parts)
-    return [
-        replace(message, offset=message.offset + at, n_bytes=min(size, message.n_bytes - at))
-        for at in range(0, message.n_bytes, size)
-    ]
+    starts = range(0, message.n_bytes, size)
+    return [_part(message, at, min(at + size, message.n_bytes)) for at in starts]
+
+
+def _part(message: Message, lo: int, hi: int) -> Message:
+    """The bytes of a message from ``lo`` to ``hi``."""
+    forms, start = [], 0
+    for base, offset, form in message.forms:
+        end = start + form.n_bytes
+        if lo < end and start < hi:
+            inside = form.between(max(lo, start) - start, min(hi, end) - start)
+            forms += [(base, offset + at, part) for at, part in inside]
+        start = end
+    return replace(message, offset=message.offset + lo, n_bytes=hi - lo, forms=tuple(forms))
 
 
 class MessageRounds:

@@ -83,17 +83,20 @@ class Staging:
         if (packs_all or not world.one_node) and share // 4 >= least:
             most = ROUND_BYTES if packs_all else MAX_MESSAGE_BYTES
             slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, most), 2
+        needs = [
+            _Needs(stage_part, world.rank, world.node.ranks, packs_all)
+            for stage_part in stage_parts
+        ]
+        packed = slot
+        if not packs_all and not world.one_node:
+            packed = _packed_bytes(world, needs, slot)
         exports = [
             Exports.of(
                 stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
             )
             for stage_part in stage_parts
         ]
-        needs = [
-            _Needs(stage_part, world.rank, world.node.ranks, packs_all)
-            for stage_part in stage_parts
-        ]
-        weights, parts = _weights(stage_parts, exports, needs, slot)
+        weights, parts = _weights(stage_parts, exports, needs, slot, packed)
         for values in (weights, parts):
             world.all_max(values)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
@@ -105,14 +108,17 @@ class Staging:
         needed = np.array([need], dtype=np.int64)
         world.all_max(needed)
         slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
-        packed = 0 if world.one_node else slot
+        packed = 0 if world.one_node else packed
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
         sent = max(packed, hard) if packs_all else packed
-        if len(rounds) == 1 or hard > slot:
+        if len(rounds) == 1 or hard > packed:
             halves = 1
         offsets, gives = _tell(world, stage_parts, exports, mine.offsets)
-        return Staging(rounds, slot_bytes, sent, max(packed, hard), offsets, gives, halves)
+        got = max(packed, hard)
+        if packed > slot:  # one of the two has it all
+            sent, got = (sent, hard) if any(own.sent for own in needs) else (0, got)
+        return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +127,39 @@ class _Own:
     offsets: list[dict[Box, int]]
 
 
+def _packed_bytes(world: World, all_needs: Sequence[_Needs], slot: int) -> int:
+    """**Collective.** What may be packed at a time: twice as much if only what is sent is, or got."""
+    used = np.array([0, 0], dtype=np.int64)
+    for needs in all_needs:
+        used = np.maximum(used, [bool(needs.sent), bool(needs.received)])
+    world.all_max(used)
+    return min(2 * slot, MAX_MESSAGE_BYTES) if used.sum() == 1 else slot
+
+
 def _weights(
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
     all_needs: Sequence[_Needs],
     slot: int,
+    packed: int,
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The bytes that each array takes in a slot, and the number of parts it must be cut into."""
+    """The bytes that each array takes in a slot, and the number of parts it must be cut into.
+
+    What is packed, and messages, count in such a measure that a slot's worth is the most there may be.
+    """
     weights = np.zeros(len(stage_parts), dtype=np.int64)
     parts = np.ones(len(stage_parts), dtype=np.int64)
     for item, (stage_part, needs) in enumerate(zip(stage_parts, all_needs, strict=True)):
-        # Messages count too, in such a measure that a slot's worth of them is the largest there may be.
         message = ceil_div(needs.largest(1) * slot, MAX_MESSAGE_BYTES)
-        weights[item] = max(exports[item].bytes_for(1), needs.hard(1), needs.soft(1), message)
+        staged = ceil_div(max(needs.hard(1), needs.soft(1)) * slot, packed)
+        weights[item] = max(exports[item].bytes_for(1), staged, message)
         if weights[item] > slot:
             most = max(1, max((part_elems(p.shape, 1) for p in stage_part.step.pieces), default=1))
 
-            def hard(k: int, own: Exports = exports[item], needs: _Needs = needs) -> int:
-                return max(own.bytes_for(k), needs.hard(k))
-
-            soft = parts_needed(needs.soft, slot, min(most, MOST_SOFT_PARTS))
-            whole_message = parts_needed(needs.largest, MAX_MESSAGE_BYTES, most)
-            parts[item] = max(parts_needed(hard, slot, most), soft, whole_message)
+            own = parts_needed(exports[item].bytes_for, slot, most)
+            hard = parts_needed(needs.hard, packed, most)
+            soft = parts_needed(needs.soft, packed, min(most, MOST_SOFT_PARTS))
+            parts[item] = max(own, hard, soft, parts_needed(needs.largest, MAX_MESSAGE_BYTES, most))
     return weights, parts
 
 
