@@ -82,7 +82,7 @@ def test_swapped_goes_back() -> None:
 @settings(max_examples=200, deadline=None)
 def test_parts_of_a_walk_make_the_whole(rng: Random) -> None:
     """The bytes of a strided box, in the order of the walk, cut anywhere."""
-    dims = []
+    dims: list[tuple[int, int, int]] = []
     stride = block = rng.randint(1, 5)
     for _ in range(rng.randint(0, 3)):
         count, stride = rng.randint(2, 4), stride + rng.randint(0, 3)

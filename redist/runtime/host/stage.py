@@ -231,14 +231,16 @@ class Stage:
             release_pages(array)
         parity = world.meeting.seq & 1
         found = self._look(parity, met is Met.SAME and not flag, table)
-        pooled = not world.one_node or found.is_pooled(self.parts)
-        rounds = self._program(self.staging.rounds if pooled else self.whole, found, strides)
+        pooled = found.is_pooled(self.parts)
+        places = found if pooled else found.without_pools()
+        in_rounds = pooled or self.staging.crosses
+        rounds = self._program(self.staging.rounds if in_rounds else self.whole, places, strides)
         described = {
             rank: world.pages[rank].descriptions[parity][:1].copy()
             for rank in world.node.ranks
             if world.meeting.flag_of(rank)
         }
-        self._run_rounds(rounds, found.kinds, table, held)
+        self._run_rounds(rounds, found.kinds if pooled else {}, table, held)
         in_place = found.in_place
         if found.opened:  # targets are theirs again when all have written
             world.meet_node()
@@ -352,7 +354,10 @@ class Stage:
     def _run_rounds(
         self, rounds: Iterable[Round], kinds: Kinds, table: Addresses, held: Any
     ) -> None:
-        """With two halves of staging, messages of the next round are under way before this one's end."""
+        """With two halves of staging, messages of the next round are under way before this one's end.
+
+        Without ``kinds`` nothing passes through pools, and ranks of a node do not meet for every round.
+        """
         world, halves = self.world, self.staging.halves
         starts = int(table[self.bases.send]), int(table[self.bases.receive])
         todo = enumerate(rounds)
@@ -361,7 +366,7 @@ class Stage:
             while following is not None:
                 number, round_ = following
                 following = next(todo, None)
-                if number:
+                if number and kinds:
                     self._publish(round_, kinds, table)
                 if number == 0 or halves == 1:
                     messages.post(number, round_, table)
@@ -369,7 +374,7 @@ class Stage:
                     self._point_at_half(following[0] % halves, starts, table)
                     messages.post(*following, table)
                 self._point_at_half(number % halves, starts, table)
-                if number:
+                if number and kinds:
                     world.meet_node()
                 self._fetch(number, round_, messages, table)
 
@@ -406,8 +411,6 @@ class Stage:
         if len(rounds) > MOST_ROUNDS:
             compiler = self._compiler(places, strides)
             return (compiler.round(round_parts) for round_parts in rounds)
-        if rounds is self.whole:
-            places = places.without_pools()
         key = rounds is self.whole, tuple(places.kinds.values()), places.opened, strides
         found = self._programs.get(key)
         if found is None:

@@ -41,7 +41,8 @@ class Staging:
     ``offsets`` has for each (rank, item) of the node where the boxes that this rank reads lie in a
     slot of the other's pool; ``exports`` whether that rank gives its neighbours anything at all.
     With two ``halves`` there are two buffers of ``send_bytes``, and two of ``receive_bytes``: while
-    the messages of one round are under way, others are packed and taken apart.
+    the messages of one round are under way, others are packed and taken apart. ``crosses`` says, alike on
+    all ranks, that something passes between nodes.
     """
 
     rounds: Rounds
@@ -51,6 +52,7 @@ class Staging:
     offsets: dict[tuple[int, int], dict[Box, int]] = field(default_factory=dict)
     exports: dict[tuple[int, int], bool] = field(default_factory=dict)
     halves: int = 1
+    crosses: bool = False
 
     @staticmethod
     def none(n_items: int) -> Staging:
@@ -87,9 +89,9 @@ class Staging:
             _Needs(stage_part, world.rank, world.node.ranks, packs_all)
             for stage_part in stage_parts
         ]
-        packed = slot
+        crosses, packed = not world.one_node, slot
         if not packs_all and not world.one_node:
-            packed = _packed_bytes(world, needs, slot)
+            crosses, packed = _between_nodes(world, needs, slot)
         exports = [
             Exports.of(
                 stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
@@ -118,7 +120,7 @@ class Staging:
         got = max(packed, hard)
         if packed > slot:  # one of the two has it all
             sent, got = (sent, hard) if any(own.sent for own in needs) else (0, got)
-        return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves)
+        return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves, crosses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +129,17 @@ class _Own:
     offsets: list[dict[Box, int]]
 
 
-def _packed_bytes(world: World, all_needs: Sequence[_Needs], slot: int) -> int:
-    """**Collective.** What may be packed at a time: twice as much if only what is sent is, or got."""
-    used = np.array([0, 0], dtype=np.int64)
+def _between_nodes(world: World, all_needs: Sequence[_Needs], slot: int) -> tuple[bool, int]:
+    """**Collective.** Whether anything passes between nodes, and what may be packed for it at a time.
+
+    Twice as much if only what is sent is packed, or only what is received.
+    """
+    used = np.array([0, 0, 0], dtype=np.int64)
     for needs in all_needs:
-        used = np.maximum(used, [bool(needs.sent), bool(needs.received)])
+        used = np.maximum(used, [bool(needs.between), bool(needs.sent), bool(needs.received)])
     world.all_max(used)
-    return min(2 * slot, MAX_MESSAGE_BYTES) if used.sum() == 1 else slot
+    one_sided = used[1] + used[2] == 1
+    return bool(used[0]), min(2 * slot, MAX_MESSAGE_BYTES) if one_sided else slot
 
 
 def _weights(

@@ -21,8 +21,8 @@ from redist.runtime.ranks.world import World
 LARGE_BYTES = 2**20
 """A transfer of which a rank holds or gets this much measures the links before it is planned."""
 STEP_PS = 20_000_000
-NEAR_BYTE_FS = 100_000
-"""Within a node a byte is a copy: 10 GB/s."""
+NEAR_BYTE_FS = 400_000
+"""Within a node a byte is a copy, in memory that its ranks share: 2.5 GB/s of each."""
 FAR_LATENCY_PS = 2_000_000
 FAR_BYTE_FS = 100_000
 LINK_FS = 100_000
