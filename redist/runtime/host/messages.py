@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import Any
 
@@ -36,6 +36,7 @@ class _RoundMessages:
     queued: deque[tuple[Callable[[], Any], int]] = field(default_factory=deque)
 
 
+@lru_cache(maxsize=1024)
 def cut(message: Message) -> list[Message]:
     """A message in parts; both of its ends cut it alike, because they know its size.
 
@@ -111,8 +112,11 @@ class MessageRounds:
 
     def _send(self) -> None:
         """Send what comes next, oldest rounds first, as far as it has room beside what is under way."""
+        waiting = [messages for messages in self._open.values() if messages.queued]
+        if not waiting:
+            return
         self._flying = [one for one in self._flying if not are_complete([one[0]])]
-        for messages in self._open.values():
+        for messages in waiting:
             while messages.queued:
                 used = sum(n_bytes for _, n_bytes in self._flying)
                 if len(self._flying) >= IN_FLIGHT and used >= IN_FLIGHT_BYTES:
