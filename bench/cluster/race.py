@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     report = Report("cluster", (table_of(data, args.hosts, args.ranks, args.rate),))
     print(report)
-    save_json(args.json, [report], vars(args) | {"json": str(args.json)})
+    save_json(args.json, [report], {k: v for k, v in vars(args).items() if k != "json"})
     return status
 
 
@@ -84,7 +84,7 @@ def table_of(data: dict[str, Any], hosts: int, ranks_per_host: int, rate_mbit: f
         f"{hosts} hosts of {ranks_per_host} ranks, links of {rate_mbit:g} Mbit/s, {data['mpi']}",
         ("case", "size", "redist ms", "quartiles", "MPI ms", "link limit ms", "of limit", "of MPI", "steps"),
         tuple(rows),
-        ("MPI moves contiguous arrays that need no packing; its ranks of one host talk by TCP.",),
-        f"cluster-{hosts}x{ranks_per_host}",
+        ("MPI moves contiguous arrays that need no packing; its ranks of one host talk by TCP",),
+        f"{hosts}x{ranks_per_host}",
         2,
     )  # fmt: skip

@@ -37,6 +37,7 @@ REPORTS = {
     "xla": ("received",),
     "jax": ("random",),
     "overhead": ("operations",),
+    "cluster": ("4x2", "8x1"),
 }
 """Benchmarks whose tables are shown as they are; such a table is called ``benchmark-table``."""
 NONE = "No figures are stored yet: `python -m bench figures` measures them."
