@@ -31,6 +31,10 @@ def post(start: Callable[..., MPI.Request], message: Message, table: Addresses, 
 def _datatype(form: Strided) -> MPI.Datatype:
     out = MPI.BYTE.Create_contiguous(form.block)
     for count, stride, _ in reversed(form.dims):
-        inner, out = out, out.Create_hvector(count, 1, stride)
+        inner = out
+        if stride < 0:  # Open MPI takes bytes that go down one by one for bytes that go up
+            out = inner.Create_hindexed_block(1, [k * stride for k in range(count)])
+        else:
+            out = inner.Create_hvector(count, 1, stride)
         inner.Free()
     return out

@@ -156,12 +156,7 @@ class HostExecutor(Executor):
             for number, parts in enumerate(schedule.stages)
         )
         world.reserve(len(schedule.plans), max(stage.pool_bytes for stage in self.stages))
-        self._buffers = (
-            np.empty(max(s.staging.halves * s.staging.send_bytes for s in self.stages), np.uint8),
-            np.empty(
-                max(s.staging.halves * s.staging.receive_bytes for s in self.stages), np.uint8
-            ),
-        )
+        self._buffer = np.empty(max(stage.staging.message_bytes for stage in self.stages), np.uint8)
         self._is_tight = schedule.is_tight
 
     def run(self, token: int, tiles: Tiles) -> CallRecord:
@@ -214,7 +209,7 @@ class HostExecutor(Executor):
         self, number: int, token: int, ins: list[Any], outs: list[Any], release: Sequence[Any]
     ) -> StageRecord:
         """**Collective.** Run one stage."""
-        return self.stages[number].run(token, ins, outs, self._buffers, release)
+        return self.stages[number].run(token, ins, outs, self._buffer, release)
 
     def wait_for_readers(self) -> None:
         """**Collective over the node.** Wait until the neighbours have read."""

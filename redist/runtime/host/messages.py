@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -36,7 +36,6 @@ class _RoundMessages:
     queued: deque[tuple[Callable[[], Any], int]] = field(default_factory=deque)
 
 
-@lru_cache(maxsize=1024)
 def cut(message: Message) -> list[Message]:
     """A message in parts; both of its ends cut it alike, because they know its size.
 

@@ -161,10 +161,10 @@ class Stage:
         token: int,
         sources: Sequence[AnyArray | None],
         targets: Sequence[AnyArray | None],
-        buffers: tuple[AnyArray, AnyArray],
+        buffer: AnyArray,
         release: Sequence[AnyArray] = (),
     ) -> StageRecord:
-        """**Collective.** Move; ``buffers`` are for messages to send and to receive.
+        """**Collective.** Move; ``buffer`` is for messages to send and to receive.
 
         Pages of the arrays in ``release`` are given back once all ranks have met. Raises
         :class:`Disagreement` after the first meeting if a rank came with another token.
@@ -191,7 +191,8 @@ class Stage:
         opens = [self._opens(item, target) for item, target in enumerate(targets)]
         flag = int(TileAt.SHARED in kinds or TileAt.PRIVATE in kinds or any(opens))
         parity = (world.meeting.seq + 1) & 1
-        table[bases.send], table[bases.receive] = map(address_of, buffers)
+        table[bases.send] = address_of(buffer)
+        table[bases.receive] = address_of(buffer) + self.staging.halves * self.staging.send_bytes
         table[bases.pool] = world.pages.own.slot(parity, self.staging.slot_bytes)
         if TileAt.POOL in kinds:
             pages = world.pages
@@ -201,7 +202,7 @@ class Stage:
             self._describe(kinds, sources, parity)
             self._describe_targets(opens, targets, parity)
         met = world.meet(token, flag)
-        return self.resume(met, flag, strides, table, (sources, targets, buffers), release)
+        return self.resume(met, flag, strides, table, (sources, targets, buffer), release)
 
     def _fill(self, item: int, target: AnyArray) -> None:
         """Write the identity of the reduction if pieces leave room in a tile."""

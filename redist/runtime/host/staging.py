@@ -54,6 +54,11 @@ class Staging:
     halves: int = 1
     crosses: bool = False
 
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of all buffers for messages: those to send come first."""
+        return self.halves * (self.send_bytes + self.receive_bytes)
+
     @staticmethod
     def none(n_items: int) -> Staging:
         """The staging of a stage that moves nothing between ranks."""
