@@ -98,7 +98,7 @@ def test_it_has_no_name() -> None:
     array = shared_bytes(10**6)
     array[:] = 1
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
-    assert "memfd:redist (deleted)" in maps
+    assert "memfd:redist-" in maps
     assert not [name for name in os.listdir("/dev/shm") if "redist" in name]
 
 

@@ -26,7 +26,8 @@ from redist.runtime.cuda.transports.shared_gpu import (
     GpuMates,
     meet_awake,
 )
-from redist.runtime.host.stage import Kinds, Layouts, StageRecord
+from redist.runtime.host.places import Kinds
+from redist.runtime.host.stage import Layouts, StageRecord
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token

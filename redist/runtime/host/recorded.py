@@ -23,7 +23,8 @@ from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
 from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles
-from redist.runtime.host.stage import IN_PLACE, MOST_ROUNDS, Stage, StageReplay
+from redist.runtime.host.places import IN_PLACE
+from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageReplay
 from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
 
 AnyArray = NDArray[Any]

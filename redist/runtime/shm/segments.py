@@ -14,6 +14,7 @@ import weakref
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from redist.text.units import ceil_div
 
 Bytes = NDArray[np.uint8]
 NAME = "redist"
-"""What segments are called in the lists of the system; it is no name to open them by."""
+"""What segments are called in the lists of the system, with a number; it is no name to open them by."""
 
 
 class _Memory(mmap.mmap):
@@ -90,7 +91,8 @@ def can_share() -> bool:
 
 def shared_bytes(n_bytes: int) -> Bytes:
     """**Local.** Zeroed bytes that other processes of this node can map."""
-    fd = os.memfd_create(NAME, os.MFD_CLOEXEC)
+    number = next(_LIVE.numbers)
+    fd = os.memfd_create(f"{NAME}-{number}", os.MFD_CLOEXEC)
     size = max(1, n_bytes)
     try:
         os.ftruncate(fd, size)
@@ -100,7 +102,7 @@ def shared_bytes(n_bytes: int) -> Bytes:
         raise
     out = np.frombuffer(memory, np.uint8)
     start = address_of(out)
-    _LIVE.add(start, Handle(os.getpid(), fd, next(_LIVE.numbers), size))
+    _LIVE.add(start, Handle(os.getpid(), fd, number, size))
     end = weakref.finalize(memory, _LIVE.drop, start, os.getpid(), fd)
     end.atexit = False  # a neighbour may still read; the system frees it with the last mapping
     return out[:n_bytes]
@@ -133,12 +135,15 @@ def find(array: NDArray[Any]) -> tuple[Handle, int] | None:
 
 
 def attach(handle: Handle, writes: bool = False) -> Bytes:
-    """Map a segment of another process for reading, or for writing too."""
+    """Map a segment of another process for reading, or for writing too; raise if it is gone."""
     mode, prot = os.O_RDONLY, mmap.PROT_READ
     if writes:
         mode, prot = os.O_RDWR, mmap.PROT_READ | mmap.PROT_WRITE
     fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", mode | os.O_CLOEXEC)
     try:
+        name = str(Path(f"/proc/self/fd/{fd}").readlink())
+        if not name.startswith(f"/memfd:{NAME}-{handle.number} "):  # the descriptor is used again
+            raise TransferError(f"cannot map memory of process {handle.pid}: it was given back")
         return np.frombuffer(mmap.mmap(fd, handle.n_bytes, prot=prot), np.uint8)
     finally:
         os.close(fd)
