@@ -2,7 +2,8 @@
 
 A step of k messages and b bytes is modelled as ``step + k * latency + b / bandwidth``. So three
 transfers suffice for a level: one small message, many small messages, one large message, always by
-all ranks at once, because that is how steps run.
+all ranks at once, because that is how steps run. Where ranks share the link of their node, one large
+message of one rank a node tells what a rank can have of it, and that of all what the link carries.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -34,13 +34,17 @@ REPEATS = 15
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One transfer to be timed: every rank receives ``messages`` and ``n_bytes`` in all."""
+    """One transfer to be timed: every rank receives ``messages`` and ``n_bytes`` in all.
+
+    ``sharing`` ranks of a node do so at a time.
+    """
 
     level: str
     messages: int
     n_bytes: int
     source: ArrayType
     target: ArrayType
+    sharing: int = 1
 
 
 def fit(one: float, many: float, large: float, messages: int, n_bytes: int) -> tuple[float, ...]:
@@ -100,23 +104,37 @@ def _trials(n_ranks: int, sizes: Sequence[int]) -> list[Trial | None]:
             for elems in (SMALL_ELEMS, large):
                 shape = f"f64[{elems * n_ranks}{{r}}]"
                 a, b = ArrayType.parse(shape, here), ArrayType.parse(shape, there)
-                trials.append(Trial(name, 1, elems * 8, a, b))
+                trials.append(Trial(name, 1, elems * 8, a, b, inner))
+            if inner > 1:
+                trials.append(_alone(name, n_ranks, inner))
             groups = Mesh(b=n_ranks // size, o=size // inner, i=inner)
             o = size // inner
             dims = (n_ranks, o * SMALL_ELEMS)
             a = ArrayType.of(groups, "f64", dims, [["b", "o", "i"], []])
             b = ArrayType.of(groups, "f64", dims, [["b", "i"], ["o"]])
-            trials.append(Trial(name, o - 1, (o - 1) * SMALL_ELEMS * 8, a, b) if o > 2 else None)
+            several = Trial(name, o - 1, (o - 1) * SMALL_ELEMS * 8, a, b, inner)
+            trials.append(several if o > 2 else None)
         inner = size
     return trials
+
+
+def _alone(name: str, n_ranks: int, inner: int) -> Trial:
+    """A large tile from the first rank of every node to that of the next."""
+    firsts = list(range(0, n_ranks, inner))
+    here, there = (
+        Mesh({"r": len(firsts)}, ranks=ranks) for ranks in (firsts, [*firsts[1:], firsts[0]])
+    )
+    shape = f"f64[{LARGE_BYTES // 8 * len(firsts)}{{r}}]"
+    a, b = ArrayType.parse(shape, here), ArrayType.parse(shape, there)
+    return Trial(name, 1, LARGE_BYTES, a, b)
 
 
 def _time(trial: Trial, comm: MPI.Intracomm, node_size: int | None, watch: Stopwatch) -> Times:
     with Transfer(
         trial.source, trial.target, comm, strategy="direct", node_size=node_size
     ) as transfer:
-        local: Any = np.ones(transfer.input.shape)
-        out: Any = np.empty(transfer.output.shape)
+        tiles = transfer.input, transfer.output
+        local, out = (None if tile is None else np.ones(tile.shape) for tile in tiles)
 
         def work(times: int) -> None:
             for _ in range(times):
@@ -133,13 +151,16 @@ def _topology(trials: Sequence[Trial], times: Sequence[Times], sizes: Sequence[i
     for number, name in enumerate(names):
         own = [(t, s.median_s) for t, s in zip(trials, times, strict=True) if t.level == name]
         one = next(s for t, s in own if t.messages == 1 and t.n_bytes == SMALL_ELEMS * 8)
-        bytes_, large = next((t.n_bytes, s) for t, s in own if t.n_bytes >= LARGE_BYTES)
+        large = {t.sharing: s for t, s in own if t.n_bytes >= LARGE_BYTES}
         messages, many = next(((t.messages, s) for t, s in own if t.messages > 1), (2, one))
-        step, latency, bandwidth = fit(one, many, large, messages, bytes_)
+        step, latency, bandwidth = fit(one, many, large[1], messages, LARGE_BYTES)
         steps.append(step)
         size = sizes[number] if number + 1 < len(names) else None
+        sharing = max(large)
+        *_, together = fit(one, many, large[sharing], messages, LARGE_BYTES)
+        link_fs = max(1, round(10**15 / (together * sharing))) if sharing > 1 else 0
         byte_fs = max(1, round(10**15 / bandwidth))
-        levels.append(Level(name, size, max(1, round(latency * 10**12)), byte_fs))
+        levels.append(Level(name, size, max(1, round(latency * 10**12)), byte_fs, link_fs))
     return Topology(tuple(levels), round(min(steps) * 10**12))
 
 

@@ -45,6 +45,7 @@ def test_times_that_fit_no_model_give_no_negative_costs() -> None:
         FLAT,
         Topology((Level("node", None, 1, 123_000),), 20_500_000),
         Topology((Level("node", 4, 50_000, 50_000), Level("network", None, 2 * 10**6, 10**5)), 7),
+        Topology((Level("node", 4, 0, 50_000), Level("network", None, 10**6, 10**5, 30_000)), 7),
     ],
 )
 def test_the_file_is_read_back(tmp_path: Path, topology: Topology) -> None:
@@ -54,7 +55,8 @@ def test_the_file_is_read_back(tmp_path: Path, topology: Topology) -> None:
     assert again.step_ps == topology.step_ps
     assert [level.size for level in again.levels] == [level.size for level in topology.levels]
     for a, b in zip(again.levels, topology.levels, strict=True):
-        assert (a.latency_ps, a.byte_fs) == pytest.approx((b.latency_ps, b.byte_fs), rel=1e-4)
+        rates = [(one.latency_ps, one.byte_fs, one.link_fs) for one in (a, b)]
+        assert rates[0] == pytest.approx(rates[1], rel=1e-4)
 
 
 @one_worker
@@ -66,6 +68,9 @@ def test_ranks_measure_themselves(tmp_path: Path, options: tuple[str, ...]) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     topology = Topology.load(path)
     assert [level.size for level in topology.levels] == ([2, None] if options else [None])
+    assert [level.link_fs > 0 for level in topology.levels] == (
+        [False, True] if options else [False]
+    )
     # On a busy machine what a step costs may show in what a message costs.
     assert topology.step_ps + topology.levels[0].latency_ps > 0
     request = ["plan", "f32[64{x}, 64]", "f32[64, 64{x}]", "--mesh", "x=4"]
