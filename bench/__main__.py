@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bench.copies import race as copies
 from bench.examples import race as examples
 from bench.plans import comparison, hierarchy, overhead, planning, quality
 from bench.problems.judge import WrongPlanError
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "jax": jax_race.run,
     "examples": examples.run,
     "overhead": overhead.run,
+    "copies": copies.run,
 }
 LAST = Path(__file__).parent / "results" / "last"
 """Where figures go that nobody asked to keep."""

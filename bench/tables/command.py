@@ -38,6 +38,7 @@ REPORTS = {
     "jax": ("random",),
     "overhead": ("operations",),
     "cluster": ("4x2", "8x1"),
+    "copies": ("kernels",),
 }
 """Benchmarks whose tables are shown as they are; such a table is called ``benchmark-table``."""
 NONE = "No figures are stored yet: `python -m bench figures` measures them."

@@ -50,6 +50,7 @@ def steps() -> list[Measurement]:
         ("hierarchy", (), 2),
         ("examples", (), 3),
         ("overhead", (), 0.5),
+        ("copies", (), 1),
     ]
     if why_absent("jax") is None:
         asked += [("xla", (), 5), ("jax", (), 8)]

@@ -1,0 +1,1 @@
+"""Copies within the memory of a machine: the compiled kernels beside NumPy and OpenBLAS."""
