@@ -16,7 +16,7 @@ NATIVE = Path("redist/runtime/copies/native")
 kernels = Extension(
     "redist.runtime.copies._kernels",
     sources=sorted(str(path) for path in NATIVE.glob("*.c")),
-    depends=[str(NATIVE / "kernels.h")],
+    depends=sorted(map(str, NATIVE.glob("*.h"))),
     extra_compile_args=["-O3"],
     optional=True,
 )

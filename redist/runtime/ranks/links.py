@@ -21,8 +21,11 @@ from redist.runtime.ranks.world import World
 LARGE_BYTES = 2**20
 """A transfer of which a rank holds or gets this much measures the links before it is planned."""
 STEP_PS = 20_000_000
-NEAR_BYTE_FS = 400_000
-"""Within a node a byte is a copy, in memory that its ranks share: 2.5 GB/s of each."""
+NEAR_BYTE_FS = 100_000
+"""On one node a byte is a copy: 10 GB/s."""
+PASSED_BYTE_FS = 400_000
+"""Of several nodes, a byte that passes through one's memory once more is not free, as its tile is new and
+all ranks share that memory: 2.5 GB/s of each."""
 FAR_LATENCY_PS = 2_000_000
 FAR_BYTE_FS = 100_000
 LINK_FS = 100_000
@@ -123,7 +126,7 @@ def _of_levels(world: World, latency_ps: int, byte_fs: int, link_fs: int, step_p
     size = ranks_of_a_node(world)
     if size == 1 or size == world.size:
         return Topology((Level("network", None, latency_ps, byte_fs),), step_ps)
-    near = Level("node", size, 0, NEAR_BYTE_FS)
+    near = Level("node", size, 0, PASSED_BYTE_FS)
     return Topology((near, Level("network", None, latency_ps, byte_fs, link_fs)), step_ps)
 
 

@@ -323,7 +323,12 @@ class Compiler:
         return moves, messages
 
     def _in_turn(self, peers: Iterable[int], sending: bool) -> list[int]:
-        """Peers in such an order that ranks do not all send to the same one first."""
+        """Peers in such an order that ranks do not all send to the same one first.
+
+        Where everything is packed, in the order of their numbers: groups of ranks gather it so.
+        """
+        if self.packs_all:
+            return sorted(peers)
         up = [peer for peer in sorted(peers) if peer > self.rank]
         down = [peer for peer in sorted(peers) if peer < self.rank]
         return [*up, *down] if sending else [*reversed(down), *reversed(up)]
