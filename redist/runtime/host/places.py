@@ -36,7 +36,7 @@ MANY_ROUNDS = 64
 """Beyond so many rounds private memory is read in place, however short its runs are."""
 READ_RUN_BYTES = 4096 if platform.machine() == "x86_64" else 2**62
 """Runs of this size are read from a neighbour's private memory: the kernel of the system copies them once.
-On x86_64 that takes three quarters of the pool's time, on aarch64 half as much again."""
+On aarch64 that takes half as much again as the pool; on x86_64 it has not been shown to take longer."""
 BROUGHT_BYTES = 2**18
 """Smaller targets are not opened to neighbours: they stay in the cache, wherever they are read from."""
 
