@@ -37,40 +37,30 @@ def cases() -> list[CopyCase]:
     """Everything that is measured."""
     runs = (64, 512, 1024, 8192, 8208)
     return [
-        *(CopyCase("rows dealt out to 4", n, partial(dealt, n)) for n in runs),
-        *(CopyCase("rows put together from 4", n, partial(joined, n)) for n in runs),
+        *(CopyCase("rows dealt out to 4", n, partial(rows, n, True)) for n in runs),
+        *(CopyCase("rows put together from 4", n, partial(rows, n, False)) for n in runs),
         *(CopyCase("elements turned", n, partial(turned, n)) for n in (1, 2, 4, 8, 16)),
     ]
 
 
-def dealt(run_bytes: int) -> dict[str, Work]:
-    """Runs of a row go to one target each."""
-    rows = N_BYTES // (N_TARGETS * run_bytes)
-    whole = _filled(rows * N_TARGETS * run_bytes)
-    parts = [_filled(rows * run_bytes) for _ in range(N_TARGETS)]
-    form = Strided(run_bytes, ((rows, run_bytes, N_TARGETS * run_bytes),))
-    moves = [BufferCopy(k, 0, N_TARGETS, k * run_bytes, form) for k in range(N_TARGETS)]
-    table = whole.reshape(rows, N_TARGETS, run_bytes)
+def rows(run_bytes: int, deals: bool) -> dict[str, Work]:
+    """Runs of a row go to one target each, or come from one source each."""
+    n_rows = N_BYTES // (N_TARGETS * run_bytes)
+    whole = _filled(n_rows * N_TARGETS * run_bytes)
+    parts = [_filled(n_rows * run_bytes) for _ in range(N_TARGETS)]
+    out = Strided(run_bytes, ((n_rows, run_bytes, N_TARGETS * run_bytes),))
+    moves = [
+        BufferCopy(k, 0, N_TARGETS, k * run_bytes, out)
+        if deals
+        else BufferCopy(N_TARGETS, k * run_bytes, k, 0, out.swapped())
+        for k in range(N_TARGETS)
+    ]
+    table = whole.reshape(n_rows, N_TARGETS, run_bytes)
 
     def by_numpy() -> None:
         for k, part in enumerate(parts):
-            np.copyto(part.reshape(rows, run_bytes), table[:, k])
-
-    return _ways(moves, [*parts, whole], by_numpy)
-
-
-def joined(run_bytes: int) -> dict[str, Work]:
-    """Runs of a row come from one source each."""
-    rows = N_BYTES // (N_TARGETS * run_bytes)
-    whole = _filled(rows * N_TARGETS * run_bytes)
-    parts = [_filled(rows * run_bytes) for _ in range(N_TARGETS)]
-    form = Strided(run_bytes, ((rows, N_TARGETS * run_bytes, run_bytes),))
-    moves = [BufferCopy(N_TARGETS, k * run_bytes, k, 0, form) for k in range(N_TARGETS)]
-    table = whole.reshape(rows, N_TARGETS, run_bytes)
-
-    def by_numpy() -> None:
-        for k, part in enumerate(parts):
-            np.copyto(table[:, k], part.reshape(rows, run_bytes))
+            ends = part.reshape(n_rows, run_bytes), table[:, k]
+            np.copyto(*(ends if deals else reversed(ends)))
 
     return _ways(moves, [*parts, whole], by_numpy)
 

@@ -94,16 +94,14 @@ class Staging:
             _Needs(stage_part, world.rank, world.node.ranks, packs_all)
             for stage_part in stage_parts
         ]
-        crosses, packed = not world.one_node, slot
-        if not packs_all and not world.one_node:
-            crosses, packed = _between_nodes(world, needs, slot)
+        room = _Room.of(world, needs, slot, packs_all)
         exports = [
             Exports.of(
                 stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
             )
             for stage_part in stage_parts
         ]
-        weights, parts = _weights(stage_parts, exports, needs, slot, packed)
+        weights, parts = _weights(stage_parts, exports, needs, slot, room.most)
         for values in (weights, parts):
             world.all_max(values)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
@@ -115,17 +113,14 @@ class Staging:
         needed = np.array([need], dtype=np.int64)
         world.all_max(needed)
         slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
-        packed = 0 if world.one_node else packed
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
-        sent = max(packed, hard) if packs_all else packed
-        if len(rounds) == 1 or hard > packed:
+        sent = max(room.send, hard) if packs_all else room.send
+        if len(rounds) == 1 or hard > max(room.send, room.receive):
             halves = 1
         offsets, gives = _tell(world, stage_parts, exports, mine.offsets)
-        got = max(packed, hard)
-        if packed > slot:  # one of the two has it all
-            sent, got = (sent, hard) if any(own.sent for own in needs) else (0, got)
-        return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves, crosses)
+        got = max(room.receive, hard)
+        return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves, room.crosses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +129,32 @@ class _Own:
     offsets: list[dict[Box, int]]
 
 
-def _between_nodes(world: World, all_needs: Sequence[_Needs], slot: int) -> tuple[bool, int]:
-    """**Collective.** Whether anything passes between nodes, and what may be packed for it at a time.
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Whether anything passes between nodes, and the bytes that are packed at a time on either side."""
 
-    Twice as much if only what is sent is packed, or only what is received.
-    """
-    used = np.array([0, 0, 0], dtype=np.int64)
-    for needs in all_needs:
-        used = np.maximum(used, [bool(needs.between), bool(needs.sent), bool(needs.received)])
-    world.all_max(used)
-    one_sided = used[1] + used[2] == 1
-    return bool(used[0]), min(2 * slot, MAX_MESSAGE_BYTES) if one_sided else slot
+    crosses: bool
+    send: int
+    receive: int
+    most: int
+    """What must fit on the fuller side; a slot where nothing passes between nodes."""
+
+    @staticmethod
+    def of(world: World, all_needs: Sequence[_Needs], slot: int, packs_all: bool) -> _Room:
+        """**Collective.** A slot for each side; both for one of them if the other packs nothing."""
+        if world.one_node:
+            return _Room(False, 0, 0, slot)
+        if packs_all:
+            return _Room(True, slot, slot, slot)
+        used = np.array([0, 0, 0], dtype=np.int64)
+        for needs in all_needs:
+            used = np.maximum(used, [bool(needs.between), bool(needs.sent), bool(needs.received)])
+        world.all_max(used)
+        crosses, sends, receives = map(bool, used)
+        if sends == receives:
+            return _Room(crosses, slot, slot, slot)
+        both = min(2 * slot, MAX_MESSAGE_BYTES)
+        return _Room(crosses, both if sends else 0, both if receives else 0, both)
 
 
 def _weights(

@@ -33,7 +33,7 @@ LINK_FS = 100_000
 SMALL_BYTES = 8
 SMALL_TIMES = 5
 STEP_MEETINGS = 2
-"""A step meets before and after, and ranks come to it at different times: the slowest meeting counts."""
+"""A step meets before and after, and ranks come to it at different times: a slow meeting counts."""
 MESSAGE_BYTES, IN_FLIGHT = 2**15, 4
 """Large data goes in messages of this size, so many at a time: the buffers fit any staging."""
 MOST_TIMES = 2**9
@@ -139,7 +139,8 @@ def measure_links(world: World) -> Topology:
     groups = world.node.groups
     some = min(groups.count(group) for group in groups)  # as many as every node has
     small = min(_exchange(world, some, SMALL_BYTES, 1) for _ in range(SMALL_TIMES))
-    step = STEP_MEETINGS * max(_meet(world) for _ in range(SMALL_TIMES))
+    meetings = sorted(_meet(world) for _ in range(SMALL_TIMES))
+    step = STEP_MEETINGS * meetings[-2]  # the slowest may be a hiccup of the machine
     times = 1
     alone = _exchange(world, 1, MESSAGE_BYTES, times)
     while alone < ENOUGH_S and times < MOST_TIMES:

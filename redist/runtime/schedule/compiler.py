@@ -148,12 +148,14 @@ class Compiler:
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
     opened: Set[tuple[int, int]] = frozenset()
 
-    def publish(self, round_parts: Sequence[RoundPart], with_own: bool = False) -> CopyList:
-        """The copies of this rank's data into its pool; those that stay in its tiles too, if asked.
+    def publish(
+        self, round_parts: Iterable[RoundPart], staying: Sequence[BufferCopy] = ()
+    ) -> CopyList:
+        """The copies of this rank's data into its pool, and with them those of what stays on it.
 
-        Memory is read in order then, without gaps.
+        So memory is read in order, without gaps.
         """
-        moves = self._own(round_parts) if with_own else []
+        moves = list(staying)
         for round_part in round_parts:
             item = round_part.item
             if self.kinds.get((self.rank, item)) != TileAt.POOL:
@@ -170,17 +172,6 @@ class Compiler:
         _sort(moves)
         return CopyList.of(moves)
 
-    def _own(self, round_parts: Sequence[RoundPart]) -> list[BufferCopy]:
-        """The copies from this rank's tiles to its own targets, of arrays whose pieces are dealt out."""
-        return [
-            self._move(part, round_part.item, *self._find(piece, part, round_part.item)[:3])
-            for round_part in round_parts
-            if self._deals(round_part)
-            for piece in self.parts[round_part.item].step.pieces
-            if piece.sender == piece.receiver == self.rank and not piece.order
-            if (part := part_of(piece, round_part)) is not None
-        ]
-
     def _deals(self, round_part: RoundPart) -> bool:
         """Whether what stays is copied while the rest is published: not before ranks have met once."""
         item = round_part.item
@@ -190,6 +181,7 @@ class Compiler:
     def round(self, round_parts: Sequence[RoundPart]) -> Round:
         """Compile all that a round asks of this rank."""
         copies: list[BufferCopy] = []
+        staying: list[BufferCopy] = []
         reads: dict[int, list[BufferCopy]] = {}
         combines: list[tuple[int, int, BufferCopy]] = []
         outgoing: dict[int, list[tuple[int, Piece]]] = {}
@@ -207,8 +199,6 @@ class Compiler:
                         copies.append(self._bring(part, item))
                 elif piece.sender not in self.bases.place:
                     incoming.setdefault(piece.sender, []).append((item, part))
-                elif piece.sender == self.rank and not piece.order and self._deals(round_part):
-                    continue  # with what is published
                 elif piece.sender == self.rank or (self.rank, item) not in self.opened:
                     base, offset, strides, kind = self._find(piece, part, item)
                     move = self._move(part, item, base, offset, strides)
@@ -216,6 +206,8 @@ class Compiler:
                         combines.append((piece.order, item, move))
                     elif kind == TileAt.PRIVATE:
                         reads.setdefault(piece.sender, []).append(move)
+                    elif piece.sender == self.rank and self._deals(round_part):
+                        staying.append(move)
                     else:
                         copies.append(move)
         pack, sends = self._messages(outgoing, sending=True)
@@ -226,7 +218,7 @@ class Compiler:
         streams = not combines and self._is_large()
         _sort(copies)
         return Round(
-            self.publish(round_parts, with_own=True),
+            self.publish(round_parts, staying),
             CopyList.of(move for move, _, _ in pack),
             tuple(sends),
             tuple(receives),
