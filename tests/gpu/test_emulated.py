@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -33,6 +34,8 @@ from tests.programs.gpu.lists import (
 from tests.tiers import sample
 
 HERE = Path(__file__).parents[1] / "fakes"
+WITHOUT_LEAKS = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+"""Kernels allocate nothing, and looking for leaks takes seconds of every run on some machines."""
 TUNINGS = (
     Tuning(),
     Tuning(shared_below=1024),
@@ -70,7 +73,7 @@ def ran(
     blocks = [rng.choice([1, 3, 1000]) for _ in cases]
     (folder / "in").write_bytes(as_file(cases, tables, blocks))
     command = [str(program), str(folder / "in"), str(folder / "out"), *map(str, spread)]
-    done = subprocess.run(command, capture_output=True)
+    done = subprocess.run(command, capture_output=True, env=WITHOUT_LEAKS)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return np.fromfile(folder / "out", np.uint8)
 
