@@ -1,0 +1,394 @@
+"""What a rank gives and gets in every stage of a plan, alike pieces counted together.
+
+Small machines: the runtime's own lists of pieces, rank by rank. Large ones are alike everywhere, so one
+rank of each class stands for all: ranks that are in the same meshes. Its pieces are found without those of
+the others; what it gives mirrors what the others get.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bench.scale.machine import NODE, OWN, Machine
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, whole
+from redist.layout.tiles import Grid, Ints, coordinates, tile_shapes
+from redist.plan.plan import Plan
+from redist.plan.rules import difference, resolved_axes
+from redist.plan.schedule import make_schedule, own_rows
+from redist.plan.steps import AllPermute, AllReduce, Exchange, Slice, Step
+from redist.plan.topology import Topology
+from redist.plan.traffic import flow
+from redist.runtime.schedule.direction import is_brought
+from redist.runtime.schedule.pieces import Piece, box_at, split_counts
+from redist.runtime.schedule.stages import StagePart, TransferStages
+
+Shape = tuple[int, ...]
+SOME, GOLDEN = 24, 0.6180339887498949
+"""Of a class that permutes its tiles so many ranks are looked at, spread evenly and without a pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Alike pieces between a rank and those of class ``peer``, in one direction.
+
+    ``peers`` is how many ranks they come from, or go to. ``combined`` says that they are added to what
+    is there, not written.
+    """
+
+    peer: int
+    distance: int
+    shape: Shape
+    src_shape: Shape
+    dst_shape: Shape
+    combined: bool
+    count: float
+    peers: float
+
+    @property
+    def elems(self) -> int:
+        """Elements of one piece."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class StageShare:
+    """One rank's part in a stage: what it gets (its own pieces too), what it gives.
+
+    ``exports`` has the shapes of the distinct boxes that its neighbours read, and how many there are.
+    """
+
+    got: tuple[Kind, ...]
+    given: tuple[Kind, ...]
+    exports: tuple[tuple[Shape, int], ...]
+    itemsize: int
+    source_bytes: int
+    target_bytes: int
+    is_local: bool
+    is_brought: bool
+    step_number: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankClass:
+    """Ranks that do the same: one of them, and how many they are."""
+
+    rank: int
+    size: int
+    stages: tuple[StageShare, ...]
+
+
+def rank_by_rank(plan: Plan, topology: Topology, machine: Machine, n_ranks: int) -> list[RankClass]:
+    """A class of its own for every rank, from the lists that the runtime makes."""
+    classes = []
+    for rank in range(n_ranks):
+        stages = TransferStages.of((plan,), rank, topology).stages
+        shares = [_share_of_part(plan, part, rank, machine, n_ranks) for (part,) in stages]
+        classes.append(RankClass(rank, 1, tuple(shares)))
+    return classes
+
+
+def _share_of_part(
+    plan: Plan, part: StagePart, rank: int, machine: Machine, n_ranks: int
+) -> StageShare:
+    pieces, step = part.step.pieces, part.step
+    boxes = {
+        (p.src_lo, p.shape)
+        for p in pieces
+        if p.sender == rank != p.receiver and machine.distance(rank, p.receiver) == NODE
+    }
+    got = _count(((p.sender, p) for p in pieces if p.receiver == rank), rank, machine)
+    given = _count(
+        ((p.receiver, p) for p in pieces if p.sender == rank != p.receiver), rank, machine
+    )
+    return StageShare(
+        got,
+        given,
+        tuple(Counter(shape for _, shape in boxes).items()),
+        part.itemsize,
+        _tile_bytes(plan, part.source, rank),
+        _tile_bytes(plan, part.target, rank),
+        step.is_local,
+        step.is_brought,
+        part.step_number,
+        part.source,
+        part.target,
+    )
+
+
+def _tile_bytes(plan: Plan, buffer: int, rank: int) -> int:
+    t = plan.types[min(buffer, len(plan.types) - 1)]
+    shape = tile_shapes(t).get(rank)
+    return 0 if shape is None else math.prod(shape) * t.dtype.itemsize
+
+
+def _count(pieces: Iterable[tuple[int, Piece]], rank: int, machine: Machine) -> tuple[Kind, ...]:
+    """Pieces with the rank at their other end, alike ones of one peer together."""
+    found: Counter[Kind] = Counter()
+    for peer, p in pieces:
+        distance = machine.distance(rank, peer)
+        kind = Kind(peer, distance, p.shape, p.src_shape, p.dst_shape, p.order > 0, 1.0, 1.0)
+        found[kind] += 1
+    return tuple(replace(kind, count=float(count)) for kind, count in found.items())
+
+
+# Classes
+
+
+def class_by_class(
+    plan: Plan, topology: Topology, machine: Machine, n_ranks: int
+) -> list[RankClass]:
+    """One class for the ranks of one mesh, or two if source and target have meshes of their own."""
+    members = _members(plan, n_ranks)
+    first = {number: ranks[0] for number, ranks in enumerate(members)}
+    class_of = np.zeros(n_ranks, dtype=np.int64)
+    for number, ranks in enumerate(members):
+        class_of[ranks] = number
+    got: dict[int, list[StageShare]] = {number: [] for number in first}
+    for number, step in enumerate(plan.steps):
+        before = plan.types[number]
+        for which, rank in first.items():
+            got[which] += _step_shares(step, before, number, int(rank), topology, machine, class_of)
+    sizes = {number: len(ranks) for number, ranks in enumerate(members)}
+    return [
+        RankClass(
+            int(rank),
+            sizes[which],
+            tuple(
+                replace(
+                    share,
+                    given=_mirrored(which, k, got, sizes),
+                    is_local=all(shares[k].is_local for shares in got.values()),
+                )
+                for k, share in enumerate(got[which])
+            ),
+        )
+        for which, rank in first.items()
+    ]
+
+
+def _members(plan: Plan, n_ranks: int) -> list[Ints]:
+    meshes = list(dict.fromkeys(t.mesh for t in plan.types))
+    member = np.zeros(n_ranks, dtype=np.int64)
+    for number, mesh in enumerate(meshes):
+        member[mesh.rank_array()] += 2**number
+    return [np.flatnonzero(member == key) for key in np.unique(member)]
+
+
+def _mirrored(
+    which: int, stage: int, got: Mapping[int, Sequence[StageShare]], sizes: Mapping[int, int]
+) -> tuple[Kind, ...]:
+    """What a class gives: what the others get from it, shared evenly among its ranks."""
+    given = []
+    for other, shares in got.items():
+        scale = sizes[other] / sizes[which]
+        for kind in shares[stage].got:
+            if kind.peer == which and kind.distance != OWN:
+                count, peers = kind.count * scale, kind.peers * scale
+                given.append(replace(kind, peer=other, count=count, peers=peers))
+    return tuple(given)
+
+
+def _step_shares(
+    step: Step,
+    before: ArrayType,
+    number: int,
+    rank: int,
+    topology: Topology,
+    machine: Machine,
+    class_of: Ints,
+) -> list[StageShare]:
+    after, itemsize = step.after, before.dtype.itemsize
+    src, dst = (t.tile_shape if rank in _ranks(t) else () for t in (before, after))
+    given, got_bytes = (
+        math.prod(t.tile_shape) * itemsize if rank in _ranks(t) else 0 for t in (before, after)
+    )
+    match step.action:
+        case Slice():
+            kind = Kind(int(class_of[rank]), OWN, dst, src, dst, False, 1.0, 1.0)
+            return [
+                StageShare(
+                    (kind,),
+                    (),
+                    (),
+                    itemsize,
+                    given,
+                    got_bytes,
+                    True,
+                    False,
+                    number,
+                    number,
+                    number + 1,
+                )
+            ]
+        case AllReduce(axes):
+            return _all_reduce(axes, before, number, rank, machine, class_of, given)
+        case _:
+            pass
+    have, need = flow(step.action, before, after)
+    partial = bool(resolved_axes(before, after))
+    if isinstance(step.action, AllPermute | Exchange):
+        rank = _busiest(have, need, rank, topology, machine, class_of)
+    got, exports, is_local = _got(
+        have, _of_node(need, machine, [rank]), rank, topology, machine, class_of, partial,
+        (src or before.tile_shape, dst),
+    )  # fmt: skip
+    brought = not partial and not is_local and is_brought(before, after)
+    return [
+        StageShare(
+            got,
+            (),
+            exports,
+            itemsize,
+            given,
+            got_bytes,
+            is_local,
+            brought,
+            number,
+            number,
+            number + 1,
+        )
+    ]
+
+
+def _of_node(need: Grid, machine: Machine, ranks: Sequence[int]) -> Grid:
+    """What the nodes of these ranks need."""
+    near = np.isin(need.ranks // machine.ranks_per_node, [machine.node(rank) for rank in ranks])
+    return Grid(need.dims, need.ranks[near], need.index[near], need.holds[near])
+
+
+def _busiest(
+    have: Grid, need: Grid, rank: int, topology: Topology, machine: Machine, class_of: Ints
+) -> int:
+    """Of some ranks of a class the one that gets most from afar: some keep what they have."""
+    members = np.flatnonzero(class_of == class_of[rank])
+    some = members[np.unique(np.arange(SOME) * GOLDEN % 1.0 * len(members)).astype(np.int64)]
+    need = _of_node(need, machine, some.tolist())
+    schedule = make_schedule(have, need, topology)
+    senders, receivers = have.ranks[schedule.sender], need.ranks[schedule.receiver]
+    elems = schedule.elems()
+    best, most = rank, -1.0
+    for one in some.tolist():
+        mine = receivers == one
+        weight = 4.0 ** _distances(machine, one, senders[mine])
+        total = float(np.sum(weight * elems[mine]))
+        best, most = (one, total) if total > most else (best, most)
+    return best
+
+
+def _ranks(t: ArrayType) -> frozenset[int] | range:
+    ranks = t.mesh.ranks
+    return ranks if isinstance(ranks, range) else frozenset(ranks)
+
+
+def _got(
+    have: Grid,
+    need: Grid,
+    rank: int,
+    topology: Topology,
+    machine: Machine,
+    class_of: Ints,
+    partial: bool,
+    tiles: tuple[Shape, Shape],
+) -> tuple[tuple[Kind, ...], tuple[tuple[Shape, int], ...], bool]:
+    """What a rank gets, the boxes that its neighbours read from it, and whether nothing moves."""
+    src, dst = tiles
+    n = len(src)
+    schedule = make_schedule(have, need, topology)
+    filled = np.all(schedule.hi > schedule.lo, axis=1)
+    senders, receivers = have.ranks[schedule.sender], need.ranks[schedule.receiver]
+    mine = filled & (receivers == rank)
+    order = schedule.lo[:, n] if partial else np.zeros(len(senders), dtype=np.int64)
+    rows = np.column_stack(
+        [
+            class_of[senders[mine]],
+            _distances(machine, rank, senders[mine]),
+            order[mine] > 0,
+            (schedule.hi - schedule.lo)[mine, :n],
+        ]
+    )
+    kinds, place, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    place = place.ravel()
+    got = []
+    for k, row in enumerate(kinds.tolist()):
+        peers = len(np.unique(senders[mine][place == k]))
+        shape = tuple(row[3:])
+        got.append(
+            Kind(row[0], row[1], shape, src, dst, bool(row[2]), float(counts[k]), float(peers))
+        )
+    own = own_rows(have, need)
+    have_lo, have_hi = have.boxes()
+    need_lo, need_hi = need.boxes()
+    for row in np.flatnonzero((need.ranks == rank) & (own >= 0) & need.holds):
+        lo = np.maximum(have_lo[own[row]], need_lo[row])
+        hi = np.minimum(have_hi[own[row]], need_hi[row])
+        if bool(np.all(hi > lo)):
+            shape = tuple((hi - lo)[:n].tolist())
+            combined = partial and int(lo[n]) > 0
+            got.append(Kind(int(class_of[rank]), OWN, shape, src, dst, combined, 1.0, 1.0))
+    asked = filled & (senders == rank) & (receivers != rank)
+    boxes = np.unique(
+        np.column_stack([schedule.lo[asked, :n], (schedule.hi - schedule.lo)[asked, :n]]), axis=0
+    )
+    shapes = Counter(tuple(row[n:]) for row in boxes.tolist())
+    return tuple(got), tuple(shapes.items()), not len(schedule.sender)
+
+
+def _distances(machine: Machine, rank: int, others: Ints) -> Ints:
+    """As :meth:`Machine.distance`, for many ranks."""
+    node = others // machine.ranks_per_node
+    out = np.full(len(others), 3, dtype=np.int64)
+    pod = np.zeros_like(node) if machine.nodes_per_pod is None else node // machine.nodes_per_pod
+    out[pod == machine.pod(rank)] = 2
+    out[node == machine.node(rank)] = 1
+    out[others == rank] = 0
+    return out
+
+
+def _all_reduce(
+    axes: Sequence[SubAxis],
+    before: ArrayType,
+    number: int,
+    rank: int,
+    machine: Machine,
+    class_of: Ints,
+    tile_bytes: int,
+) -> list[StageShare]:
+    """Scatter the sums, then gather them: a box of the tile for every rank of the group."""
+    mesh = before.mesh
+    rest = difference((whole(mesh, name) for name, _ in mesh.axes), axes)
+    group, ranks = coordinates(mesh, rest), mesh.rank_array()
+    members = ranks[group == group[int(np.flatnonzero(ranks == rank)[0])]]
+    tile, g = before.tile_shape, len(members)
+    counts = split_counts(tile, g)
+    box = box_at(tile, counts, (0,) * len(tile))[1]
+    share = math.prod(counts) / g
+    far = np.bincount(_distances(machine, rank, members), minlength=4)
+    which = int(class_of[rank])
+    added, written = [], []
+    for distance in range(4):
+        n = int(far[distance])
+        if n:
+            # of the pieces that are added up the first is written; whose it is differs from rank to rank
+            kind = Kind(which, distance, box, tile, tile, distance != OWN, n * share, float(n))
+            added.append(kind)
+            if distance != OWN:
+                written.append(replace(kind, combined=False))
+    near = int(far[NODE])
+    itemsize, same = before.dtype.itemsize, (tile_bytes, tile_bytes)
+    first = StageShare(
+        tuple(added), (), ((box, near),) if near else (), itemsize, *same,
+        False, False, number, number, number + 1,
+    )  # fmt: skip
+    second = StageShare(
+        tuple(written), (), ((box, 1),) if near else (), itemsize, *same,
+        False, False, number, number + 1, number + 1,
+    )  # fmt: skip
+    return [first, second]
