@@ -49,7 +49,7 @@ from redist.planner import synthesize
 from redist.version import __version__
 
 if TYPE_CHECKING:
-    from redist import pgas
+    from redist import jax, pgas
     from redist.doctor.diagnosis import diagnose
     from redist.judge.proof import prove
     from redist.judge.simulation import simulate
@@ -95,6 +95,7 @@ __all__ = [
     "explain",
     "from_partition_spec",
     "from_placements",
+    "jax",
     "memory_limit",
     "pgas",
     "prove",
@@ -122,9 +123,9 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs MPI or Z3 when it is first used."""
-    if name == "pgas":
-        return import_module("redist.pgas")
+    """Import what needs MPI, Z3 or another framework when it is first used."""
+    if name in ("jax", "pgas"):
+        return import_module(f"redist.{name}")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'redist' has no attribute {name!r}")

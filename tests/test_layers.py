@@ -51,6 +51,8 @@ INNER: dict[str, str] = {
         "carriers all_gather nccl mpi_aware mpi_aware_child choice ipc peers shared_gpu"
     ),
     "redist.draw": "colours view arrows panels matrix memory_bars picture page",
+    "redist.lower": "digits calls boxes lowering mpi4py_text",
+    "redist.jax": "types emit compiled redistribute",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
@@ -87,6 +89,8 @@ FACADES = {
     ("redist.plan.plan", "redist.plan.serial"),
     ("redist.plan.plan", "redist.plan.table"),
     ("redist.plan.plan", "redist.draw*"),
+    ("redist.plan.plan", "redist.lower*"),
+    ("redist.plan.plan", "redist.jax*"),
     ("redist.pgas.array", "redist.pgas"),
 }
 """Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the

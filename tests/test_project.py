@@ -27,13 +27,14 @@ LAYERS = (
     "text",
     "layout",
     "plan",
-    "draw",
+    "draw lower",
     "synth check",
     "planner",
     "launch",
     "runtime",
     "judge",
     "pgas",
+    "jax",
     "measure",
     "doctor",
     "redist",
@@ -42,14 +43,15 @@ LAYERS = (
 )
 """Lowest first; units of one layer do not import each other. ``redist`` is the package's facade."""
 
-FACADES = {("plan.plan", "draw")}
-"""Methods that hand an object on to a layer above: ``plan.svg()`` draws."""
+FACADES = {("plan.plan", "draw"), ("plan.plan", "lower"), ("plan.plan", "jax")}
+"""Methods that hand an object on to a layer above: ``plan.svg()`` draws, ``plan.to_jax()`` runs."""
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer.split()}
 HOME_OF = {
     "z3": ("check",),
     "mpi4py": ("runtime", "measure", "doctor"),
     "cupy": ("runtime", "doctor"),
+    "jax": ("jax",),
 }
 
 
@@ -191,7 +193,9 @@ def test_one_class_per_name() -> None:
     assert not {name: places for name, places in found.items() if len(places) > 1}
 
 
-INSIDE = [path for path in MODULES if path.name != "interop.py"]
+BORDERS = {"torch", "jax"}
+"""Packages that speak with another system in its own words."""
+INSIDE = [p for p in MODULES if p.name != "interop.py" and not BORDERS & set(p.parts)]
 
 
 @pytest.mark.parametrize("path", INSIDE, ids=module_name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from redist.layout.array_type import ArrayType
 from redist.plan.certificate import Certificate
@@ -152,6 +154,33 @@ class Plan:
         from redist.draw.page import make_page
 
         return _write(make_page(self, topology), path)
+
+    def to_mpi4py(self, topology: Topology = FLAT) -> str:
+        """Write the plan as a program with plain mpi4py collectives, to read, to run and to keep.
+
+        >>> import redist
+        >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
+        >>> print(*plan.to_mpi4py().splitlines()[-14:-11], sep="\\n")
+            # 1 all_gather over x: f32[8]
+            tile = all_gather(group_x, tile.reshape(4))
+            tile = tile.reshape(8)
+
+        ``move(tile, comm)`` of that program takes a rank's tile and gives the new one. ``topology`` says
+        which of several replicas sends; give the one that the plan was made for.
+        """
+        from redist.lower.mpi4py_text import to_mpi4py
+
+        return to_mpi4py(self, topology)
+
+    def to_jax(self, mesh: Any = None, topology: Topology = FLAT) -> Callable[[Any], Any]:
+        """A function of a ``jax.Array`` that runs the steps with ``shard_map`` and JAX's collectives.
+
+        ``mesh`` is a ``jax.sharding.Mesh`` whose devices play the plan's, in order; without one, JAX's
+        first devices do. The function works inside ``jit`` and can be differentiated. Needs JAX.
+        """
+        from redist.jax.compiled import to_jax
+
+        return to_jax(self, mesh, topology=topology)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -79,6 +79,9 @@ def jobs() -> Iterator[Job]:
         quick = ranks == 4
         one = Run("mpi.mixing", ("--n", str(sample(10, of=20)), *args), "" if quick else SEVERAL)
         jobs[ranks, ()].append(one)
+    for ranks in (2, 3, 4):
+        n, quick = str(sample(12, of=300)), ranks > 2
+        jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
     jobs[4, ()] += WRONG
     for (ranks, variables), runs in jobs.items():
         yield Job(ranks, tuple(runs), variables)

@@ -1,0 +1,1 @@
+"""A plan as collectives of other systems: JAX, PyTorch, plain mpi4py."""
