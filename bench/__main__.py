@@ -73,6 +73,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
             from bench.gpu.command import main as chosen
         case "cluster":
             from bench.cluster.race import main as chosen
+        case "scale":
+            from bench.scale.command import main as chosen
         case "tables":
             from bench.tables.command import main as chosen
         case "keep":

@@ -18,7 +18,7 @@ import redist
 from bench.cluster.cases import ClusterCase, Work, cases_of
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
-from redist.plan.topology import Topology
+from redist.plan.topology import Topology, format_topology
 
 
 def main() -> int:
@@ -40,7 +40,8 @@ def main() -> int:
                 status |= row["wrong"]
                 rows.append(row)
                 if comm.rank == 0:
-                    print(f"bench cluster: {row}", file=sys.stderr, flush=True)
+                    said = {k: v for k, v in row.items() if k not in ("plan", "topology")}
+                    print(f"bench cluster: {said}", file=sys.stderr, flush=True)
     if comm.rank == 0 and args.json is not None:
         data = {"mpi": mpi_name(), "ranks": comm.size, "rows": rows}
         args.json.write_text(json.dumps(data), encoding="utf-8")
@@ -48,10 +49,10 @@ def main() -> int:
 
 
 def measure_case(
-    comm: MPI.Intracomm, case: ClusterCase, n_bytes: int, repeat: int, topology: Topology | None
+    comm: MPI.Intracomm, case: ClusterCase, n_bytes: int, repeat: int, given: Topology | None
 ) -> dict[str, Any]:
     """Time redist and MPI in turn. **Collective over `comm`.**"""
-    with redist.Transfer(case.source, case.target, comm, topology=topology) as transfer:
+    with redist.Transfer(case.source, case.target, comm, topology=given) as transfer:
         if transfer.input is not None:
             transfer.input[...] = 1.0
 
@@ -66,13 +67,15 @@ def measure_case(
         # Hosts here are of one machine, so their clock is common.
         mine, theirs = Stopwatch(comm, True).in_turn(works, repeat)
         steps = [str(step.op) for step in transfer.plan.steps]
-        planned_for = transfer.plan.planned_for
+        plan, topology = transfer.plan, transfer.topology
     return {
         "case": case.name,
         "mpi": case.what,
         "bytes": n_bytes,
         "steps": steps,
-        "planned_for": planned_for,
+        "planned_for": plan.planned_for,
+        "plan": plan.to_json(),
+        "topology": format_topology(topology),
         "wrong": not all(comm.allgather(good)),
         **{f"redist_{key}": getattr(mine, f"{key}_s") for key in ("low", "median", "high")},
         **{f"mpi_{key}": getattr(theirs, f"{key}_s") for key in ("low", "median", "high")},

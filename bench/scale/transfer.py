@@ -136,7 +136,9 @@ class _Simulation:
         uses["processors"] = float(self.classes[number].size)
         return self.engine.start(seconds, uses)
 
-    def _send(self, number: int, peer: int, distance: int, n_bytes: float, share: float) -> Event:
+    def _send(
+        self, number: int, peer: int, distance: int, n_bytes: float, share: float, messages: float
+    ) -> Event:
         """Start the messages of a round to one class; ``share`` is their part of all that is sent."""
         machine, classes = self.machine, self.classes
         ratio = classes[number].size / classes[peer].size
@@ -153,10 +155,11 @@ class _Simulation:
         if distance == FAR:
             use(("pod", machine.pod(mine), "out"), float(self._in_pod(number)))
             use(("pod", machine.pod(theirs), "in"), ratio * self._in_pod(peer))
-        if machine.byte_s:
-            use(("processor", number), machine.byte_s / 2)
-            use(("processor", peer), ratio * machine.byte_s / 2)
-            use("processors", machine.byte_s * classes[number].size)
+        # either end is at work on every message, while others are under way
+        each = machine.byte_s / 2 + messages * machine.message_s / n_bytes
+        use(("processor", number), each)
+        use(("processor", peer), ratio * each)
+        use("processors", 2 * each * classes[number].size)
         latency = machine.far_latency_s if distance == FAR else machine.latency_s
         weight = share * min(machine.rank_rate, machine.node_rate / machine.ranks_per_node)
         return self.engine.start(n_bytes, uses, weight, latency)
@@ -228,8 +231,9 @@ class _Simulation:
     def _post(self, number: int, stage: int, k: int, work: RoundWork) -> list[Event]:
         total = sum(n_bytes for _, _, n_bytes, _ in work.sends)
         events = []
-        for peer, distance, n_bytes, _ in work.sends:
-            event = self._send(number, peer, distance, n_bytes, n_bytes / total)
+        for peer, distance, n_bytes, n in work.sends:
+            cut = _n_messages(n_bytes, n)
+            event = self._send(number, peer, distance, n_bytes, n_bytes / total, cut)
             events.append(event)
             arrival = self._arrival(stage, k, number, peer, distance)
             self.engine.follow(event, arrival)
@@ -250,8 +254,7 @@ class _Simulation:
     def _pack_s(self, work: RoundWork) -> float:
         """Seconds on the processor until the messages of a round are under way."""
         machine = self.machine
-        messages = sum(map(_n_messages, (*work.sends, *work.receives)))
-        return machine.round_s + messages * machine.message_s + work.pack / machine.copy_rate
+        return machine.round_s + work.pack / machine.copy_rate
 
     def _published(self, share: StageShare, k: int, rounds: StageRounds) -> float:
         n_bytes = sum(math.prod(shape) * n for shape, n in share.exports) * share.itemsize
@@ -268,7 +271,6 @@ class _Simulation:
         return share.target_bytes / self.machine.fresh_rate
 
 
-def _n_messages(message: tuple[int, int, float, float]) -> float:
-    """Messages of an entry, long ones cut into parts."""
-    _, _, n_bytes, n = message
+def _n_messages(n_bytes: float, n: float) -> float:
+    """How many messages so many bytes are to ``n`` peers, long ones cut into parts."""
     return n * min(MOST_CUTS, max(1, math.ceil(n_bytes / n / CUT_BYTES)))

@@ -39,6 +39,7 @@ REPORTS = {
     "overhead": ("operations",),
     "cluster": ("4x2", "8x1"),
     "copies": ("kernels",),
+    "scale": ("check", "others", "fat-tree", "gpus"),
 }
 """Benchmarks whose tables are shown as they are; such a table is called ``benchmark-table``."""
 NONE = "No figures are stored yet: `python -m bench figures` measures them."

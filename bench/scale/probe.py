@@ -1,0 +1,197 @@
+"""Measure what a simulation must know of the machine it runs on, inside an MPI job on its hosts.
+
+``python -m bench.scale.probe``, started by ``python -m bench scale --check``: each figure by itself, from
+work that no case of the check does. Rank 0 writes them as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from bench.cluster.cases import cases_of
+from bench.cluster.job import measure_case
+from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+from redist.measure.session import mpi_name
+from redist.measure.timing import Stopwatch
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.strided import canonical
+from redist.runtime.ranks.world import World, world_of
+from redist.runtime.schedule.compiler import Combine
+from redist.runtime.shm.segments import shared_empty
+
+REPEATS = 7
+RING_BYTES = 2**22, 2**24
+"""Two sizes: their difference is free of what a message costs however short it is."""
+BLOCK = 2**18
+TINY = 64
+"""Elements of a tile that costs nothing to move."""
+SIDE = 1024
+"""Of the matrix whose columns are copied: 8 MiB."""
+PIECES = 16
+LIMITED_SIDE, LIMITED_STAGING = 256, 2**14
+"""A matrix that passes in many rounds, because its limit leaves this much for them."""
+
+
+def main() -> int:
+    """Measure and write. **Collective over all ranks of the job.**"""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, required=True, help="ranks of a host")
+    parser.add_argument("--bytes", type=int, nargs="*", default=[], help="sizes of cases to time")
+    parser.add_argument("--repeat", type=int, default=REPEATS)
+    parser.add_argument("--json", type=Path, required=True)
+    args = parser.parse_args()
+    comm = MPI.COMM_WORLD
+    probes = Probes(comm, args.ranks)
+    found = [probes.links()] if not args.bytes else [probes.all()]
+    rows = []
+    for n_bytes in args.bytes:
+        for case in cases_of(comm.size, n_bytes):
+            rows.append(measure_case(comm, case, n_bytes, args.repeat, None))
+            if comm.rank == 0:
+                said = f"{case.name} {n_bytes}: {rows[-1]['redist_median'] * 1e3:.3g} ms"
+                print(f"bench scale: {said}", file=sys.stderr, flush=True)
+        found.append(probes.all())
+    if comm.rank == 0:
+        medians = {key: float(np.median([one[key] for one in found])) for key in found[0]}
+        data = {"mpi": mpi_name(), "ranks": comm.size, "probes": medians, "rows": rows}
+        args.json.write_text(json.dumps(data), encoding="utf-8")
+    return int(any(row["wrong"] for row in rows))
+
+
+class Probes:
+    """Small measurements, each **collective over** ``comm``; seconds are of all ranks together."""
+
+    def __init__(self, comm: MPI.Intracomm, ranks_per_host: int) -> None:
+        self.comm, self.per_host = comm, ranks_per_host
+        self.world: World = world_of(comm)
+        self.watch = Stopwatch(comm, True)  # hosts here are of one machine: one clock
+        self.rounds = 1
+
+    def all(self) -> dict[str, float]:
+        """Every figure, in half a dozen seconds; taken before, between and after the cases."""
+        return self.links() | self.meetings() | self.copies() | self.calls()
+
+    def _time(self, work: Callable[[], object]) -> float:
+        def repeated(times: int) -> None:
+            for _ in range(times):
+                work()
+
+        return self.watch.in_turn([repeated], REPEATS)[0].median_s
+
+    def links(self) -> dict[str, float]:
+        """Seconds of rings of all hosts, one rank of each, for two sizes; of a small message."""
+        comm, size, per = self.comm, self.comm.size, self.per_host
+        to, of = (comm.rank + per) % size, (comm.rank - per) % size
+        sent, got = np.zeros((2, max(RING_BYTES) // BLOCK, BLOCK), np.uint8)
+
+        def ring(n_bytes: int) -> Callable[[], None]:
+            def work() -> None:
+                if comm.rank % per == 0:
+                    rows = n_bytes // BLOCK
+                    requests = [comm.Irecv(row, of) for row in got[:rows]]
+                    self.world.wait([*requests, *(comm.Isend(row, to) for row in sent[:rows])])
+
+            return work
+
+        few, many = (self._time(ring(n_bytes)) for n_bytes in RING_BYTES)
+        small = np.zeros(1, np.int64)
+        back_and_forth = 50
+
+        def ping() -> None:
+            for _ in range(back_and_forth):
+                if comm.rank == 0:
+                    comm.Send(small, per)
+                    comm.Recv(small, per)
+                elif comm.rank == per:
+                    comm.Recv(small, 0)
+                    comm.Send(small, 0)
+
+        return {
+            "ring_byte_s": (many - few) / (RING_BYTES[1] - RING_BYTES[0]),
+            "message_latency_s": self._time(ping) / back_and_forth / 2,
+        }
+
+    def meetings(self) -> dict[str, float]:
+        """Seconds of a meeting of all ranks, and of those of a host."""
+        return {
+            "meeting_s": self._time(lambda: self.world.meet(1)),
+            "node_meeting_s": self._time(self.world.meet_node),
+        }
+
+    def copies(self) -> dict[str, float]:
+        """Seconds to copy, to add up and to touch new pages, all ranks at once."""
+        source, target = (shared_empty((SIDE, SIDE), np.dtype("f8")) for _ in range(2))
+        source[...], target[...] = 1.0, 0.0
+        width = SIDE // PIECES
+        packed = (8 * width, 8)
+        moves = [
+            BufferCopy(0, k * SIDE * width * 8, 1, k * width * 8,
+                       canonical((SIDE, width), 8, packed, source.strides))
+            for k in range(PIECES)
+        ]  # fmt: skip
+        table = addresses([target, source])
+        copies = CopyList.of(moves)
+        whole = BufferCopy(0, 0, 1, 0, canonical((SIDE, SIDE), 8, target.strides, source.strides))
+        combine = Combine("sum", DType.parse("f64"), CopyList.of([whole]))
+
+        def fresh() -> None:
+            shared_empty((SIDE, SIDE), np.dtype("f8")).fill(1.0)
+
+        return {
+            "copied_bytes": source.nbytes,
+            "pack_s": self._time(lambda: copies.run(table)),
+            "combine_s": self._time(lambda: combine.run(table)),
+            "fresh_s": self._time(fresh),
+            "fill_s": self._time(lambda: target.fill(1.0)),
+        }
+
+    def calls(self) -> dict[str, float]:
+        """Seconds of transfers that move next to nothing: one message, all to all, two stages, rounds."""
+        n = self.comm.size
+        mesh, half = Mesh(x=n), n // 2
+        here, there = Mesh({"x": half}, ranks=range(half)), Mesh({"x": half}, ranks=range(half, n))
+        side = LIMITED_SIDE
+        tile = side * side // n * 8
+        flat, sums = f"f64[{TINY * n}{{x}}]", f"f64[{n}] sum{{x}}"
+        small = f"f64[{n}{{x}}, {n}]", f"f64[{n}, {n}{{x}}]"
+        large = f"f64[{side}{{x}}, {side}]", f"f64[{side}, {side}{{x}}]"
+        return {
+            "local_s": self._transfer("f64[64]", "f64[64{x}]", mesh),
+            "one_message_s": self._transfer(flat, flat, here, there),
+            "all_to_all_s": self._transfer(*small, mesh),
+            "two_stages_s": self._transfer(sums, f"f64[{n}]", mesh),
+            "rounds_s": self._transfer(*large, mesh, limit=2 * tile + LIMITED_STAGING),
+            "rounds": self.rounds,
+        }
+
+    def _transfer(
+        self,
+        source: str,
+        target: str,
+        mesh: Mesh,
+        there: Mesh | None = None,
+        limit: int | None = None,
+    ) -> float:
+        a, b = ArrayType.parse(source, mesh), ArrayType.parse(target, there or mesh)
+        with redist.Transfer(
+            a, b, self.comm, limit_bytes=limit, topology="flat", strategy="direct"
+        ) as transfer:
+            if transfer.input is not None:
+                transfer.input[...] = 1.0
+            self.rounds = len(transfer._host.stages[0].staging.rounds)
+            return self._time(transfer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
