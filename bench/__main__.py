@@ -20,6 +20,7 @@ from bench.problems.judge import WrongPlanError
 from bench.races import jax_race
 from bench.report.report import Report, save_json, save_plot
 from bench.xla import compare as xla
+from bench.xla import lowered
 
 BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "comparison": comparison.run,
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "hierarchy": hierarchy.run,
     "xla": xla.run,
     "jax": jax_race.run,
+    "lowered": lowered.run,
     "examples": examples.run,
     "overhead": overhead.run,
     "copies": copies.run,

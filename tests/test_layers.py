@@ -51,8 +51,8 @@ INNER: dict[str, str] = {
         "carriers all_gather nccl mpi_aware mpi_aware_child choice ipc peers shared_gpu"
     ),
     "redist.draw": "colours view arrows panels matrix memory_bars picture page",
-    "redist.lower": "digits calls boxes lowering mpi4py_text",
-    "redist.jax": "types emit compiled redistribute",
+    "redist.lower": "digits calls boxes lowering memory words mpi4py_text jax_text",
+    "redist.jax": "types choose compiled redistribute",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (

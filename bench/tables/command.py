@@ -36,6 +36,7 @@ REPORTS = {
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "xla": ("received",),
     "jax": ("random",),
+    "lowered": ("summary", "losses"),
     "overhead": ("operations",),
     "cluster": ("4x2", "8x1"),
     "copies": ("kernels",),

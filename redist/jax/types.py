@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.dtype import DType
 from redist.layout.interop import from_partition_spec
 from redist.layout.mesh import Mesh
@@ -79,11 +79,24 @@ def sharding_of(t: ArrayType, devices: Any = None) -> NamedSharding:
                 f"it has {len(by_id)}"
             )
         devices = [by_id[rank] for rank in t.mesh.rank_array().tolist()]
-    atoms = _atoms(t)
+    atoms = refined_parts(t.mesh, t.used)
     return NamedSharding(refined_mesh(devices, t.mesh, atoms), spec_of(t, atoms))
 
 
-def _atoms(t: ArrayType) -> tuple[SubAxis, ...]:
-    from redist.layout.axes import refined_parts
+def on_one_axis(t: ArrayType) -> ArrayType:
+    """The same layout over a mesh of one axis, whose parts are the axes of the other.
 
-    return tuple(a for a in refined_parts(t.mesh, t.used))
+    >>> print(on_one_axis(ArrayType.parse("f32[8{y}, 8{x}]", Mesh(x=2, y=4))))
+    f32[8{devices:(2)4}, 8{devices:(1)2}]
+    """
+    before: dict[str, int] = {}
+    n = 1
+    for name, size in t.mesh.axes:
+        before[name] = n
+        n *= size
+    mesh = Mesh({"devices": n}, ranks=t.mesh.ranks)
+    dims = [
+        [SubAxis("devices", before[part.name] * part.pre, part.size) for part in dim]
+        for dim in t.dims
+    ]
+    return ArrayType.of(mesh, t.dtype, t.shape, dims)

@@ -30,6 +30,7 @@ from redist.lower.calls import (
     Swap,
 )
 from redist.lower.lowering import lower_run, runs_of
+from redist.lower.words import arguments, identity_text
 from redist.plan.plan import Plan
 from redist.plan.rules import resolved_axes
 from redist.plan.steps import AllReduce, Step
@@ -168,14 +169,18 @@ class _Text:
                     for call in calls.calls[done:stop]:
                         if isinstance(call, Permute):
                             shape = types[number].tile_shape
-                            self._line(types[number].mesh, f"tile = tile.reshape({_args(shape)})")
+                            self._line(
+                                types[number].mesh, f"tile = tile.reshape({arguments(shape)})"
+                            )
                             moves = [move for row in call.rows for move in row]
                             self._hand_over(number, types[number], plan.steps[number], moves)
                             n_moves += len(moves)
                         else:
                             self._call(call, types[number])
                     done = stop
-                self._line(types[end].mesh, f"tile = tile.reshape({_args(types[end].tile_shape)})")
+                self._line(
+                    types[end].mesh, f"tile = tile.reshape({arguments(types[end].tile_shape)})"
+                )
         if n_moves > MOST_MOVES:
             raise ConversionError(
                 f"cannot write this plan as text: {n_moves} boxes change hands one by one; plan with "
@@ -193,25 +198,29 @@ class _Text:
         at_ = f"at{self._suffix(mesh)}"
         match call:
             case Arrange(shape, order):
-                line(f"tile = tile.reshape({_args(shape)}).transpose({_args(order)})")
+                line(f"tile = tile.reshape({arguments(shape)}).transpose({arguments(order)})")
             case Select(axes, shape, at):
                 self.selected.setdefault(mesh, set()).update(axes)
                 names = {k: name_of(mesh, axis) for k, axis in zip(at, axes, strict=True)}
                 key = ", ".join(
                     f"{at_}[{names[k]!r}]" if k in names else ":" for k in range(len(shape))
                 )
-                line(f"tile = tile.reshape({_args(shape)})[{key}]")
+                line(f"tile = tile.reshape({arguments(shape)})[{key}]")
             case Swap(axes, shape):
-                line(f"tile = all_to_all({self._group(mesh, axes)}, tile.reshape({_args(shape)}))")
+                line(
+                    f"tile = all_to_all({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
+                )
                 self.used.add("all_to_all")
             case Collect(axes, shape):
-                line(f"tile = all_gather({self._group(mesh, axes)}, tile.reshape({_args(shape)}))")
+                line(
+                    f"tile = all_gather({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
+                )
                 self.used.add("all_gather")
             case Scatter(axes, shape, op):
                 block = shape[len(axes) :]
                 line(
                     f"tile = reduce_scatter({self._group(mesh, axes)}, tile, {_mpi_op(op, before.dtype)})"
-                    f".reshape({_args(block)})"
+                    f".reshape({arguments(block)})"
                 )
                 self.used.add("reduce_scatter")
             case CombineAll(axes, op):
@@ -220,15 +229,15 @@ class _Text:
                 )
                 self.used.add("all_reduce")
             case Embed(axes, shape, op):
-                identity = _identity(op, before.dtype)
+                identity = identity_text(op, before.dtype)
                 line(
-                    f"tile = embed({self._group(mesh, axes)}, tile.reshape({_args(shape)}), {identity})"
+                    f"tile = embed({self._group(mesh, axes)}, tile.reshape({arguments(shape)}), {identity})"
                 )
                 self.used.add("embed")
             case Keep(axes, op):
                 self.selected.setdefault(mesh, set()).update(axes)
                 names_ = [name_of(mesh, axis) for axis in axes]
-                rest = f"np.full_like(tile, {_identity(op, before.dtype)})"
+                rest = f"np.full_like(tile, {identity_text(op, before.dtype)})"
                 line(f"tile = {rest} if any({at_}[axis] for axis in {names_}) else tile")
 
     def _line(self, mesh: Mesh, text: str) -> None:
@@ -271,7 +280,7 @@ class _Text:
         op = before.pending_op or step.after.pending_op
         more = ""
         if op is not None:
-            more = f", {_identity(op, before.dtype)}"
+            more = f", {identity_text(op, before.dtype)}"
             if resolved_axes(before, step.after):
                 more += f", {UFUNCS[op]}"
         self.body.append(f"tile = hand_over(comm, tile, {shape}, MOVES_{number + 1}{more})")
@@ -378,27 +387,6 @@ def _mpi_op(op: str, dtype: DType) -> str:
     return MPI_OPS[op]
 
 
-def _args(sizes: Sequence[int]) -> str:
-    """Sizes as arguments of a call."""
-    return ", ".join(map(str, sizes)) if sizes else "()"
-
-
 def _word(name: str) -> str:
     """The name as part of a variable's."""
     return "".join(c if c.isalnum() else "_" for c in name).strip("_")
-
-
-def _identity(op: str, dtype: DType) -> str:
-    """The value that changes nothing when it is combined, as text."""
-    match op, dtype.to_numpy().kind:
-        case "sum", _:
-            return "0"
-        case "prod", _:
-            return "1"
-        case _, "b":
-            return str(op == "min")
-        case _, "f":
-            return "-np.inf" if op == "max" else "np.inf"
-        case _:
-            info = np.iinfo(dtype.to_numpy().name)
-            return str(info.min if op == "max" else info.max)

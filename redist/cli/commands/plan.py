@@ -8,7 +8,11 @@ from redist.cli.command import Commands, add_command
 from redist.cli.exit_status import OK
 from redist.cli.files import write_text
 from redist.cli.request import NOTATION, add_request, read_request
+from redist.lower.jax_text import to_jax_text
+from redist.lower.mpi4py_text import to_mpi4py
 from redist.planner import plan_request
+
+CODE = {"jax": to_jax_text, "mpi4py": to_mpi4py}
 
 EPILOG = f"""\
 {NOTATION}
@@ -17,6 +21,7 @@ examples:
   redist plan "bf16[8192{{x}}]" "bf16[8192{{z}}]" --mesh x=4 --target-mesh z=3@8
   redist plan "f32[64{{x}}, 64]" "f32[64, 64]" --mesh x=8 --limit 40KiB --json > plan.json
   redist plan "f32[64{{x}}, 64]" "f32[64, 64{{x}}]" --mesh x=8 --html plan.html
+  redist plan "f32[64{{x}}, 64]" "f32[64, 64{{x}}]" --mesh x=8 --code mpi4py > move.py
 """
 
 
@@ -32,6 +37,11 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
         action="store_true",
         help="also print the alternatives that were considered (in the JSON anyway)",
     )
+    parser.add_argument(
+        "--code",
+        choices=sorted(CODE),
+        help="print a program that runs the plan with another system's collectives instead",
+    )
     parser.add_argument("--svg", metavar="FILE", help="write a picture of the plan")
     parser.add_argument("--html", metavar="FILE", help="write a page: picture, plan, alternatives")
     return parser
@@ -45,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.svg, plan.svg(topology=request.topology), "--svg")
     if args.html is not None:
         write_text(args.html, plan.html(topology=request.topology), "--html")
+    if args.code is not None:
+        print(CODE[args.code](plan, request.topology), end="")
+        return OK
     print(plan.to_json() if args.json else plan)
     if args.explain and not args.json:
         print(f"\n{plan.explain()}")

@@ -65,7 +65,7 @@ class Counted:
         return self.comm.Isend(sent, receiver, tag)
 
 
-def run_text(comm: MPI.Intracomm, plan: redist.Plan, seed: int) -> dict[str, str | None]:
+def run_text(comm: MPI.Comm, plan: redist.Plan, seed: int) -> dict[str, str | None]:
     """**Collective.** What is wrong with the values and with the bytes."""
     names: dict[str, Any] = {"__name__": "text"}
     exec(compile(plan.to_mpi4py(), "text", "exec"), names)

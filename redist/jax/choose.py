@@ -1,0 +1,111 @@
+"""Choose the plan that JAX runs quickest: collectives cost XLA copies that plans do not know.
+
+XLA packs and unpacks blocks around a collective with loops over elements, so what counts beside bytes
+is how long the runs are that stay together. Figures are of XLA's CPU backend, in picoseconds; only
+their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from redist.errors import NoPlanError
+from redist.layout.array_type import ArrayType
+from redist.lower.calls import (
+    Arrange,
+    BoxMove,
+    Call,
+    Collect,
+    CombineAll,
+    Permute,
+    Scatter,
+    Select,
+    Swap,
+)
+from redist.lower.lowering import lower_plan
+from redist.lower.memory import peak_bytes, sizes_of
+from redist.plan.plan import Plan
+from redist.plan.topology import Level, Topology
+from redist.planner import synthesize
+
+XLA = Topology((Level("all", None, 20_000_000, 1_000_000),), 300_000_000)
+"""What plans are made for: a collective takes 0.3 ms by itself, a byte as long as at 1 GB/s."""
+CALL_PS = 150_000_000
+BYTE_PS = 150
+"""A byte that is copied in order."""
+LOOSE_PS, LONG_RUN = 900, 32
+"""An element that is copied by itself; of a run of so many and more it costs nothing besides."""
+STRATEGIES = ("collectives", "direct")
+
+
+def choose_plan(
+    source: ArrayType, target: ArrayType, limit_bytes: int | None = None, donate: bool = False
+) -> Plan:
+    """The plan of those between two types of one mesh that should be quickest.
+
+    A limit is for everything that the compiled program holds on a device: source, result, and copies.
+    """
+    plans = [
+        synthesize(source, target, strategy=strategy, topology=XLA, donate=donate)
+        for strategy in STRATEGIES
+    ]
+    fit = [plan for plan in plans if all(t.is_even for t in plan.types)]
+    needs = {id(plan): peak_bytes(lower_plan(plan, XLA), donate) for plan in fit}
+    least = min(needs.values())
+    if limit_bytes is not None:
+        fit = [plan for plan in fit if needs[id(plan)] <= limit_bytes]
+        if not fit:
+            raise NoPlanError(
+                f"no plan fits the limit of {limit_bytes} bytes when JAX runs it; "
+                f"the least that would do is {least} bytes",
+                least,
+            )
+    return min(fit, key=plan_ps)
+
+
+def plan_ps(plan: Plan) -> int:
+    """What a plan should take when XLA runs it."""
+    item = plan.source.dtype.itemsize
+    sizes = sizes_of(lower_plan(plan, XLA))
+    return sum(_call_ps(call, elems, item) for call, elems, _ in sizes)
+
+
+def _call_ps(call: Call, elems: int, item: int) -> int:
+    n_bytes = elems * item
+    match call:
+        case Arrange(shape, order):
+            return n_bytes * BYTE_PS + _loose_ps(elems, _run(shape, order))
+        case Swap():
+            return CALL_PS + 2 * n_bytes * BYTE_PS
+        case Collect(axes):
+            return CALL_PS + n_bytes * math.prod(axis.size for axis in axes) * BYTE_PS
+        case Scatter() | CombineAll():
+            return CALL_PS + 3 * n_bytes * BYTE_PS
+        case Permute(rows=rows):
+            return sum(_row_ps(row, item) for row in rows)
+        case Select(_, shape, at):
+            run = math.prod(shape[max(at) + 1 :])
+            left = elems // math.prod(shape[k] for k in at)
+            return left * item * BYTE_PS + _loose_ps(left, run)
+        case _:
+            return n_bytes * BYTE_PS
+
+
+def _row_ps(row: Sequence[BoxMove], item: int) -> int:
+    """A box is cut out, sent, and put in place."""
+    return CALL_PS + 4 * math.prod(row[0].source.shape) * item * BYTE_PS
+
+
+def _loose_ps(elems: int, run: int) -> int:
+    return 0 if run >= LONG_RUN else elems * LOOSE_PS * (LONG_RUN - run) // LONG_RUN
+
+
+def _run(shape: tuple[int, ...], order: tuple[int, ...]) -> int:
+    """Elements that lie together before and after."""
+    run = 1
+    for k in range(len(order) - 1, -1, -1):
+        if order[k] != k:
+            break
+        run *= shape[k]
+    return run
