@@ -51,7 +51,9 @@ INNER: dict[str, str] = {
         "carriers all_gather nccl mpi_aware mpi_aware_child choice ipc peers shared_gpu"
     ),
     "redist.draw": "colours view arrows panels matrix memory_bars picture page",
-    "redist.lower": "digits calls boxes lowering memory words mpi4py_text jax_text",
+    "redist.lower": (
+        "digits calls boxes lowering memory words rank_text mpi4py_text torch_text jax_text"
+    ),
     "redist.jax": "types choose compiled redistribute",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",

@@ -160,7 +160,7 @@ class Plan:
 
         >>> import redist
         >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
-        >>> print(*plan.to_mpi4py().splitlines()[-14:-11], sep="\\n")
+        >>> print(*plan.to_mpi4py().splitlines()[-13:-10], sep="\\n")
             # 1 all_gather over x: f32[8]
             tile = all_gather(group_x, tile.reshape(4))
             tile = tile.reshape(8)

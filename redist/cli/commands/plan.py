@@ -10,9 +10,10 @@ from redist.cli.files import write_text
 from redist.cli.request import NOTATION, add_request, read_request
 from redist.lower.jax_text import to_jax_text
 from redist.lower.mpi4py_text import to_mpi4py
+from redist.lower.torch_text import to_torch_text
 from redist.planner import plan_request
 
-CODE = {"jax": to_jax_text, "mpi4py": to_mpi4py}
+CODE = {"jax": to_jax_text, "mpi4py": to_mpi4py, "torch": to_torch_text}
 
 EPILOG = f"""\
 {NOTATION}

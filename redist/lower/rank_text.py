@@ -1,0 +1,343 @@
+"""Plans as texts of programs that ranks run, with the collectives of one system or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from redist.errors import ConversionError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import tile_shapes
+from redist.lower.boxes import boxes_of_step
+from redist.lower.calls import (
+    Arrange,
+    Axes,
+    BoxMove,
+    Call,
+    Collect,
+    CombineAll,
+    Embed,
+    Keep,
+    Permute,
+    Scatter,
+    Select,
+    Swap,
+)
+from redist.lower.digits import Digits
+from redist.lower.lowering import lower_run, runs_of
+from redist.lower.words import arguments, identity_text
+from redist.plan.plan import Plan
+from redist.plan.rules import resolved_axes
+from redist.plan.steps import AllReduce, Step
+from redist.plan.topology import Topology
+from redist.version import __version__
+
+MOST_MOVES = 4096
+"""Boxes that change hands one by one are listed in the text: no more than so many."""
+
+PLACE = '''
+def place(sizes, ranks, rank):
+    """The place of a rank along every axis of a mesh; None if it is not of the mesh."""
+    if rank not in ranks:
+        return None
+    device, at = ranks.index(rank), {}
+    for axis, size in reversed(sizes.items()):
+        device, at[axis] = divmod(device, size)
+    return at
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """How elements travel: the dtype as text, whether only as raw bits, and the dtype to view them as."""
+
+    text: str
+    is_raw: bool = False
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The words of a system: what its programs import and call."""
+
+    name: str
+    command: str
+    needs: str
+    imports: tuple[str, ...]
+    carrier: Callable[[DType], Carrier]
+    op: Callable[[str, DType], str]
+    ufuncs: Mapping[str, str]
+    functions: Mapping[str, str]
+    """What the lines of a program call; it gets those that it needs."""
+    main: str
+    rank: str
+    size: str
+    free: str
+    transpose: str
+    full_like: str
+    infinity: str
+    copy: str
+    sorts_groups: bool = False
+    """Whether members of a group are always in the order of their ranks."""
+
+
+@dataclass(slots=True)
+class RankText:
+    """The lines of a program as they are found."""
+
+    plan: Plan
+    topology: Topology
+    system: System
+    body: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    groups: dict[tuple[Mesh, Axes], str] = field(default_factory=dict)
+    selected: dict[Mesh, set[SubAxis]] = field(default_factory=dict)
+    meshes: list[Mesh] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+
+    def write(self) -> str:
+        """The whole text."""
+        plan, types = self.plan, self.plan.types
+        n_moves = 0
+        for start, end, digits in self._runs():
+            if digits is None:
+                step, before = plan.steps[start], types[start]
+                self._comment(start, step)
+                if isinstance(step.action, AllReduce):
+                    self._call(CombineAll(step.action.axes, before.pending_op or ""), before)
+                else:
+                    moves = boxes_of_step(step.action, before, step.after, self.topology)
+                    self._hand_over(start, before, step, moves)
+                    n_moves += len(moves)
+            else:
+                calls = lower_run(
+                    types[start : end + 1], plan.steps[start:end], digits, self.topology
+                )
+                done = 0
+                for number, stop in enumerate(calls.step_ends, start):
+                    self._comment(number, plan.steps[number])
+                    for call in calls.calls[done:stop]:
+                        if isinstance(call, Permute):
+                            shape = types[number].tile_shape
+                            self._line(
+                                types[number].mesh, f"tile = tile.reshape({arguments(shape)})"
+                            )
+                            moves = [move for row in call.rows for move in row]
+                            self._hand_over(number, types[number], plan.steps[number], moves)
+                            n_moves += len(moves)
+                        else:
+                            self._call(call, types[number])
+                    done = stop
+                self._line(
+                    types[end].mesh, f"tile = tile.reshape({arguments(types[end].tile_shape)})"
+                )
+        if n_moves > MOST_MOVES:
+            raise ConversionError(
+                f"cannot write this plan as text: {n_moves} boxes change hands one by one; plan with "
+                "strategy='collectives' for sizes that divide evenly, or run it with redist itself"
+            )
+        return self._join()
+
+    def _runs(self) -> Iterator[tuple[int, int, Digits | None]]:
+        """Runs of steps; one by one and without digits where groups cannot be had in their order."""
+        meshes = [t.mesh for t in self.plan.types]
+        ordered = all(bool(np.all(np.diff(mesh.rank_array()) > 0)) for mesh in meshes)
+        if ordered or not self.system.sorts_groups:
+            yield from runs_of(self.plan)
+        else:
+            yield from ((k, k + 1, None) for k in range(len(self.plan.steps)))
+
+    def _comment(self, number: int, step: Step) -> None:
+        over = ", ".join(part.text(step.after.mesh) for part in step.over)
+        self.body.append(f"# {number + 1} {step.op}{' over ' + over if over else ''}: {step.after}")
+
+    def _call(self, call: Call, before: ArrayType) -> None:
+        mesh = before.mesh
+        line = partial(self._line, mesh)
+        at_ = f"at{self._suffix(mesh)}"
+        match call:
+            case Arrange(shape, order):
+                line(
+                    f"tile = tile.reshape({arguments(shape)}).{self.system.transpose}({arguments(order)})"
+                )
+            case Select(axes, shape, at):
+                self.selected.setdefault(mesh, set()).update(axes)
+                names = {k: name_of(mesh, axis) for k, axis in zip(at, axes, strict=True)}
+                key = ", ".join(
+                    f"{at_}[{names[k]!r}]" if k in names else ":" for k in range(len(shape))
+                )
+                line(f"tile = tile.reshape({arguments(shape)})[{key}]")
+            case Swap(axes, shape):
+                line(
+                    f"tile = all_to_all({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
+                )
+                self.used.add("all_to_all")
+            case Collect(axes, shape):
+                line(
+                    f"tile = all_gather({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
+                )
+                self.used.add("all_gather")
+            case Scatter(axes, shape, op):
+                block = shape[len(axes) :]
+                members, name = self._group(mesh, axes), self.system.op(op, before.dtype)
+                line(f"tile = reduce_scatter({members}, tile, {name}).reshape({arguments(block)})")
+                self.used.add("reduce_scatter")
+            case CombineAll(axes, op):
+                line(
+                    f"tile = all_reduce({self._group(mesh, axes)}, tile, {self.system.op(op, before.dtype)})"
+                )
+                self.used.add("all_reduce")
+            case Embed(axes, shape, op):
+                identity = self._identity(op)
+                line(
+                    f"tile = embed({self._group(mesh, axes)}, tile.reshape({arguments(shape)}), {identity})"
+                )
+                self.used.add("embed")
+            case Keep(axes, op):
+                self.selected.setdefault(mesh, set()).update(axes)
+                names_ = [name_of(mesh, axis) for axis in axes]
+                rest = f"{self.system.full_like}(tile, {self._identity(op)})"
+                line(f"tile = {rest} if any({at_}[axis] for axis in {names_}) else tile")
+
+    def _line(self, mesh: Mesh, text: str) -> None:
+        """Add a line for the ranks of a mesh."""
+        is_for_all = mesh.n_devices == self._n_ranks()
+        self.body.append(text if is_for_all else f"if at{self._suffix(mesh)}:\n        {text}")
+
+    def _suffix(self, mesh: Mesh) -> str:
+        """What tells the names of a mesh from those of another; its axes are needed then."""
+        if mesh not in self.meshes:
+            self.meshes.append(mesh)
+        self.used.add("place")
+        return (
+            "" if self.plan.source.mesh == self.plan.target.mesh else f"_{self.meshes.index(mesh)}"
+        )
+
+    def _group(self, mesh: Mesh, axes: Axes) -> str:
+        words = [_word(name_of(mesh, axis)) for axis in axes]
+        name = "_".join(["group" + self._suffix(mesh), *words])
+        self.groups[mesh, axes] = name
+        self.used.add("group")
+        return name
+
+    def _hand_over(
+        self, number: int, before: ArrayType, step: Step, moves: Sequence[BoxMove]
+    ) -> None:
+        senders, receivers = before.mesh.rank_array(), step.after.mesh.rank_array()
+        rows = [
+            f"    ({senders[m.sender]}, {receivers[m.receiver]}, {m.source.start}, "
+            f"{m.target.start}, {m.source.shape}, {m.order}),"
+            for m in moves
+        ]
+        self.tables += [f"MOVES_{number + 1} = (", *rows, ")"]
+        shapes = {int(rank): shape for rank, shape in tile_shapes(step.after).items()}
+        one = set(shapes.values())
+        is_everywhere = len(one) == 1 and len(shapes) == self._n_ranks()
+        shape = str(one.pop()) if is_everywhere else f"SHAPES_{number + 1}.get({self.system.rank})"
+        if not is_everywhere:
+            self.tables.append(f"SHAPES_{number + 1} = {shapes}")
+        op = before.pending_op or step.after.pending_op
+        more = ""
+        if op is not None:
+            more = f", {self._identity(op)}"
+            if resolved_axes(before, step.after):
+                more += f", {self.system.ufuncs[op]}"
+        self.body.append(f"tile = hand_over(comm, tile, {shape}, MOVES_{number + 1}{more})")
+        self.used.add("hand_over")
+
+    def _identity(self, op: str) -> str:
+        return identity_text(op, self.plan.source.dtype).replace("np.inf", self.system.infinity)
+
+    def _n_ranks(self) -> int:
+        plan = self.plan
+        ranks = {*plan.source.mesh.rank_array().tolist(), *plan.target.mesh.rank_array().tolist()}
+        return max(ranks) + 1
+
+    def _join(self) -> str:
+        plan = self.plan
+        n_ranks = self._n_ranks()
+        system, dtype = self.system, plan.source.dtype
+        carrier = system.carrier(dtype)
+        is_combined = {"reduce_scatter", "all_reduce"} & self.used or any(
+            t.pending_op for t in (plan.source, plan.target)
+        )
+        if carrier.is_raw and is_combined:
+            raise ConversionError(
+                f"cannot write this plan as text: {system.name} cannot combine {dtype}"
+            )
+        where = str(plan.source.mesh)
+        if plan.target.mesh != plan.source.mesh:
+            where += f" -> {plan.target.mesh}"
+        ops = "; ".join(step.op for step in plan.steps) or "nothing to do"
+        lines = [
+            f'"""{plan.source} -> {plan.target} on {where}: {ops}.',
+            "",
+            f"Run it with: {system.command.format(n=n_ranks)}.",
+            f"Made by redist {__version__}; it needs {system.needs} alone.",
+            '"""',
+            "",
+            *system.imports,
+            "",
+            f"DTYPE = {carrier.text}" + (f"  # carries {dtype}" if carrier.is_raw else ""),
+        ]
+        for mesh in self.meshes:
+            sizes = {name_of(mesh, atom): atom.size for atom in self._atoms(mesh)}
+            ranks = mesh.ranks if isinstance(mesh.ranks, range) else list(mesh.ranks)
+            end = self._suffix(mesh)
+            lines += [f"AXES{end} = {sizes}", f"RANKS{end} = {ranks}"]
+        lines += self.tables
+        for name, text in system.functions.items():
+            if name in self.used:
+                lines += ["", *text.rstrip().splitlines()]
+        lines += ["", "", "def move(tile, comm):"]
+        what = f"The tile of this rank after the move; collective over {n_ranks} ranks."
+        lines += [f'    """{what}"""', f"    assert {system.size} == {n_ranks}"]
+        if carrier.view:
+            lines.append("    tile = None if tile is None else tile.view(DTYPE)")
+        for mesh in self.meshes:
+            end = self._suffix(mesh)
+            lines.append(f"    at{end} = place(AXES{end}, RANKS{end}, {system.rank})")
+        for (mesh, axes), name in self.groups.items():
+            atoms = [atom for atom in self._atoms(mesh) if any(atom.inside(a) for a in axes)]
+            names = [name_of(mesh, atom) for atom in atoms]
+            end = self._suffix(mesh)
+            lines.append(f"    {name} = group(comm, AXES{end}, RANKS{end}, {names})")
+        lines += [f"    {line}" for line in self.body]
+        for (mesh, _), name in self.groups.items():
+            is_for_all = mesh.n_devices == n_ranks
+            only = "" if is_for_all else f"if at{self._suffix(mesh)}:\n        "
+            lines.append(f"    {only}{system.free.format(name=name)}")
+        if not self.body:
+            lines.append(f"    tile = None if tile is None else tile.{system.copy}()")
+        if carrier.view:
+            lines.append(f"    tile = None if tile is None else tile.view({carrier.view})")
+        lines.append("    return tile")
+        lines += ["", *self._main(n_ranks)]
+        return "\n".join(lines) + "\n"
+
+    def _atoms(self, mesh: Mesh) -> tuple[SubAxis, ...]:
+        """The axes of a mesh, cut wherever a call names a part of one."""
+        named = [*self.selected.get(mesh, ())]
+        named += [axis for (other, axes) in self.groups if other == mesh for axis in axes]
+        return tuple(atom for atom in refined_parts(mesh, named) if atom.size > 1)
+
+    def _main(self, n_ranks: int) -> list[str]:
+        shapes = {int(rank): shape for rank, shape in tile_shapes(self.plan.source).items()}
+        main = self.system.main.strip().format(shapes=shapes, n=n_ranks)
+        return ["", 'if __name__ == "__main__":', *(f"    {line}" for line in main.splitlines())]
+
+
+def name_of(mesh: Mesh, atom: SubAxis) -> str:
+    """What an atom is called in the text: as the notation writes it."""
+    return atom.text(mesh)
+
+
+def _word(name: str) -> str:
+    """The name as part of a variable's."""
+    return "".join(c if c.isalnum() else "_" for c in name).strip("_")
