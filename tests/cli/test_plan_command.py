@@ -32,6 +32,21 @@ def test_explain_adds_the_alternatives(redist: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("system", "call"), [("mpi4py", "Isend"), ("jax", "ppermute"), ("torch", "isend")]
+)
+def test_code_is_a_program(redist: Run, system: str, call: str) -> None:
+    done = redist("plan", *SWAP, "--code", system)
+    assert (done.status, done.err) == (0, "")
+    compile(done.out, system, "exec")
+    assert call in done.out and "redist" not in done.out.split('"""')[2]
+
+
+def test_code_that_cannot_be_written_is_an_error(redist: Run) -> None:
+    done = redist("plan", "f32[7{x}]", "f32[7]", "--mesh", "x=2", "--code", "jax")
+    assert done.status == 2 and "do not divide 7" in done.err and not done.out
+
+
+@pytest.mark.parametrize(
     "argv",
     [
         SWAP,

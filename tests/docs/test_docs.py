@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,9 @@ def test_every_picture_is_drawn_by_a_command() -> None:
     ids=title,
 )
 def test_programs_run(program: Program, tmp_path: Path) -> None:
+    for name in ("jax", "torch"):
+        if re.search(rf"^import {name}\b", program.text, re.MULTILINE) and find_spec(name) is None:
+            pytest.skip(f"needs {name}: make frameworks has an environment with it")
     path = tmp_path / program.name
     path.write_text(program.text, encoding="utf-8")
     command = [sys.executable, str(path)]

@@ -39,7 +39,8 @@ def to_array(tensor: Any, dtype: Any) -> Any:
 
 def run_rank(rank: int, size: int, n: int, seed: int, store: str, failures: Any) -> None:
     """One rank: every problem whose text PyTorch can run."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    given = dist.FileStore(store, size)
+    dist.init_process_group("gloo", store=given, rank=rank, world_size=size)
     for number, problem in enumerate(itertools.islice(problems_for(size, seed), n)):
         strategy = STRATEGIES[number % len(STRATEGIES)]
         plan = redist.synthesize(problem.source, problem.target, strategy=strategy)
@@ -52,7 +53,9 @@ def run_rank(rank: int, size: int, n: int, seed: int, store: str, failures: Any)
         except redist.ConversionError:
             continue
         pending = plan.source.pending_op or plan.target.pending_op
-        if rank >= n_ranks or (pending and plan.source.dtype.name in ("bool", "f16", "bf16", "c64", "c128")):
+        if rank >= n_ranks or (
+            pending and plan.source.dtype.name in ("bool", "f16", "bf16", "c64", "c128")
+        ):
             if rank >= n_ranks and "new_group" in text:
                 failures.put("skipped")  # groups are made by all ranks of the job
             continue
