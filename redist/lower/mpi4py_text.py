@@ -6,7 +6,7 @@ import numpy as np
 
 from redist.errors import ConversionError
 from redist.layout.dtype import DType
-from redist.lower.rank_text import PLACE, Carrier, RankText, System
+from redist.lower.rank_text import PLACE, RankText, SentAs, System
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
 
@@ -98,14 +98,14 @@ print(f"rank {{world.rank}}: {{shape}} -> {{None if after is None else after.sha
 """
 
 
-def carrier_of(dtype: DType) -> Carrier:
+def carrier_of(dtype: DType) -> SentAs:
     """The NumPy dtype that MPI has a name for."""
     found = dtype.to_numpy()
     if found.kind in "Mm" or dtype.name == "f16":
-        return Carrier(f'np.dtype("u{dtype.itemsize}")', True, f'"{found}"')
+        return SentAs(f'np.dtype("u{dtype.itemsize}")', True, f'"{found}"')
     if found.kind not in "buifc":
         raise ConversionError(f"cannot write this plan as text: MPI has no type like {dtype}")
-    return Carrier(f'np.dtype("{found}")', dtype.extended_name is not None)
+    return SentAs(f'np.dtype("{found}")', dtype.extended_name is not None)
 
 
 def op_of(op: str, dtype: DType) -> str:

@@ -54,7 +54,7 @@ def place(sizes, ranks, rank):
 
 
 @dataclass(frozen=True, slots=True)
-class Carrier:
+class SentAs:
     """How elements travel: the dtype as text, whether only as raw bits, and the dtype to view them as."""
 
     text: str
@@ -70,7 +70,7 @@ class System:
     command: str
     needs: str
     imports: tuple[str, ...]
-    carrier: Callable[[DType], Carrier]
+    carrier: Callable[[DType], SentAs]
     op: Callable[[str, DType], str]
     ufuncs: Mapping[str, str]
     functions: Mapping[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redist.errors import ConversionError
 from redist.layout.dtype import DType
-from redist.lower.rank_text import PLACE, Carrier, RankText, System
+from redist.lower.rank_text import PLACE, RankText, SentAs, System
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
 
@@ -114,11 +114,11 @@ dist.destroy_process_group()
 """
 
 
-def carrier_of(dtype: DType) -> Carrier:
+def carrier_of(dtype: DType) -> SentAs:
     """The dtype of PyTorch."""
     if dtype.name not in DTYPES:
         raise ConversionError(f"cannot write this plan as text: PyTorch cannot send {dtype}")
-    return Carrier(f"torch.{DTYPES[dtype.name]}")
+    return SentAs(f"torch.{DTYPES[dtype.name]}")
 
 
 def op_of(op: str, dtype: DType) -> str:
