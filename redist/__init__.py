@@ -45,7 +45,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of, same_layout
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.planner import synthesize
+from redist.planner import adjoint, synthesize
 from redist.version import __version__
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ __all__ = [
     "Transfer",
     "TransferError",
     "__version__",
+    "adjoint",
     "box_of",
     "calibrate",
     "diagnose",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.plan.dual import dual_type
 from redist.plan.plan import Plan
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Topology
@@ -85,6 +86,26 @@ def plan_request(request: Request) -> Plan:
     plan = find_plan(request)
     check_plan(plan)
     return plan.with_certificate(certify(plan))
+
+
+def adjoint(plan: Plan, topology: Topology | None = None) -> Plan:
+    """The plan that gradients take back: from the dual of the target to the dual of the source.
+
+    >>> plan = synthesize("f32[8{x}]", "f32[8]", mesh=Mesh(x=2))
+    >>> back = adjoint(plan)
+    >>> [step.op for step in plan.steps], [step.op for step in back.steps]
+    (['all_gather'], ['reduce_scatter'])
+
+    A replicated array has a gradient that is a sum over its replicas, still pending; see
+    :func:`redist.plan.dual.dual_type`.
+    """
+    return synthesize(
+        dual_type(plan.target),
+        dual_type(plan.source),
+        objective=plan.objective,
+        strategy=plan.strategy,
+        topology=topology,
+    )
 
 
 def _resolve(t: ArrayType | str, mesh: Mesh | None, what: str, option: str) -> ArrayType:

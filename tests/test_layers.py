@@ -21,7 +21,7 @@ INNER: dict[str, str] = {
     "redist.text": "columns units svg parser progress",
     "redist.layout": "dtype mesh axes cuts array_type notation interop tiles lower_bound",
     "redist.plan": (
-        "topology schedule steps rules traffic certificate memory request plan table serial"
+        "topology schedule steps rules dual traffic certificate memory request plan table serial"
     ),
     "redist.synth": (
         "astar chains type_space plan_figures named_steps objective_costs routes candidates axis_moves "

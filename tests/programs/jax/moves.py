@@ -25,6 +25,7 @@ from bench.xla.hlo import received_elems  # noqa: E402
 from redist.jax.choose import XLA  # noqa: E402
 from redist.lower.lowering import lower_plan  # noqa: E402
 from redist.lower.memory import peak_bytes  # noqa: E402
+from redist.runtime.simulator import global_value, simulate  # noqa: E402
 
 MESHES: tuple[dict[str, int], ...] = (
     {"x": 2},
@@ -106,6 +107,21 @@ def gradients(n: int) -> None:
         tangent = jnp.cos(x)
         forward = jax.jvp(loss, (x,), (tangent,))[1]
         assert np.allclose(forward, jax.jvp(plain, (x,), (tangent,))[1], rtol=1e-4)
+
+
+def adjoints(n: int) -> None:
+    """The adjoint plan brings home what JAX says the gradient is."""
+    for x, sharding in problems(n // 2, 7, ("float64",)):
+        plan = redist.jax.plan_for(x, sharding)
+        cotangent = jax.device_put(jnp.sin(x), sharding)
+        (wanted,) = jax.vjp(plan.to_jax(sharding.mesh), x)[1](cotangent)
+        back = redist.adjoint(plan)
+        tiles = {}
+        for shard in cotangent.addressable_shards:
+            first = shard.replica_id == 0  # of replicas, one has the values, the others nothing yet
+            tiles[shard.device.id] = np.asarray(shard.data) * first
+        done = simulate(back, tiles).tiles
+        assert np.array_equal(global_value(back.target, done), np.asarray(wanted)), str(plan)
 
 
 def compiled(x: Any, sharding: Any, donate: bool = False) -> tuple[Any, Any]:
