@@ -54,7 +54,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls boxes lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
-    "redist.jax": "types choose compiled redistribute",
+    "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (

@@ -1,7 +1,29 @@
 """Move JAX arrays by plans: ``redist.jax.redistribute(x, sharding)``. Needs JAX, an extra."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from redist.jax.compiled import to_jax
 from redist.jax.redistribute import plan_for, redistribute
 from redist.jax.types import sharding_of, type_of
 
-__all__ = ["plan_for", "redistribute", "sharding_of", "to_jax", "type_of"]
+if TYPE_CHECKING:
+    from redist.jax.global_arrays import from_global, to_global
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs MPI when it is first used."""
+    if name in ("from_global", "to_global"):
+        return getattr(import_module("redist.jax.global_arrays"), name)
+    raise AttributeError(f"module 'redist.jax' has no attribute {name!r}")
+
+
+__all__ = [
+    "from_global",
+    "plan_for",
+    "redistribute",
+    "sharding_of",
+    "to_global",
+    "to_jax",
+    "type_of",
+]

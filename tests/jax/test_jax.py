@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from redist.launch.launcher import find_launcher
+from redist.launch.outside import environment
+from tests.programs.launch import alone, one_worker
 from tests.tiers import sample
 
 ROOT = Path(__file__).parents[2]
@@ -45,4 +48,15 @@ def test_jax(check: str) -> None:
         text=True,
         timeout=1500,
     )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+@one_worker
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:
+    command = find_launcher().command(n_ranks, ["-m", "tests.programs.jax.shared"])
+    with alone():
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200
+        )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
