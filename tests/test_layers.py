@@ -24,8 +24,8 @@ INNER: dict[str, str] = {
         "topology schedule steps rules dual traffic certificate memory request plan table serial"
     ),
     "redist.synth": (
-        "astar chains type_space plan_figures named_steps objective_costs routes candidates axis_moves "
-        "two_step_search collective_search find"
+        "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
+        "candidates axis_moves two_step_search collective_prices shape_bounds collective_search find"
     ),
     "redist.check": "holdings figures delivery replay families prove",
     "redist.runtime": (

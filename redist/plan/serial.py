@@ -66,6 +66,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "strategy": plan.strategy,
         "donate": plan.donate,
         "search": plan.search,
+        **({} if plan.search_bound is None else {"search_bound": plan.search_bound}),
         "considered": [asdict(alternative) for alternative in plan.considered],
         "certificate": certificate,
     }
@@ -177,6 +178,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         strategy=_one_of(data["strategy"], STRATEGIES),
         donate=bool(_one_of(data["donate"], (True, False))),
         search=_one_of(data["search"], ("exact", "bounded")),
+        search_bound=_int(data["search_bound"]) if "search_bound" in data else None,
         considered=tuple(_alternative(item) for item in data["considered"]),
         certificate=_certificate(data["certificate"]),
     )

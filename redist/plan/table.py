@@ -50,7 +50,7 @@ def format_alternatives(plan: Plan) -> str:
         )
         for a in ranked
     ]
-    title = f"considered for objective {plan.objective!r}, strategy {plan.strategy!r} ({plan.search} search)"
+    title = f"considered for objective {plan.objective!r}, strategy {plan.strategy!r} ({_search_text(plan)})"
     origin = [f"planned for {plan.planned_for}"] if plan.planned_for else []
     return "\n".join([title, *table([head, *rows], LEFT, "  "), *origin])
 
@@ -134,5 +134,16 @@ def _time(plan: Plan) -> str:
     return (
         f"modelled   {format_time(plan.time_ps)}, at most {plan.messages} message"
         f"{'' if plan.messages == 1 else 's'} per device, "
-        f"{plan.search} search"
+        f"{_search_text(plan)}"
     )
+
+
+def _search_text(plan: Plan) -> str:
+    """How the plan was searched for, and how far from the best it can be, if that is known."""
+    bound = plan.search_bound
+    if plan.search == "exact" or not bound:
+        return f"{plan.search} search"
+    by_time = plan.objective == "time"
+    cost = plan.time_ps + len(plan.steps) if by_time else plan.received_bytes
+    least = format_time(bound) if by_time else format_bytes(bound)
+    return f"{plan.search} search: none in less than {least} ({cost / bound:.2f}x)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
     prefixes = [space.table.nested_prefix(i) for i in range(n_dims)]
     pairs = []
     for shorter, longer in _runs(space):
-        for i, j in permutations(range(n_dims), 2):
+        for i, j in combinations(range(n_dims), 2):
             old, other = space.every.chains[:, i], space.every.chains[:, j]
             new, grown = shorter[old], longer[other]
             here = np.flatnonzero(

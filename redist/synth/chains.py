@@ -7,6 +7,7 @@ looked up here by the chain's number, for all chains and ranks at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import permutations
@@ -43,7 +44,7 @@ class ChainTable:
     ``present`` says which ranks each mesh has.
     """
 
-    shape: tuple[int, ...]
+    like: tuple[ArrayType, ...]
     chains: tuple[Chain, ...]
     n_tiles: tuple[int, ...]
     ranks: Ints
@@ -60,54 +61,70 @@ class ChainTable:
         ranks = np.unique(np.concatenate([t.mesh.rank_array() for t in like]))
         present = np.zeros((len(like), len(ranks)), dtype=np.bool_)
         chains: list[Chain] = []
-        index: list[Ints] = []
+        index: dict[Chain, Ints] = {}
         n_tiles: list[int] = []
         for number, (t, parts) in enumerate(zip(like, factors, strict=True)):
             at = np.searchsorted(ranks, t.mesh.rank_array())
             present[number, at] = True
             digits = [_scatter(t.mesh, [part], at, len(ranks)) for part in parts]
+            index[number, ()] = np.zeros(len(ranks), dtype=np.int64)
             for chain in all_chains(len(parts)):
-                place = np.zeros(len(ranks), dtype=np.int64)
-                for f in chain:
-                    place = place * parts[f].size + digits[f]
+                if chain:
+                    f = chain[-1]
+                    index[number, chain] = index[number, chain[:-1]] * parts[f].size + digits[f]
                 chains.append((number, chain))
-                index.append(place)
                 n_tiles.append(math.prod(parts[f].size for f in chain))
         outside = ~present[[number for number, _ in chains]]
+        places = np.stack([index[chain] for chain in chains])
+        counts = np.array(n_tiles, dtype=np.int64)
+        alike = {int(k): np.flatnonzero(counts == k) for k in np.unique(counts)}
         lo, hi = [], []
         for n in like[0].shape:
-            pairs = [cut_dim(n, k).ranges_of(i) for k, i in zip(n_tiles, index, strict=True)]
-            starts = np.stack([start for start, _ in pairs])
-            ends = np.stack([end for _, end in pairs])
+            starts, ends = np.empty_like(places), np.empty_like(places)
+            for k, rows in alike.items():
+                starts[rows], ends[rows] = cut_dim(n, k).ranges_of(places[rows])
             starts[outside] = 0
             ends[outside] = 0
             lo.append(starts)
             hi.append(ends)
-        return ChainTable(
-            like[0].shape, tuple(chains), tuple(n_tiles), ranks, present, tuple(lo), tuple(hi)
-        )
+        return ChainTable(like, tuple(chains), tuple(n_tiles), ranks, present, tuple(lo), tuple(hi))
 
     def __len__(self) -> int:
         return len(self.chains)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.like[0].shape
+
+    def place(self, mesh: int, parts: Sequence[SubAxis]) -> Ints:
+        """The coordinate of every rank of a mesh on some axes; 0 for ranks that it does not have."""
+        at = np.searchsorted(self.ranks, self.like[mesh].mesh.rank_array())
+        return _scatter(self.like[mesh].mesh, parts, at, len(self.ranks))
 
     def cut(self, dim: int, chain: int) -> Cut:
         """How a chain cuts a dim."""
         return cut_dim(self.shape[dim], self.n_tiles[chain])
 
+    def _by_cut(self, dim: int, ask: Callable[[Cut], int]) -> Ints:
+        """An answer for every chain, asked once for every number of tiles."""
+        answers = {k: ask(cut_dim(self.shape[dim], k)) for k in set(self.n_tiles)}
+        return np.array([answers[k] for k in self.n_tiles], dtype=np.int64)
+
     def tile_sizes(self, dim: int) -> Ints:
         """The size of a full tile of a dim under every chain."""
-        return np.array([self.cut(dim, c).tile_size for c in range(len(self))], dtype=np.int64)
+        return self._by_cut(dim, lambda cut: cut.tile_size)
 
     def are_even(self, dim: int) -> Bools:
         """Whether all tiles of a dim are full, under every chain."""
-        return np.array([self.cut(dim, c).is_even for c in range(len(self))], dtype=np.bool_)
+        return self._by_cut(dim, lambda cut: cut.is_even) > 0
 
     def same_tiles(self, dim: int, chain: int) -> Bools:
         """Which chains cut a dim into the same tiles as this one."""
         key = (dim, self.n_tiles[chain])
         if key not in self._same:
-            own, every = self.cut(dim, chain), (self.cut(dim, c) for c in range(len(self)))
-            self._same[key] = np.array([own.same_tiles(cut) for cut in every], dtype=np.bool_)
+            own = self.cut(dim, chain)
+            self._same[key] = self._by_cut(dim, own.same_tiles) > 0
         return self._same[key]
 
     def overlap_row(self, dim: int, chain: int) -> Ints:
@@ -139,21 +156,32 @@ class ChainTable:
 
     def nested_prefix(self, dim: int) -> Bools:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""
-        return _prefix_table(self.chains, self.n_tiles, self.shape[dim])
+        key = (dim, -1)
+        if key not in self._same:
+            counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+            cuts = [cut_dim(self.shape[dim], int(k)) for k in counts]
+            nests = np.array([[fine.nests_in(cut) for fine in cuts] for cut in cuts])
+            begins, where = _prefixes(self.chains)
+            table = np.zeros((len(self), len(self)), dtype=np.bool_)
+            table[begins, where] = nests[kind[begins], kind[where]]
+            self._same[key] = table
+        return self._same[key]
 
 
-@lru_cache(maxsize=256)
-def _prefix_table(chains: tuple[Chain, ...], n_tiles: tuple[int, ...], n: int) -> Bools:
+@lru_cache(maxsize=64)
+def _prefixes(chains: tuple[Chain, ...]) -> tuple[Ints, Ints]:
+    """All pairs of a chain that begins another, and that other."""
     number = {chain: i for i, chain in enumerate(chains)}
-    table = np.zeros((len(chains), len(chains)), dtype=np.bool_)
-    for d, (mesh, chain) in enumerate(chains):
-        for k in range(len(chain) + 1):
-            c = number[mesh, chain[:k]]
-            table[c, d] = cut_dim(n, n_tiles[d]).nests_in(cut_dim(n, n_tiles[c]))
-    return table
+    pairs = [
+        (number[mesh, chain[:k]], d)
+        for d, (mesh, chain) in enumerate(chains)
+        for k in range(len(chain) + 1)
+    ]
+    begins, where = np.array(pairs, dtype=np.int64).T
+    return begins, where
 
 
-def _scatter(mesh: Mesh, parts: list[SubAxis], at: Ints, n_ranks: int) -> Ints:
+def _scatter(mesh: Mesh, parts: Sequence[SubAxis], at: Ints, n_ranks: int) -> Ints:
     out = np.zeros(n_ranks, dtype=np.int64)
     out[at] = coordinates(mesh, parts)
     return out

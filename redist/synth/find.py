@@ -22,8 +22,12 @@ from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Price
 from redist.synth.plan_figures import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
+from redist.text.units import ceil_div
 
-EXACT_FACTORS = 5
+MOST_FACTORS = {"auto": 5, "collectives": 6, "no_permute": 6}
+"""Factors of a mesh that a search moves about."""
+MANY_FACTORS_CELLS = 1_500_000
+"""Types times ranks that a search will look at if it moves more factors about than ``auto`` does."""
 MOST_ORDERS = 6
 """Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
@@ -55,9 +59,13 @@ def find_plan(request: Request) -> Plan:
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
-    always where one exchange meets the lower bound under objective ``bytes``. Beyond, factors are
-    only as fine as source, target and topology need, or a few standard routes are compared
-    (``bounded``); the plan is never worse than direct exchange, normal form, or naive all-gather.
+    always where one exchange meets the lower bound under objective ``bytes``. ``collectives`` and
+    ``no_permute`` also take 6 factors while types times ranks stay below 1.5 million, and are exact
+    if the search ends within its budget of work. Beyond, factors are only as fine as source, target
+    and topology need, or a few standard routes are compared, or the budget ends (``bounded``); the
+    plan is never worse than direct exchange, normal form, or naive all-gather, as far as the strategy
+    has them. ``search_bound`` is then what no plan of the space costs less than, where that is known:
+    modelled time with a picosecond for every step, or bytes received.
     """
     source, target = request.source, request.target
     pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
@@ -69,16 +77,20 @@ def find_plan(request: Request) -> Plan:
         key=lambda name: (_cost(request, pricer, routes[name]), len(routes[name])),
         default=None,
     )
-    exactness = "exact"
+    bound: int | None = MORE_THAN_ANY_COST
     if request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
-        found, exactness = _search_space(request, pricer, below)
+        found, bound = _search_space(request, pricer, below)
         if found is not None:
             routes["search"] = found
             best = "search"
     if best is None:
         raise _no_plan(request, pricer, routes)
-    return _plan(request, pricer, routes[best], _alternatives(pricer, routes), exactness)
+    if bound is not None and bound >= _cost(request, pricer, routes[best]):
+        return _plan(request, pricer, routes[best], _alternatives(pricer, routes), "exact")
+    if bound is None and request.strategy != "auto":
+        bound = _floor(request)
+    return _plan(request, pricer, routes[best], _alternatives(pricer, routes), "bounded", bound)
 
 
 def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPlanError:
@@ -101,7 +113,7 @@ def _least_limit(request: Request, high: int) -> int:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
         pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
-        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST)
+        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST, prove=False)
         if found is None:
             low = middle
         else:
@@ -124,64 +136,76 @@ def _is_settled(
     return sum(step.received_bytes for step in steps) == bound
 
 
-def _search_space(request: Request, pricer: Pricer, below: int) -> tuple[Path | None, str]:
-    """The best route of the space if it beats ``below``, and whether the space was the whole one."""
+def _search_space(
+    request: Request, pricer: Pricer, below: int, prove: bool = True
+) -> tuple[Path | None, int | None]:
+    """The best route of the space if it beats ``below``, and what none of the whole space costs less than.
+
+    The bound is None if none is known. Unless it is to ``prove`` that, the first route that comes up
+    will do.
+    """
     source, target = request.source, request.target
     start = source.with_pending(source.pending_op, kept_axes(source, target))
     best: Path | None = None
-    exactness = "exact"
+    bounds: list[int | None] = []
     for goal, last in _goals(start, target):
-        found, how = _searched_to(request, pricer, start, goal, below)
-        exactness = how if exactness == "exact" else exactness
+        found, bound = _searched_to(request, pricer, start, goal, below, prove)
+        bounds.append(None if bound is None else bound + len(last))
         if found is not None and pricer.fits((*found, *last)):
             cost = _cost(request, pricer, (*found, *last))
             if cost < below:
                 best, below = (*found, *last), cost
-    return best, exactness
+    known = [bound for bound in bounds if bound is not None]
+    return best, min(known) if len(known) == len(bounds) else None
 
 
 def _searched_to(
-    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
-) -> tuple[Path | None, str]:
-    """The best route to one goal."""
+    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int, prove: bool
+) -> tuple[Path | None, int | None]:
+    """The best route to one goal, and the bound that is known for it."""
     source, target = request.source, request.target
     resolved, kept = resolved_axes(source, target), kept_axes(source, target)
     if start == goal and not resolved:
-        return (), "exact"
+        return (), MORE_THAN_ANY_COST
+    if _overflows(request, resolved):
+        return None, None
+    for primes in (True, False):
+        space = _space(request, start, goal, primes)
+        if space is None:
+            continue
+        prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
+        if request.strategy == "auto":
+            found = MiddleSearch(prices, None if primes else BOUNDED_PRICES).run(below)
+            return found, MORE_THAN_ANY_COST if primes else None
+        search = CollectiveSearch(prices, request.strategy == "collectives", kept)
+        found, bound = search.run(below, prove)
+        return found, bound if primes else prices.floor()
+    return None, None
+
+
+def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) -> TypeSpace | None:
+    """The types over prime factors, or over coarser ones; None if there are too many."""
+    source, target = request.source, request.target
     one_chain = common_pieces(source, target) is not None
     ends = (start,) if one_chain else (start, goal)
     used = {0: (*source.used, *target.used)} if one_chain else {0: source.used, 1: target.used}
-    exactness = "exact"
-    for primes in (True, False):
-        factors = tuple(
-            factors_of(end.mesh, used[i], kept, request.topology, primes)
-            for i, end in enumerate(ends)
-        )
-        ranks = max(source.mesh.n_devices, target.mesh.n_devices)
-        size = sum(n_types(len(f), source.ndim) for f in factors)
-        if max(map(len, factors)) <= EXACT_FACTORS and size * ranks <= MAX_CELLS[primes]:
-            break
-        exactness = "bounded"
-    else:
-        return None, exactness
-    if _overflows(request, resolved):
-        return None, "bounded"
+    kept = kept_axes(source, target)
+    factors = tuple(
+        factors_of(end.mesh, used[i], kept, request.topology, primes) for i, end in enumerate(ends)
+    )
+    ranks = max(source.mesh.n_devices, target.mesh.n_devices)
+    size = sum(n_types(len(f), source.ndim) for f in factors)
+    most = MOST_FACTORS[request.strategy]
+    if max(map(len, factors)) > most or size * ranks > MAX_CELLS[primes]:
+        return None
+    auto = request.strategy == "auto"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
-    capped = request.strategy == "auto" or (even and request.strategy == "collectives")
-    space = TypeSpace.over(
-        ends,
-        factors,
-        larger if capped else None,
-        even,
-        not even and request.strategy == "auto",
-        (start, goal),
-    )
-    prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
-    if request.strategy == "auto":
-        most = None if exactness == "exact" else BOUNDED_PRICES
-        return MiddleSearch(prices, most).run(below), exactness
-    return CollectiveSearch(prices, request.strategy == "collectives").run(below), exactness
+    capped = auto or (even and request.strategy == "collectives")
+    cap = larger if capped else None
+    space = TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
+    many = max(map(len, factors)) > MOST_FACTORS["auto"]
+    return None if many and len(space) * ranks > MANY_FACTORS_CELLS else space
 
 
 def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:
@@ -252,12 +276,36 @@ def _alternatives(pricer: Pricer, routes: dict[str, Path]) -> list[Alternative]:
     return out
 
 
+def _floor(request: Request) -> int | None:
+    """No sequence of steps costs less, through whatever types: ranks receive what they lack."""
+    source, target = request.source, request.target
+    if added_axes(source, target):
+        return None
+    a, b = grid(source), grid(target)
+    ia, ib = common(a, b)
+    lack = b.volumes()
+    lack[ib] -= overlaps(a, ia, b, ib)
+    if request.objective == "bytes":
+        return total(lack) << MESSAGE_BITS
+    levels, worst_bytes = request.topology.levels, int(lack.max()) * source.dtype.itemsize
+    waits = min(level.latency_ps for level in levels) if worst_bytes else 0
+    return waits + ceil_div(worst_bytes * min(level.byte_fs for level in levels), 1000)
+
+
+def _in_units(request: Request, bound: int | None) -> int | None:
+    """A bound of costs as bytes or picoseconds, as the objective counts."""
+    if bound is None or request.objective == "time":
+        return bound
+    return (bound >> MESSAGE_BITS) * request.source.dtype.itemsize
+
+
 def _plan(
     request: Request,
     pricer: Pricer,
     route: Path,
     considered: list[Alternative],
     exactness: str,
+    bound: int | None = None,
 ) -> Plan:
     naive_bytes, naive_peak = _naive(request.source, request.target)
     plan = Plan(
@@ -272,6 +320,7 @@ def _plan(
         strategy=request.strategy,
         donate=request.donate,
         search=exactness,
+        search_bound=_in_units(request, bound),
         considered=tuple(considered),
     )
     if request.limit_bytes is not None and plan.peak_bytes > request.limit_bytes:

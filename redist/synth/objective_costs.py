@@ -96,12 +96,12 @@ class Prices:
         busiest = np.maximum(busiest, ceil_div(volumes.max(axis=1) * more, now)) * itemsize
         many = np.maximum(messages.max(axis=1), ceil_div(messages.sum(axis=1), senders))
         many = np.maximum(many, ceil_div(more, now))
-        extra = self._extra_rounds(worst * itemsize, busiest, fixed_bytes)
+        extra = self.extra_rounds(worst * itemsize, busiest, fixed_bytes)
         time = latency * (many + np.where(many > 0, extra, 0))
         time = time + ceil_div(busiest * byte_fs, 1000) + 1
         return time + self._far(u, v)
 
-    def _extra_rounds(self, worst: Ints, busiest: Ints, fixed_bytes: Ints) -> Ints | int:
+    def extra_rounds(self, worst: Ints, busiest: Ints, fixed_bytes: Ints) -> Ints | int:
         """Rounds that a limit adds, in bytes of the busiest receiver and the busiest rank."""
         request = self.request
         if request.limit_bytes is None:
@@ -140,8 +140,11 @@ class Prices:
             extra += longer + np.where(share > 0, waits, 0)
         return extra
 
-    def floor_to(self, ids: Ints, v: int) -> Ints:
-        """No sequence of steps from ids to v costs less; obeys the triangle inequality."""
+    def floor_to(self, ids: Ints, v: int, far: Ints | int = 0) -> Ints:
+        """No sequence of steps from ids to v costs less; obeys the triangle inequality.
+
+        ``far`` is what has to be added at least because farther levels are slower, if that is known.
+        """
         space = self.space
         lack, _ = self.lacks_to(ids, v)
         if self.request.objective == "bytes":
@@ -156,7 +159,13 @@ class Prices:
         for count in (space.copies(), holders):
             waits = np.maximum(waits, _doublings(ceil_div(count[v], np.maximum(count[ids], 1))))
         time = latency * waits + ceil_div(worst * byte_fs, 1000)
-        return time + self._far(ids, np.full(len(ids), v))
+        return time + np.maximum(self._far(ids, np.full(len(ids), v)), far)
+
+    def floor(self) -> int:
+        """No sequence of steps from the source to the goal costs less, through whatever types."""
+        if self.resolved:
+            return 0
+        return int(self.floor_to(np.array([self.plain], dtype=np.int64), self.goal)[0])
 
     def cheapest_level(self) -> tuple[int, int]:
         """The least latency and time per byte of any level."""

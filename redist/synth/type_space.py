@@ -21,16 +21,22 @@ from redist.synth.chains import Bools, Chain, ChainTable, all_chains
 
 @lru_cache(maxsize=64)
 def _arrangements(n_factors: int, n_dims: int) -> Ints:
-    """All rows of disjoint chains of so many factors over so many dims."""
+    """All rows of disjoint chains of so many factors over so many dims, in order."""
     chains = all_chains(n_factors)
     masks = np.array([sum(1 << f for f in chain) for chain in chains], dtype=np.int64)
-    rows = np.zeros((1, 0), dtype=np.int64)
-    used = np.zeros(1, dtype=np.int64)
+    by_mask = {int(mask): np.flatnonzero(masks == mask) for mask in np.unique(masks)}
+    rows = {0: np.zeros((1, 0), dtype=np.int64)}
     for _ in range(n_dims):
-        left, right = np.nonzero((used[:, None] & masks[None, :]) == 0)
-        rows = np.concatenate([rows[left], right[:, None]], axis=1)
-        used = used[left] | masks[right]
-    return rows
+        longer: dict[int, list[Ints]] = {}
+        for used, own in rows.items():
+            for mask, numbers in by_mask.items():
+                if used & mask == 0:
+                    left = np.repeat(own, len(numbers), axis=0)
+                    right = np.tile(numbers, len(own))[:, None]
+                    longer.setdefault(used | mask, []).append(np.concatenate([left, right], axis=1))
+        rows = {used: np.concatenate(parts) for used, parts in longer.items()}
+    every = np.concatenate(list(rows.values()))
+    return every[np.lexsort(every.T[::-1])] if n_dims else every
 
 
 def n_types(n_factors: int, n_dims: int) -> int:
@@ -137,6 +143,7 @@ class TypeSpace:
     tile_elems: Ints
     _number: dict[Chain, int]
     _blocks: dict[int, Ints] = field(default_factory=dict)
+    """By number of ranks: what blocks of so many hold; under 0 and -1, copies and factors of types."""
     _types: dict[int, ArrayType] = field(default_factory=dict)
 
     @staticmethod
@@ -208,11 +215,24 @@ class TypeSpace:
 
     def copies(self) -> Ints:
         """How many ranks hold each element (the first one, say) under every type."""
+        if 0 not in self._blocks:
+            self._blocks[0] = self._count_copies()
+        return self._blocks[0]
+
+    def _count_copies(self) -> Ints:
         out = self.table.present.sum(axis=1)[self.mesh_of]
         n_tiles = np.array(self.table.n_tiles, dtype=np.int64)
         for i in range(self.n_dims):
             out = out // n_tiles[self.rows[:, i]]
         return out
+
+    def used_factors(self) -> Ints:
+        """The factors that cut some dim, as bits, under every type."""
+        if -1 not in self._blocks:
+            bits = [sum(1 << f for f in chain) for _, chain in self.table.chains]
+            chosen = np.array(bits, dtype=np.int64)[self.rows]
+            self._blocks[-1] = chosen.sum(axis=1) if self.n_dims else np.zeros(len(self), np.int64)
+        return self._blocks[-1]
 
     def block_volumes(self, size: int) -> Ints:
         """Distinct elements that each block of ``size`` ranks holds under every type."""

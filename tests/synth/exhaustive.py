@@ -14,6 +14,7 @@ from redist.plan.rules import type_after
 from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
 from redist.plan.topology import FLAT, Topology
 from redist.plan.traffic import traffic_of
+from redist.synth.named_steps import name_step
 from tests.problems import oracle
 
 Dims = tuple[tuple[SubAxis, ...], ...]
@@ -142,6 +143,31 @@ def best_bytes_of_collectives(source: ArrayType, target: ArrayType) -> int:
             if cost + lack < best.get(v, 1 << 60):
                 best[v] = cost + lack
                 heapq.heappush(queue, (cost + lack, v))
+    raise AssertionError("gathering everything always leads on")
+
+
+def best_time_of_collectives(
+    source: ArrayType, target: ArrayType, topology: Topology, permute: bool
+) -> int:
+    """The least modelled time over every sequence of named collectives, by Dijkstra; a step costs 1 more."""
+    types = all_types(source, target, cap=permute and source.is_even and target.is_even)
+    best = {source: 0}
+    queue = [(0, 0, source)]
+    done: set[ArrayType] = set()
+    while queue:
+        cost, _, here = heapq.heappop(queue)
+        if here == target:
+            return cost
+        if here in done:
+            continue
+        done.add(here)
+        for other in types:
+            action = None if other in done else name_step(here, other, 64, permute)
+            if action is not None:
+                whole = cost + hop_time(action, here, other, topology) + 1
+                if whole < best.get(other, 1 << 62):
+                    best[other] = whole
+                    heapq.heappush(queue, (whole, len(best), other))
     raise AssertionError("gathering everything always leads on")
 
 

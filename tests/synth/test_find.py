@@ -254,7 +254,7 @@ def test_a_step_costs_the_same_in_every_plan_without_a_limit():
 
 @pytest.mark.parametrize("strategy", ["collectives", "no_permute"])
 def test_strategies_are_complete_where_the_search_gives_up(strategy):
-    mesh = Mesh(dict.fromkeys("abcdef", 2))
+    mesh = Mesh(dict.fromkeys("abcdefg", 2))
     plan = synthesize(
         "f32[64{a,b,c}, 64{d,e,f}]", "f32[64{d,e,f}, 64{a,b,c}]", mesh=mesh, strategy=strategy
     )

@@ -1,0 +1,203 @@
+"""Prices of steps that named collectives do, from what ranks hold, without a list of pieces.
+
+In an all_gather or all_to_all every piece has one sender: the rank that agrees with the receiver on all
+axes that cut nothing before the step. In an all_permute whole tiles are asked for, and the holders of a
+tile within the nearest block take turns. :mod:`redist.plan.traffic` lists the pieces and says the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from redist.layout.axes import SubAxis
+from redist.layout.tiles import Ints
+from redist.synth.block_mates import Beside
+from redist.synth.blocks import Within, near_factors
+from redist.synth.chains import Bools
+from redist.synth.objective_costs import MESSAGE_BITS, Prices
+from redist.text.units import ceil_div
+
+Block = Within | Beside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectivePrices:
+    """Prices of gathers, all_to_alls and permutes within a mesh, in bulk.
+
+    ``blocks`` has for every level of the topology what ranks exchange within its blocks; those of the
+    last level span all ranks.
+    """
+
+    prices: Prices
+    blocks: tuple[Block, ...]
+
+    @staticmethod
+    def of(prices: Prices, kept: tuple[SubAxis, ...]) -> CollectivePrices:
+        """Prices for a search in which some axes stay pending."""
+        space = prices.space
+        every = tuple(frozenset(range(len(parts))) for parts in space.factors)
+        blocks: list[Block] = []
+        for level in prices.request.topology.levels[:-1]:
+            assert level.size is not None
+            near = [
+                near_factors(t.mesh, parts, kept, level.size)
+                for t, parts in zip(space.like, space.factors, strict=True)
+            ]
+            aligned = tuple(own for own in near if own is not None)
+            if len(aligned) == len(near):
+                blocks.append(Within.of(space, aligned, kept))
+            else:
+                blocks.append(Beside.of(space, kept, level.size))
+        return CollectivePrices(prices, (*blocks, Within.of(space, every, kept)))
+
+    @property
+    def work(self) -> int:
+        """Entries of tables that were made."""
+        return sum(block.work for block in self.blocks)
+
+    def told_apart(self) -> tuple[Within, ...]:
+        """The blocks, if all of them end where factors do; else the last."""
+        aligned = tuple(block for block in self.blocks if isinstance(block, Within))
+        return aligned if len(aligned) == len(self.blocks) else aligned[-1:]
+
+    def far_floor(self, ids: Ints, v: int) -> Ints:
+        """What must be added to the least cost of ids -> v for elements that blocks lack of a rank's tile."""
+        topology, space = self.prices.request.topology, self.prices.space
+        out = np.zeros(len(ids), dtype=np.int64)
+        if self.prices.request.objective == "bytes":
+            return out
+        itemsize = self.prices.request.source.dtype.itemsize
+        for number, (near, far) in enumerate(pairwise(topology.levels)):
+            assert near.size is not None
+            held = self.blocks[number].held(v, ids)
+            share = ceil_div((space.volumes[v] - held).max(axis=1), near.size)
+            slower = max(0, far.byte_fs - near.byte_fs) * itemsize
+            waits = max(0, far.latency_ps - near.latency_ps)
+            out += share * slower // 1000 + np.where(share > 0, waits, 0)
+        return out
+
+    def many(self, u: int, ids: Ints, permutes: Bools, fixed_bytes: Ints) -> tuple[Ints, Bools]:
+        """Costs of the steps u -> ids, or lower bounds of them; and which are the costs."""
+        prices, request = self.prices, self.prices.request
+        known = np.ones(len(ids), dtype=np.bool_)
+        if request.objective == "bytes":
+            lack, messages = prices.lacks_from(u, ids)
+            return (lack.sum(axis=1) << MESSAGE_BITS) + messages.max(axis=1) + 1, known
+        if len(prices.space.like) > 1 and request.limit_bytes is not None:
+            lack, messages = prices.lacks_from(u, ids)
+            start = np.full(len(ids), u)
+            return prices.at_least(start, ids, lack, messages, fixed_bytes), ~known
+        levels = request.topology.levels
+        shared = any(level.link_fs for level in levels)
+        if len(levels) > 1 and (shared or request.limit_bytes is not None):
+            # A holder may serve several levels of a permute; who serves whom is not counted here.
+            known &= ~permutes
+        return self._times(u, ids, permutes, fixed_bytes), known
+
+    def _times(self, u: int, ids: Ints, permutes: Bools, fixed_bytes: Ints) -> Ints:
+        """Modelled times, level by level, and one more for the step."""
+        prices, space, topology = self.prices, self.prices.space, self.prices.request.topology
+        itemsize = prices.request.source.dtype.itemsize
+        both = space.overlap(u, ids)
+        received = space.volumes[ids] - both
+        moved = _Moved((both > 0).astype(np.int64), both, (both > 0).astype(np.int64), both)
+        asks = _Requests(np.flatnonzero(permutes), received[permutes] > 0)
+        time = np.ones(len(ids), dtype=np.int64)
+        slowest = np.zeros(len(ids), dtype=np.int64)
+        busiest = received.max(axis=1)
+        size = 1
+        for number, level in enumerate(topology.levels):
+            within = self._within(number, u, ids)
+            here = within.less(moved)
+            self._permute(number, u, ids, asks, here)
+            messages = np.maximum(here.messages_in.max(axis=1), here.messages_out.max(axis=1))
+            elems = np.maximum(here.elems_in.max(axis=1), here.elems_out.max(axis=1))
+            fs = elems * (itemsize * level.byte_fs)
+            if level.link_fs:
+                shared = self._shared(here, permutes, size)
+                fs = np.maximum(fs, shared * (itemsize * level.link_fs))
+            time += messages * level.latency_ps + ceil_div(fs, 1000)
+            slowest = np.where(messages > 0, level.latency_ps, slowest)
+            moved, size = within, level.size or size
+        time += np.where(slowest > 0, topology.step_ps, 0)
+        if prices.request.limit_bytes is not None:
+            sent = (moved.elems_out - both).max(axis=1)
+            if len(topology.levels) == 1:
+                sent[permutes] = here.elems_out[permutes].max(axis=1)
+            busiest = np.maximum(busiest, sent)
+            extra = prices.extra_rounds(
+                received.max(axis=1) * itemsize, busiest * itemsize, fixed_bytes
+            )
+            if len(topology.levels) > 1:
+                extra = np.where(permutes, 0, extra)
+            time += extra * slowest
+        return time
+
+    def _within(self, number: int, u: int, ids: Ints) -> _Moved:
+        """What each rank needs and is asked for within the blocks of a level, its own tile included."""
+        space, block = self.prices.space, self.blocks[number]
+        if number < len(self.blocks) - 1:
+            return _Moved(*block.received(u, ids), *block.sent(u, ids))
+        times = (space.copies()[ids] // space.copies()[u])[:, None]
+        return _Moved(
+            space.pieces(u, ids),
+            space.volumes[ids],
+            times * space.pieces_to(ids, u),
+            times * space.volumes[u],
+        )
+
+    def _permute(self, number: int, u: int, ids: Ints, asks: _Requests, here: _Moved) -> None:
+        """Let the holders of tiles take turns in the permutes; put what is sent at this level ``here``."""
+        if not len(asks.rows):
+            return
+        block, chosen = self.blocks[number], ids[asks.rows]
+        holders = block.holders(u, chosen)
+        found = asks.open & (holders > 0)
+        asks.open &= ~found
+        turns = ceil_div(block.asked(chosen, found), np.maximum(holders, 1))
+        turns = np.where(found, turns, 0)
+        sizes = self.prices.space.volumes[chosen]
+        here.messages_in[asks.rows] = found
+        here.elems_in[asks.rows] = np.where(found, sizes, 0)
+        here.messages_out[asks.rows] = turns
+        here.elems_out[asks.rows] = turns * sizes
+
+    def _shared(self, moved: _Moved, permutes: Bools, size: int) -> Ints:
+        """Elements that enter or leave the busiest block of so many ranks; in permutes, that enter it."""
+        ranks = self.prices.space.table.ranks
+        first = np.flatnonzero(np.diff(ranks // size, prepend=-1))
+        enter, leave = (
+            np.add.reduceat(elems, first, axis=1).max(axis=1)
+            for elems in (moved.elems_in, moved.elems_out)
+        )
+        return np.where(permutes, enter, np.maximum(enter, leave))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moved:
+    """Messages and elements that every rank (column) receives and sends in every step (row)."""
+
+    messages_in: Ints
+    elems_in: Ints
+    messages_out: Ints
+    elems_out: Ints
+
+    def less(self, nearer: _Moved) -> _Moved:
+        """What is left for a level if nearer levels move that much."""
+        return _Moved(
+            self.messages_in - nearer.messages_in,
+            self.elems_in - nearer.elems_in,
+            self.messages_out - nearer.messages_out,
+            self.elems_out - nearer.elems_out,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Requests:
+    """Rows that are permutes, and which ranks still wait for a tile in them."""
+
+    rows: Ints
+    open: Bools

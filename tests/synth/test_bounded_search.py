@@ -1,0 +1,208 @@
+"""The search over named collectives: prices, lower bounds, budgets, and what is said beyond them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bench.problems.problems import Problem, problems
+from redist import Mesh, Plan, synthesize
+from redist.plan.request import Request
+from redist.plan.rules import kept_axes, resolved_axes
+from redist.plan.topology import FLAT, Level, Topology
+from redist.synth import collective_search
+from redist.synth.candidates import factors_of
+from redist.synth.collective_search import CollectiveSearch
+from redist.synth.find import find_plan
+from redist.synth.named_steps import common_pieces
+from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
+from redist.synth.plan_figures import Pricer
+from redist.synth.routes import normal_form
+from redist.synth.type_space import TypeSpace
+from tests.synth.exhaustive import all_types, best_time_of_collectives
+from tests.tiers import sample
+
+TWO_LEVELS = Topology((Level("node", 4, 10**6, 10**5), Level("net", None, 10**7, 10**6)))
+SHARED_LINK = Topology(
+    (Level("node", 4, 10**6, 10**5), Level("net", None, 10**7, 10**6, 7 * 10**5)), step_ps=5000
+)
+THREE_LEVELS = Topology(
+    (
+        Level("socket", 2, 10**6, 10**5),
+        Level("node", 6, 3 * 10**6, 3 * 10**5),
+        Level("net", None, 10**7, 10**6),
+    ),
+    step_ps=7777,
+)
+TOPOLOGIES = (FLAT, TWO_LEVELS, SHARED_LINK, THREE_LEVELS)
+STRATEGIES = ("collectives", "no_permute")
+
+
+def search_of(request: Request) -> CollectiveSearch | None:
+    """A search over all types of a small request, None if it is not small or has no other end."""
+    a, b = request.source, request.target
+    kept = kept_axes(a, b)
+    start = a.with_pending(a.pending_op, kept)
+    if b.pending_op is not None or start == b or a.global_elems == 0:
+        return None
+    one = common_pieces(a, b) is not None
+    ends = (start,) if one else (start, b)
+    used = ((*a.used, *b.used),) if one else (a.used, b.used)
+    factors = tuple(
+        factors_of(t.mesh, parts, kept, request.topology, True)
+        for t, parts in zip(ends, used, strict=True)
+    )
+    if max(map(len, factors)) > 4:
+        return None
+    pricer = Pricer.of(a, b, request.topology, request.limit_bytes, request.donate)
+    space = TypeSpace.over(ends, factors, None, False, False, (start, b))
+    prices = Prices(request, space, pricer, resolved_axes(a, b), space.find(start), space.find(b))
+    return CollectiveSearch(prices, request.strategy == "collectives", kept)
+
+
+def searches(n: int, seed: int) -> Iterator[tuple[Problem, CollectiveSearch]]:
+    """Searches of random problems under all topologies, some of them with a limit."""
+    rng = random.Random(seed)
+    for problem in problems(n, seed, devices=(4, 6, 8, 12)):
+        whole = problem.source.global_elems * problem.source.dtype.itemsize
+        for topology in TOPOLOGIES:
+            request = Request(
+                problem.source,
+                problem.target,
+                topology=topology,
+                limit_bytes=rng.choice((None, None, 3 * problem.source.tile_bytes + whole)),
+                objective=rng.choice(("time", "time", "time", "bytes")),
+                strategy=rng.choice(STRATEGIES),
+            )
+            search = search_of(request)
+            if search is not None:
+                yield problem, search
+
+
+def test_prices_in_bulk_are_those_of_the_listed_pieces():
+    rng = random.Random(0)
+    known_ones = 0
+    for problem, search in searches(sample(10, of=100), seed=11):
+        n = len(search.prices.space)
+        for u in rng.sample(range(n), min(3, n)):
+            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            for k in rng.sample(range(len(ids)), min(8, len(ids))):
+                listed = search._exact(u, int(ids[k]))
+                assert low[k] <= listed, f"{problem}: {search.prices.type(u)}"
+                assert not known[k] or low[k] == listed, f"{problem}: {search.prices.type(u)}"
+                known_ones += bool(known[k])
+    assert known_ones > sample(100, of=1000)
+
+
+def test_what_is_still_to_come_obeys_the_triangle_inequality():
+    rng = random.Random(1)
+    for problem, search in searches(sample(10, of=100), seed=12):
+        n, rest = len(search.prices.space), search._to_goal
+        assert rest[search.prices.goal] == 0
+        for u in rng.sample(range(n), min(3, n)):
+            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            bad = known & (rest[u] > low + rest[ids])
+            assert not bad.any(), f"{problem}: {search.prices.type(u)}"
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES[:2], ids=["flat", "two levels"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_plans_equal_exhaustive_search_up_to_8_devices(strategy, topology):
+    checked = 0
+    for problem in problems(400, seed=21, kinds=("even", "uneven"), devices=(4, 6, 8), most_dims=3):
+        a, b = problem.source, problem.target
+        if len(all_types(a, b, cap=False)) > sample(30, of=130) or a.global_elems == 0:
+            continue
+        plan = find_plan(Request(a, b, strategy=strategy, topology=topology))
+        assert plan.search == "exact"
+        best = best_time_of_collectives(a, b, topology, strategy == "collectives")
+        assert plan.time_ps + len(plan.steps) <= best, str(problem)
+        if all(alt.time_ps > plan.time_ps for alt in plan.considered if alt.name != "search"):
+            assert plan.time_ps + len(plan.steps) == best, str(problem)
+        checked += 1
+        if checked == sample(6, of=60):
+            break
+    assert checked == sample(6, of=60)
+
+
+def hurried(monkeypatch: pytest.MonkeyPatch, request: Request) -> Plan:
+    """The plan of a search that may look at next to nothing."""
+    with monkeypatch.context() as patch:
+        for name in ("EXACT_WORK", "LEAST_WORK", "BEAM_WORK"):
+            patch.setattr(collective_search, name, 30_000)
+        return find_plan(request)
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
+    strategy, objective, monkeypatch
+):
+    n_bounded = 0
+    drawn = problems(sample(16, of=160), seed=31, kinds=("even", "uneven"), devices=(12, 16, 24))
+    for number, problem in enumerate(drawn):
+        topology = TOPOLOGIES[number % 2]
+        a, b = problem.source, problem.target
+        request = Request(a, b, strategy=strategy, objective=objective, topology=topology)
+        best, plan = find_plan(request), hurried(monkeypatch, request)
+        pricer = Pricer.of(a, b, topology, None, False)
+        costs = [
+            route_cost(request, pricer, a, [(s.action, s.after) for s in p.steps])
+            for p in (best, plan)
+        ]
+        normal = normal_form(a, b)
+        if any(alt.name == "normal form" for alt in plan.considered):
+            assert costs[1] <= route_cost(request, pricer, a, normal), str(problem)
+        if plan.search == "exact":
+            assert plan.search_bound is None
+            assert costs[1] <= costs[0], str(problem)
+            continue
+        assert plan.search_bound is not None
+        cost = best.time_ps + len(best.steps) if objective == "time" else best.received_bytes
+        assert best.search == "bounded" or plan.search_bound <= cost, str(problem)
+        assert Plan.from_json(plan.to_json()) == plan
+        assert hurried(monkeypatch, request).to_json() == plan.to_json()
+        n_bounded += 1
+    assert n_bounded >= sample(2, of=20)
+
+
+def test_a_bound_is_shown_beside_the_plan(monkeypatch):
+    mesh = Mesh(x=3, y=2, z=4)
+    a, b = "f32[48{y}, 8{x}, 48{z}]", "f32[48{x}, 8, 48{y}]"
+    for name in ("EXACT_WORK", "LEAST_WORK"):
+        monkeypatch.setattr(collective_search, name, 1)
+    plan = synthesize(a, b, mesh=mesh, strategy="no_permute")
+    assert plan.search == "bounded"
+    assert plan.search_bound is not None
+    assert "bounded search: none in less than" in str(plan)
+    assert "bounded search: none in less than" in plan.explain()
+
+
+def test_a_plan_is_found_under_a_limit_however_little_may_be_looked_at(monkeypatch):
+    mesh = Mesh(x=2, y=2, z=3)
+    a, b = "f32[12{x}, 24{y,z}]", "f32[12{z,y}, 24{x}]"
+    wanted = synthesize(a, b, mesh=mesh, strategy="collectives")
+    limit = wanted.peak_bytes - 1
+    for name in ("EXACT_WORK", "LEAST_WORK", "BEAM_WORK"):
+        monkeypatch.setattr(collective_search, name, 1)
+    plan = synthesize(a, b, mesh=mesh, strategy="collectives", limit_bytes=limit)
+    assert plan.peak_bytes <= limit
+
+
+def test_the_problem_that_took_minutes():
+    mesh = Mesh(a=8, b=4)
+    a, b = "f32[66, 13{a}, 57, 87]", "f32[66{a,b}, 13, 57, 87]"
+    plan = synthesize(a, b, mesh=mesh, strategy="collectives")
+    assert plan.search == "exact"
+    assert plan.time_ps == 1_728_937_200
+
+
+def test_beams_end_where_every_way_is_too_dear():
+    search = next(s for _, s in searches(5, seed=41))
+    found, bound = search.run(1)
+    assert found is None
+    assert bound == 1
+    assert np.all(search._to_goal >= 0)
