@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.copies import race as copies
 from bench.examples import race as examples
-from bench.plans import comparison, hierarchy, overhead, planning, quality
+from bench.plans import collectives, comparison, hierarchy, overhead, planning, quality
 from bench.problems.judge import WrongPlanError
 from bench.races import jax_race
 from bench.report.report import Report, save_json, save_plot
@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "comparison": comparison.run,
     "quality": quality.run,
     "planning": planning.run,
+    "collectives": collectives.run,
     "hierarchy": hierarchy.run,
     "xla": xla.run,
     "jax": jax_race.run,

@@ -115,15 +115,17 @@ def _answer(question: Question) -> Answer:
 
 def _pairs(mesh: Mesh, name: str) -> tuple[tuple[str, str], ...]:
     """The pattern for arrays of several sizes."""
+    return tuple(pattern(mesh, name, times) for times in range(1, REPEATS + 1))
+
+
+def pattern(mesh: Mesh, name: str, times: int = 1) -> tuple[str, str]:
+    """Source and target of a pattern, for an array of so many times as many rows as devices."""
     n = mesh.n_devices
-    out = []
-    for times in range(1, REPEATS + 1):
-        k = n * times
-        source, target = PATTERNS[name]
-        for letter, value in zip("KNUVR", (k, n, k - 1, n - 1, mesh.size("x") // 2), strict=True):
-            source, target = (t.replace(letter, str(value)) for t in (source, target))
-        out.append((source, target))
-    return tuple(out)
+    k = n * times
+    source, target = PATTERNS[name]
+    for letter, value in zip("KNUVR", (k, n, k - 1, n - 1, mesh.size("x") // 2), strict=True):
+        source, target = (t.replace(letter, str(value)) for t in (source, target))
+    return source, target
 
 
 def _random_questions(sizes: Sequence[int], rank: int, n: int, seed: int) -> Question:

@@ -33,6 +33,7 @@ SPECIAL: dict[str, Callable[[], list[str]]] = {
 REPORTS = {
     "quality": ("received", "memory", "free"),
     "planning": ("random", "repeated", "devices", "axes", "rank"),
+    "collectives": ("random", "devices"),
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "xla": ("received",),
     "jax": ("random",),

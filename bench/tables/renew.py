@@ -47,6 +47,7 @@ def steps() -> list[Measurement]:
         ("comparison", (), 1),
         ("quality", ("--n", "500"), 5),
         ("planning", ("--n", "1000"), 8),
+        ("collectives", ("--n", "2000"), 20),
         ("hierarchy", (), 2),
         ("examples", (), 3),
         ("overhead", (), 0.5),

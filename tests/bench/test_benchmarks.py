@@ -12,7 +12,7 @@ import pytest
 
 import redist
 from bench.__main__ import main
-from bench.plans import growth, hierarchy, overhead, planning, quality
+from bench.plans import collectives, growth, hierarchy, overhead, planning, quality
 from bench.plans.entries import most_entries
 from bench.problems.judge import WrongPlanError, judge
 from bench.problems.problems import KINDS
@@ -58,6 +58,16 @@ def test_planning_times_every_problem_in_a_fresh_process() -> None:
     assert column(devices, "pattern") == list(growth.PATTERNS)
     assert column(axes, "axes") == column(ranks, "rank") == [1, 2, 3, 4, 5, 6]
     assert min(numbers(devices, "peak MiB")) > 10
+
+
+def test_collectives_say_how_many_plans_are_proved_the_best() -> None:
+    n = sample(8, of=40)
+    times, devices = collectives.run(n, seed=1).tables
+    assert column(times, "strategy") == [s for s in collectives.STRATEGIES for _ in range(3)]
+    assert column(times, "cases")[2::3] == [n, n]
+    assert all(0 <= share <= 100 for share in numbers(times, "exact, %"))
+    assert all(over is None or over >= 1 for over in column(times, "over it, geomean"))
+    assert len(devices.rows) == 2 * len(growth.PATTERNS)
 
 
 def test_growth_asks_for_the_meshes_it_has_aims_for() -> None:

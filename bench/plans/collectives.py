@@ -1,0 +1,150 @@
+"""How long does planning take with named collectives alone, and is the plan proved to be the best?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import redist
+from bench.plans import growth
+from bench.problems.fresh import in_fresh_process, warm_up
+from bench.problems.judge import judge
+from bench.problems.problems import Problem, problems
+from bench.report.figures import geomean, met, most, quantile
+from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from redist.plan.topology import FLAT, Level, Topology
+from redist.text.progress import track
+
+STRATEGIES = ("collectives", "no_permute")
+DEVICES = (8, 12, 16, 24, 30, 32, 48, 64)
+NODES = Topology((Level("node", 4, 1_000_000, 100_000), Level("net", None, 10_000_000, 1_000_000)))
+"""Four devices a node at 1 us and 10 GB/s, 10 us and 1 GB/s between nodes."""
+TOPOLOGIES = {"flat": FLAT, "two levels": NODES}
+WORST_AIM_S = 1.0
+MEDIAN_AIM_MS = 50.0
+EXACT_AIM = 0.95
+OVER_BOUND_AIM = 1.1
+LARGE_AIM_S = 5.0
+SLOWEST = 3
+"""So many slow problems are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A problem, and how it is to be planned."""
+
+    problem: Problem
+    strategy: str
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Seconds to plan, whether the search was exact, and else time over the bound, if there is one."""
+
+    question: Question
+    seconds: float
+    exact: bool
+    over_bound: float | None
+
+
+def run(n: int = 2000, seed: int = 0) -> Report:
+    """Plan ``n`` random problems under each strategy, networks in turn; then the largest mesh."""
+    asked = [
+        Question(problem, strategy, list(TOPOLOGIES)[number // 2 % 2])
+        for strategy in STRATEGIES
+        for number, problem in enumerate(problems(n, seed, ("even", "uneven"), DEVICES))
+    ]
+    found = in_fresh_process(_answer, asked)
+    answers = list(track(found, len(asked), "planning with named collectives"))
+    chart = Chart(
+        "planning time, named collectives",
+        "share of problems",
+        "s",
+        tuple(
+            sorted_curve(name, [a.seconds for a in answers if a.question.strategy == name])
+            for name in STRATEGIES
+        ),
+    )
+    mesh = growth.MESHES[-1] if n >= 100 else growth.MESHES[0]
+    large = [
+        (name, strategy, next(in_fresh_process(_large_s, [(mesh, name, strategy)])))
+        for name in growth.PATTERNS
+        for strategy in STRATEGIES
+    ]
+    rows = [
+        (name, strategy, seconds, met(seconds < LARGE_AIM_S)) for name, strategy, seconds in large
+    ]
+    largest = Table(
+        f"Planning time on mesh {mesh}: {mesh.n_devices} devices",
+        ("pattern", "strategy", "s", "aim"),
+        tuple(rows),
+        (f"aim: < {LARGE_AIM_S:.0f} s",),
+        "devices",
+        keys=2,
+    )
+    return Report("collectives", (_table(answers), largest), (chart,))
+
+
+def _answer(question: Question) -> Answer:
+    warm_up()
+    problem, topology = question.problem, TOPOLOGIES[question.network]
+    started = time.perf_counter()
+    plan = redist.synthesize(
+        problem.source, problem.target, strategy=question.strategy, topology=topology
+    )
+    taken = time.perf_counter() - started
+    judge(plan, topology)
+    ratio = None
+    if plan.search_bound:
+        ratio = (plan.time_ps + len(plan.steps)) / plan.search_bound
+    return Answer(question, taken, plan.search == "exact", ratio)
+
+
+def _large_s(asked: tuple[redist.Mesh, str, str]) -> float:
+    """Seconds to plan one of the patterns on a large mesh."""
+    warm_up()
+    mesh, name, strategy = asked
+    source, target = growth.pattern(mesh, name)
+    started = time.perf_counter()
+    plan = redist.synthesize(source, target, mesh=mesh, strategy=strategy)
+    taken = time.perf_counter() - started
+    judge(plan)
+    return taken
+
+
+def _table(answers: Sequence[Answer]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    notes: list[str] = []
+    for strategy in STRATEGIES:
+        own = [a for a in answers if a.question.strategy == strategy]
+        for network in (*TOPOLOGIES, "all"):
+            some = [a for a in own if network in ("all", a.question.network)]
+            rows.append((strategy, network, *_figures(some)))
+        worst, median = max(a.seconds for a in own), quantile([a.seconds for a in own], 0.5) or 0.0
+        share = sum(a.exact for a in own) / len(own)
+        over = geomean(a.over_bound for a in own if a.over_bound is not None)
+        notes.append(
+            f"{strategy}: worst < {WORST_AIM_S:.0f} s {met(worst < WORST_AIM_S)}, "
+            f"median < {MEDIAN_AIM_MS:.0f} ms {met(median * 1e3 < MEDIAN_AIM_MS)}, "
+            f"exact >= {EXACT_AIM:.0%} {met(share >= EXACT_AIM)}, "
+            f"over the bound < {OVER_BOUND_AIM} {met((over or 1.0) < OVER_BOUND_AIM)}"
+        )
+        slow = sorted(((a.seconds, str(a.question.problem)) for a in own), reverse=True)[:SLOWEST]
+        notes += [f"{strategy}: {seconds:.2f} s for {text}" for seconds, text in slow]
+    columns = (
+        *("strategy", "network", "cases", "median ms", "99 % ms", "worst ms"),
+        *("exact, %", "bounded", "with a bound", "over it, geomean", "most"),
+    )
+    title = f"Planning with named collectives alone, {DEVICES[0]} to {DEVICES[-1]} devices"
+    return Table(title, columns, tuple(rows), tuple(notes), "random", keys=2)
+
+
+def _figures(some: Sequence[Answer]) -> tuple[Value, ...]:
+    ms = [a.seconds * 1e3 for a in some]
+    over = [a.over_bound for a in some if a.over_bound is not None]
+    bounded = sum(not a.exact for a in some)
+    share = 100.0 * (len(some) - bounded) / len(some) if some else None
+    times = (quantile(ms, 0.5), quantile(ms, 0.99), most(ms))
+    return (len(some), *times, share, bounded, len(over), geomean(over), most(over))
