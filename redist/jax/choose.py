@@ -36,7 +36,10 @@ BYTE_PS = 150
 """A byte that is copied in order."""
 LOOSE_PS, LONG_RUN = 900, 32
 """An element that is copied by itself; of a run of so many and more it costs nothing besides."""
-STRATEGIES = ("collectives", "direct")
+WAYS = (("collectives", "time"), ("collectives", "bytes"), ("direct", "time"))
+"""Strategies and objectives whose plans are compared."""
+NEAR = 1.1
+"""Of plans that should take about as long, the one that moves least is taken."""
 
 
 def choose_plan(
@@ -47,8 +50,10 @@ def choose_plan(
     A limit is for everything that the compiled program holds on a device: source, result, and copies.
     """
     plans = [
-        synthesize(source, target, strategy=strategy, topology=XLA, donate=donate)
-        for strategy in STRATEGIES
+        synthesize(
+            source, target, strategy=strategy, objective=objective, topology=XLA, donate=donate
+        )
+        for strategy, objective in WAYS
     ]
     fit = [plan for plan in plans if all(t.is_even for t in plan.types)]
     needs = {id(plan): peak_bytes(lower_plan(plan, XLA), donate) for plan in fit}
@@ -61,7 +66,9 @@ def choose_plan(
                 f"the least that would do is {least} bytes",
                 least,
             )
-    return min(fit, key=plan_ps)
+    times = {id(plan): plan_ps(plan) for plan in fit}
+    quick = [plan for plan in fit if times[id(plan)] <= NEAR * min(times.values())]
+    return min(quick, key=lambda plan: (plan.received_bytes, times[id(plan)]))
 
 
 def plan_ps(plan: Plan) -> int:

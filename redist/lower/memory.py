@@ -18,6 +18,10 @@ from redist.lower.calls import (
 )
 
 
+TABLE_BYTES = 4096
+"""Places of devices, and other small things."""
+
+
 def elems_after(call: Call, elems: int) -> int:
     """Elements of a device's tile after a call.
 
@@ -73,11 +77,12 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
             case Swap():
                 sent = 2 * before
             case Permute(rows=rows):
-                sent = 3 * max((math.prod(row[0].source.shape) for row in rows), default=0)
+                boxes = max((math.prod(row[0].source.shape) for row in rows), default=0)
+                sent = after + 3 * boxes  # the new tile is made of boxes before it is the result
             case Scatter() | CombineAll():
                 sent = before + after
             case _:
                 sent = 0
         most = max(most, given + sent + made)
     kept = 0 if donate else ends[0]
-    return (kept + ends[1] + most) * item
+    return (kept + ends[1] + most) * item + TABLE_BYTES
