@@ -168,6 +168,10 @@ def from_placements(
     ...
     redist.errors.ConversionError: cannot read placements (Shard(dim=0), Replicate()): \
 2 placements for 3 mesh axes (x, y, z); give one per axis
+
+    PyTorch's ``_StridedShard``, by which FSDP cuts what tensor parallelism has cut already, is an axis
+    that comes after those to its right: (``_StridedShard(0, split_factor=4)``, ``Shard(0)``) on
+    ``dp=2, tp=4`` is ``{tp,dp}``.
     """
     items = _list_entries("placements", placements, "give one per mesh axis")
 
@@ -181,15 +185,21 @@ def from_placements(
         )
     dims: list[list[str]] = [[] for _ in shape]
     pending: dict[str, list[str]] = {}
-    for (name, size), item in zip(mesh.axes, items, strict=True):
+    for (name, size), item in reversed(list(zip(mesh.axes, items, strict=True))):
         kind = type(item).__name__
-        if kind == "Shard":
+        if kind in ("Shard", "_StridedShard"):
             dim: object = getattr(item, "dim", None)
             if not isinstance(dim, int) or isinstance(dim, bool):
                 raise refuse(f"axis {name}: dim {dim!r} is no int")
             if not -len(shape) <= dim < len(shape):
                 raise refuse(f"axis {name}: there is no dim {dim}; the array has {len(shape)} dims")
-            dims[dim].append(name)
+            factor = int(getattr(item, "split_factor", 1)) if kind == "_StridedShard" else 1
+            place = _place_after(dims[dim], factor, mesh)
+            if place is None:
+                raise refuse(
+                    f"axis {name}: the axes after it that cut dim {dim} do not cut it into {factor}"
+                )
+            dims[dim].insert(place, name)
         elif kind == "Partial":
             reduce_op: object = getattr(item, "reduce_op", None)
             if not isinstance(reduce_op, str) or reduce_op not in _OP_OF:
@@ -201,13 +211,27 @@ def from_placements(
         elif kind != "Replicate":
             raise refuse(f"axis {name}: {kind} is not known; use Shard, Replicate or Partial")
     if len(pending) > 1:
-        raise refuse(f"{' and '.join(pending)} are both pending; resolve all but one first")
+        raise refuse(f"{' and '.join(reversed(pending))} are both pending; resolve all but one first")
     t = ArrayType.of(mesh, dtype, shape, dims, pending)
     for i in range(t.ndim):
         reason = _other_tiles(t, i)
         if reason is not None:
             raise refuse(reason)
     return t
+
+
+def _place_after(names: Sequence[str], factor: int, mesh: Mesh) -> int | None:
+    """After how many of the axes of a dim it is cut into so many; None if it never is.
+
+    >>> _place_after(["y", "z"], 3, Mesh(x=2, y=3, z=2)), _place_after(["z"], 5, Mesh(z=2))
+    (1, None)
+    """
+    cuts = 1
+    for place, name in enumerate(names):
+        if cuts == factor:
+            return place
+        cuts *= mesh.size(name)
+    return len(names) if cuts == factor else None
 
 
 def nested_bounds(n: int, sizes: Iterable[int]) -> tuple[Ints, Ints]:

@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redist.layout.array_type import ArrayType
 from redist.plan.certificate import Certificate
 from redist.plan.memory import holder_classes, live_bytes, source_events
 from redist.plan.steps import Event, Step
 from redist.plan.topology import FLAT, Topology
+
+if TYPE_CHECKING:
+    from redist.torch.run_plan import TorchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,29 @@ class Plan:
         from redist.draw.page import make_cell
 
         return make_cell(self)
+
+    def to_torch(
+        self,
+        group: Any = None,
+        device: str | None = None,
+        transport: str = "auto",
+        timeout_s: float | None = 300.0,
+    ) -> TorchPlan:
+        """**Collective over** ``group``. The plan's steps with ``torch.distributed``, and no MPI.
+
+        In a job that ``torchrun`` started::
+
+            plan = redist.synthesize("f32[8{x}, 8]", "f32[8, 8{x}]", mesh=redist.Mesh(x=4))
+            move = plan.to_torch()               # over the default group, gloo or NCCL
+            columns = move(torch.zeros(2, 8))    # this rank's tile in, that of the target out
+
+        Ranks of the plan are numbers in the group. ``device`` is ``cpu`` or ``cuda``, by default what the
+        group passes on. ``transport="auto"`` uses memory that ranks share if all are on one host and
+        tensors are in memory; ``"messages"`` only those of the group.
+        """
+        from redist.torch.run_plan import run_on_torch
+
+        return run_on_torch(self, group, device, transport, timeout_s)
 
     def __str__(self) -> str:
         from redist.plan.table import format_plan

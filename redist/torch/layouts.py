@@ -1,0 +1,104 @@
+"""Device meshes and placements as meshes and types: the border between PyTorch's words and ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.placement_types import Partial
+
+from redist.errors import ConversionError, RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.interop import Partial as PartialOver
+from redist.layout.interop import Replicate as ReplicateOver
+from redist.layout.interop import from_placements, to_placements
+from redist.layout.mesh import Mesh
+from redist.torch.dtypes import from_torch
+
+Placements = Sequence[Any]
+
+
+def mesh_ranks(device_mesh: DeviceMesh) -> tuple[int, ...]:
+    """The ranks of a device mesh, in the order of its devices."""
+    return tuple(int(rank) for rank in device_mesh.mesh.flatten().tolist())
+
+
+def mesh_of(device_mesh: DeviceMesh, numbers: Mapping[int, int] | None = None) -> Mesh:
+    """A device mesh as ours; ``numbers`` has the number of each of its ranks in a group.
+
+    Axes have the names of its dims; without names they are ``d0``, ``d1``, and so on.
+    """
+    sizes = tuple(device_mesh.mesh.shape)
+    ranks = mesh_ranks(device_mesh)
+    axes = list(zip(_axis_names(device_mesh, len(sizes)), map(int, sizes), strict=True))
+    return Mesh(axes, ranks=[rank if numbers is None else numbers[rank] for rank in ranks])
+
+
+def _axis_names(device_mesh: DeviceMesh, n: int) -> list[str]:
+    names = []
+    for dim, name in enumerate(device_mesh.mesh_dim_names or [f"d{k}" for k in range(n)]):
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+        plain = plain if plain and not plain[0].isdigit() else f"d{dim}_{plain}"
+        names.append(plain if plain not in names else f"{plain}_{dim}")
+    return names
+
+
+def type_of(dtensor: DTensor, numbers: Mapping[int, int] | None = None) -> ArrayType:
+    """The type of a DTensor.
+
+    ``type_of(distribute_tensor(torch.zeros(8, 6), mesh, [Shard(0)]))`` prints ``f32[8{x}, 6]`` where the
+    dim of the mesh is called x.
+    """
+    spec = dtensor._spec
+    order = getattr(spec, "shard_order", None)
+    placements = spec.placements
+    if order is not None and not _is_in_mesh_order(order):
+        raise ConversionError(
+            f"cannot read placements {placements!r} applied in the order {order!r}: "
+            "redistribute it to the order of the mesh first"
+        )
+    return placed_type(spec.mesh, placements, dtensor.dtype, tuple(dtensor.shape), numbers)
+
+
+def _is_in_mesh_order(order: Any) -> bool:
+    return all(list(entry.mesh_dims) == sorted(entry.mesh_dims) for entry in order)
+
+
+def placed_type(
+    device_mesh: DeviceMesh,
+    placements: Placements,
+    dtype: torch.dtype,
+    shape: Sequence[int],
+    numbers: Mapping[int, int] | None = None,
+) -> ArrayType:
+    """The type that placements mean on a device mesh; an error in their words if they cannot be read."""
+    mesh = mesh_of(device_mesh, numbers)
+    return from_placements(placements, mesh, from_torch(dtype), tuple(map(int, shape)))
+
+
+def placements_of(t: ArrayType) -> tuple[Any, ...]:
+    """PyTorch's placements of a type, on a device mesh like its mesh."""
+    out: list[Any] = []
+    for placement in to_placements(t):
+        if isinstance(placement, ReplicateOver):
+            out.append(Replicate())
+        elif isinstance(placement, PartialOver):
+            out.append(Partial(placement.reduce_op))
+        else:
+            out.append(Shard(placement.dim))
+    return tuple(out)
+
+
+def checked_placements(placements: Any, n_dims: int) -> tuple[Any, ...]:
+    """Placements with dims counted from the front; an error if they are no placements."""
+    if placements is None or isinstance(placements, str) or not isinstance(placements, Sequence):
+        raise RequestError(
+            f"cannot move to placements {placements!r}: give a list with one per dim of the mesh"
+        )
+    return tuple(
+        Shard(p.dim + n_dims) if type(p) is Shard and p.dim < 0 else p for p in placements
+    )

@@ -1,0 +1,147 @@
+"""Shared memory of the ranks of one host: a control page and a pool each, mapped by all, and meetings.
+
+No name is left behind: segments are those of :mod:`redist.runtime.shm.segments`, and handles to them
+travel over the process group.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import numpy as np
+
+from redist.errors import PeerError, TransferError
+from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
+from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
+from redist.torch.ranks import Ranks
+
+CONTROL_BYTES = 4096
+"""The first bytes of every rank's segment: meetings, and whether it has given up; the pool follows."""
+WORD, STATUS = 8, 1
+"""Control words are a cache line apart; the second of the first line says that a rank has given up."""
+SLICE_NS = 50_000_000
+"""Waits look up so often: at the clock, and at whether the others live."""
+MARK_AT, MARK_BYTES = 256, 16
+
+
+class SharedMemory:
+    """What the ranks of one host share. Making one is **collective**; :meth:`join` finds out if it can be."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self.seq = 0
+        self.broken: str | None = None
+        self.pool_bytes = 0
+
+    @staticmethod
+    def join(ranks: Ranks) -> SharedMemory | None:
+        """**Collective.** The memory that all ranks share; None if one of them cannot map the others'."""
+        able = can_share() and kernels() is not None and ranks.size > 1
+        hosts = ranks.gather((able, socket.gethostname()))
+        if not all(able for able, _ in hosts) or len({host for _, host in hosts}) > 1:
+            return None
+        memory = SharedMemory(ranks)
+        return memory if memory.reserve(0) else None
+
+    def reserve(self, pool_bytes: int) -> bool:
+        """**Collective.** Make pools of at least this size; whether every rank could map all of them."""
+        size = max(pool_bytes, self.pool_bytes)
+        own = shared_bytes(CONTROL_BYTES + size)
+        mark = os.urandom(MARK_BYTES)
+        own[MARK_AT : MARK_AT + MARK_BYTES] = np.frombuffer(mark, np.uint8)
+        found = find(own)
+        told = self.ranks.gather((found[0] if found else None, mark))
+        pages: list[Bytes] = []
+        works = True
+        for rank, (handle, there) in enumerate(told):
+            try:
+                page = own if rank == self.ranks.rank else attach(handle)
+                works = works and bytes(page[MARK_AT : MARK_AT + MARK_BYTES]) == there
+                pages.append(page)
+            except (OSError, ValueError, AttributeError, TransferError):
+                works = False
+        if not all(self.ranks.gather(works)):
+            return False
+        self.own, self.pages, self.pool_bytes, self.seq = own, pages, size, 0
+        self.pids = [handle.pid for handle, _ in told]
+        self._control = own[:CONTROL_BYTES].view(np.uint64)
+        self._table = np.array([address_of(page) for page in pages], dtype=np.uintp)
+        self.ranks.barrier()  # nobody meets in pages that another has not mapped
+        return True
+
+    def slot(self, rank: int, parity: int, slot_bytes: int) -> int:
+        """**Local.** Address of a rank's slot for even or odd meetings: one from the front, one from the back."""
+        start = int(self._table[rank]) + CONTROL_BYTES
+        return start + (self.pool_bytes - slot_bytes if parity else 0)
+
+    def meet(self, word: int = 0) -> bool:
+        """**Collective.** Wait for every rank; whether all said this word.
+
+        What they wrote before is visible after.
+        """
+        if self.broken is not None:
+            raise TransferError(
+                f"cannot use this process group any more: an earlier move failed ({self.broken}); "
+                "go on with a new one"
+            )
+        self.seq += 1
+        compiled = kernels()
+        assert compiled is not None
+        start = 0.0
+        while True:
+            answer = compiled.meet(
+                address_of(self._table), self.ranks.size, self.ranks.rank, self.seq, word, None,
+                SLICE_NS,
+            )  # fmt: skip
+            if answer == ABORTED:
+                self._raise_aborted()
+            if answer != NOT_YET:
+                return bool(answer == ALL_SAME)
+            start = start or time.monotonic()
+            self._look(start)
+
+    def words(self) -> list[int]:
+        """**Local.** What every rank said at the last meeting."""
+        at = WORD * (1 + (self.seq & 1))
+        return [int(page[:CONTROL_BYTES].view(np.uint64)[at]) for page in self.pages]
+
+    def give_up(self, reason: str) -> None:
+        """**Local.** Tell the others that this rank cannot go on; nothing can be used after that."""
+        self.broken = self.broken or reason
+        self._control[STATUS] = 1
+
+    def _look(self, start: float) -> None:
+        """Raise if a rank has died, or if it takes too long."""
+        names, timeout_s = self.ranks.names, self.ranks.timeout_s
+        for rank, pid in enumerate(self.pids):
+            if rank != self.ranks.rank and not _is_alive(pid):
+                self._fail(f"rank {names[rank]} died (process {pid} is gone)")
+        if timeout_s is not None and time.monotonic() - start > timeout_s:
+            counts = [int(page[:8].view(np.uint64)[0]) for page in self.pages]
+            late = [names[rank] for rank, seen in enumerate(counts) if seen < self.seq]
+            self._fail(f"ranks {late} did not come within {timeout_s:g} s")
+
+    def _raise_aborted(self) -> None:
+        gone = [
+            self.ranks.names[rank]
+            for rank, page in enumerate(self.pages)
+            if page[:CONTROL_BYTES].view(np.uint64)[STATUS]
+        ]
+        self._fail(f"ranks {gone} have given up")
+
+    def _fail(self, reason: str) -> None:
+        self.give_up(reason)
+        raise PeerError(f"cannot go on moving: {reason}")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

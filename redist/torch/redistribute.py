@@ -1,0 +1,266 @@
+"""Redistribute DTensors, one or a dict of them: as PyTorch does, also between meshes, within a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+
+from redist.errors import RedistError, RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import tile_shapes
+from redist.plan.plan import Plan
+from redist.plan.topology import Topology
+from redist.planner import synthesize
+from redist.torch.groups import group_of
+from redist.torch.layouts import checked_placements, placed_type, type_of
+from redist.torch.ranks import TIMEOUT_S
+from redist.torch.transfer import TensorTransfer
+from redist.torch.world import World, world_of
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """How to move, apart from what and where to."""
+
+    limit_bytes: int | None = None
+    objective: str = "time"
+    transport: str = "auto"
+    timeout_s: float | None = TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a DTensor goes."""
+
+    device_mesh: DeviceMesh
+    placements: tuple[Any, ...]
+
+
+def redistribute(
+    dtensor: DTensor | Mapping[str, DTensor],
+    device_mesh: DeviceMesh | None = None,
+    placements: Any = None,
+    limit_bytes: int | None = None,
+    *,
+    objective: str = "time",
+    transport: str = "auto",
+    timeout_s: float | None = TIMEOUT_S,
+) -> Any:
+    """**Collective over the ranks of both meshes.** Give a DTensor other placements, or another mesh.
+
+    In a job that ``torchrun`` started::
+
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        other = DeviceMesh("cpu", [1, 2, 3], mesh_dim_names=("gen",))
+        rows = distribute_tensor(weight, mesh, [Shard(0), Replicate()])
+        columns = redist.torch.redistribute(rows, mesh, [Replicate(), Shard(1)])
+        there = redist.torch.redistribute(rows, other, [Shard(0)], limit_bytes=2**30)
+
+    The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
+    ``device_mesh`` is the DTensor's own by default. A dict of DTensors (a state dict) moves as one
+    operation, with few messages; ``placements`` is then one list for all, or a dict by name. The result
+    is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does. Gradients
+    go back the same way. ``limit_bytes`` bounds the tiles and the staging of the fullest rank, source and
+    target included. ``transport="messages"`` uses only messages of the process group; the default copies
+    through shared memory if all ranks are on one host and the tensors in memory.
+    """
+    is_batch = isinstance(dtensor, Mapping)
+    tensors: dict[str, Any] = dict(dtensor) if isinstance(dtensor, Mapping) else {"": dtensor}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, DTensor):
+            kind = type(tensor).__name__
+            raise RequestError(f"cannot move {name or 'a'} {kind}: it is no DTensor; wrap it first")
+    if not tensors:
+        return {}
+    options = MoveOptions(limit_bytes, objective, transport, timeout_s)
+    targets = [
+        _target(name, tensor, device_mesh, placements, is_batch) for name, tensor in tensors.items()
+    ]
+    results = move(options, targets, tuple(tensors), tuple(tensors.values()))
+    return dict(zip(tensors, results, strict=True)) if is_batch else results[0]
+
+
+def _target(
+    name: str, tensor: DTensor, device_mesh: DeviceMesh | None, placements: Any, is_batch: bool
+) -> Target:
+    if is_batch and isinstance(placements, Mapping):
+        if name not in placements:
+            raise RequestError(f"cannot move {name!r}: placements has no entry for it; add one")
+        placements = placements[name]
+    mesh = tensor.device_mesh if device_mesh is None else device_mesh
+    if not isinstance(mesh, DeviceMesh):
+        raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh")
+    if placements is None:
+        placements = tuple(Replicate() for _ in range(mesh.ndim))
+    return Target(mesh, checked_placements(placements, tensor.ndim))
+
+
+def move(
+    options: MoveOptions,
+    targets: Sequence[Target],
+    names: Sequence[str],
+    tensors: Sequence[DTensor],
+) -> Sequence[DTensor]:
+    """**Collective.** Move DTensors, with gradients if they ask for them."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return tuple(MoveWithGradient.apply(options, targets, names, *tensors))
+    return move_data(options, targets, names, tensors)
+
+
+class MoveWithGradient(torch.autograd.Function):
+    """A move as PyTorch's autograd knows it: gradients move back, to where the values came from."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        options: MoveOptions,
+        targets: Sequence[Target],
+        names: Sequence[str],
+        *tensors: DTensor,
+    ) -> tuple[DTensor, ...]:
+        """Move, and note where from."""
+        ctx.set_materialize_grads(False)
+        ctx.options, ctx.names = options, names
+        ctx.sources = [Target(t.device_mesh, tuple(t.placements)) for t in tensors]
+        return tuple(move_data(options, targets, names, tensors))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        """Move the gradients back; a sum that was pending gets the same gradient on every rank."""
+        some = [k for k, gradient in enumerate(gradients) if gradient is not None]
+        back = [_gradient_target(gradients[k], ctx.sources[k]) for k in some]
+        moved: Sequence[Any] = ()
+        if some:
+            names = [ctx.names[k] for k in some]
+            moved = move(ctx.options, back, names, [gradients[k] for k in some])
+        found = dict(zip(some, moved, strict=True))
+        return (None, None, None, *(found.get(k) for k in range(len(gradients))))
+
+
+def _gradient_target(gradient: DTensor, source: Target) -> Target:
+    """Where a gradient goes: to the placements of the source, replicated where that was pending.
+
+    As PyTorch has it: the value is the sum over ranks, so each has the whole gradient. Only a gradient
+    that is itself pending over the same dim of the mesh stays so.
+    """
+    same_mesh = gradient.device_mesh == source.device_mesh
+    placements = []
+    for dim, placement in enumerate(source.placements):
+        stays = same_mesh and gradient.placements[dim].is_partial()
+        placements.append(Replicate() if placement.is_partial() and not stays else placement)
+    return Target(source.device_mesh, tuple(placements))
+
+
+def move_data(
+    options: MoveOptions,
+    targets: Sequence[Target],
+    names: Sequence[str],
+    tensors: Sequence[DTensor],
+) -> Sequence[DTensor]:
+    """**Collective.** Move the values of DTensors."""
+    world, transfer = prepare(options, targets, names, tensors)
+    locals_ = [
+        _local(tensor) if transfer.shape_of(item, False) is not None else None
+        for item, tensor in enumerate(tensors)
+    ]
+    results = world.run(transfer, locals_)
+    return [
+        _wrap(result, target, tensor)
+        for result, target, tensor in zip(results, targets, tensors, strict=True)
+    ]
+
+
+def prepare(
+    options: MoveOptions,
+    targets: Sequence[Target],
+    names: Sequence[str],
+    tensors: Sequence[DTensor],
+) -> tuple[World, TensorTransfer]:
+    """**Collective.** The prepared move of a request, and the world that runs it."""
+    meshes = {id(mesh): mesh for t in targets for mesh in (t.device_mesh,)}
+    meshes |= {id(tensor.device_mesh): tensor.device_mesh for tensor in tensors}
+    world = world_of(group_of(tuple(meshes.values())), options.transport, options.timeout_s)
+    numbers = {name: number for number, name in enumerate(world.ranks.names)}
+    text: str | None = None
+    error: RedistError | None = None
+    ends: list[tuple[ArrayType, ArrayType]] = []
+    device = targets[0].device_mesh.device_type
+    try:
+        for name, tensor, target in zip(names, tensors, targets, strict=True):
+            ends.append(_types(name, tensor, target, device, numbers))
+        said = ", ".join(f"{a} on {a.mesh} -> {b} on {b.mesh}" for a, b in ends)
+        text = f"{said} on {device}, limit {options.limit_bytes}, {options.objective}"
+    except RedistError as problem:
+        error = problem
+
+    def make_plans(topology: Topology) -> list[Plan]:
+        limits = {"limit_bytes": options.limit_bytes, "objective": options.objective}
+        return [synthesize(a, b, topology=topology, **limits) for a, b in ends]  # type: ignore[arg-type]
+
+    return world, world.find(text, error, device, make_plans)
+
+
+def _types(
+    name: str, tensor: DTensor, target: Target, device: str, numbers: Mapping[int, int]
+) -> tuple[ArrayType, ArrayType]:
+    """**Local.** The types of both ends; an error that names the tensor if they make no sense."""
+    try:
+        source = type_of(tensor, numbers)
+        there = placed_type(
+            target.device_mesh, target.placements, tensor.dtype, tuple(tensor.shape), numbers
+        )
+    except RedistError as problem:
+        raise RequestError(f"{name}: {problem}" if name else str(problem)) from problem
+    kinds = {tensor.device_mesh.device_type, target.device_mesh.device_type}
+    if kinds != {device}:
+        raise RequestError(
+            f"cannot move {name or 'a DTensor'} between devices: meshes of {' and '.join(sorted(kinds))}; "
+            "copy it to one kind of device first"
+        )
+    shape = tile_shapes(source).get(numbers[_my_rank()])
+    local = _local(tensor)
+    if shape is not None and tuple(local.shape) != shape and local.numel() + _elems(shape):
+        raise RequestError(
+            f"cannot move {name or 'a DTensor'} {source}: its local tensor has shape {list(local.shape)}, "
+            f"but its placements put {list(shape)} on rank {_my_rank()}"
+        )
+    return source, there
+
+
+def _my_rank() -> int:
+    return int(torch.distributed.get_rank())
+
+
+def _elems(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _local(tensor: DTensor) -> torch.Tensor:
+    """The local tensor of a DTensor, once it has arrived."""
+    local: Any = tensor._local_tensor
+    wait = getattr(local, "wait", None)
+    return local if wait is None else wait()
+
+
+def _wrap(result: torch.Tensor | None, target: Target, like: DTensor) -> DTensor:
+    """A DTensor of the result; on ranks outside the mesh it has an empty local tensor, as PyTorch's."""
+    if result is None:
+        device = "cpu" if target.device_mesh.device_type == "cpu" else torch.cuda.current_device()
+        result = torch.empty(0, dtype=like.dtype, device=device)
+    strides = torch.empty(like.shape, device="meta").stride()
+    return DTensor.from_local(
+        result,
+        target.device_mesh,
+        target.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=strides,
+    )
