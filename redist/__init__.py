@@ -49,7 +49,7 @@ from redist.planner import adjoint, synthesize
 from redist.version import __version__
 
 if TYPE_CHECKING:
-    from redist import jax, pgas
+    from redist import jax, pgas, torch
     from redist.doctor.diagnosis import diagnose
     from redist.judge.proof import prove
     from redist.judge.simulation import simulate
@@ -106,6 +106,7 @@ __all__ = [
     "synthesize",
     "to_partition_spec",
     "to_placements",
+    "torch",
     "trace",
 ]
 
@@ -125,7 +126,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Import what needs MPI, Z3 or another framework when it is first used."""
-    if name in ("jax", "pgas"):
+    if name in ("jax", "pgas", "torch"):
         return import_module(f"redist.{name}")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)

@@ -81,6 +81,10 @@ INNER: dict[str, str] = {
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
+    "redist.torch": (
+        "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "
+        "layouts redistribute global_arrays"
+    ),
     "redist.doctor": "process pairs report diagnosis __main__",
     "redist.cli": "exit_status files request command commands main __main__",
 }
@@ -93,6 +97,7 @@ FACADES = {
     ("redist.plan.plan", "redist.draw*"),
     ("redist.plan.plan", "redist.lower*"),
     ("redist.plan.plan", "redist.jax*"),
+    ("redist.plan.plan", "redist.torch*"),
     ("redist.pgas.array", "redist.pgas"),
 }
 """Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the

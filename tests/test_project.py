@@ -34,7 +34,7 @@ LAYERS = (
     "runtime",
     "judge",
     "pgas",
-    "jax",
+    "jax torch",
     "measure",
     "doctor",
     "redist",
@@ -43,8 +43,8 @@ LAYERS = (
 )
 """Lowest first; units of one layer do not import each other. ``redist`` is the package's facade."""
 
-FACADES = {("plan.plan", "draw"), ("plan.plan", "lower"), ("plan.plan", "jax")}
-"""Methods that hand an object on to a layer above: ``plan.svg()`` draws, ``plan.to_jax()`` runs."""
+FACADES = {("plan.plan", unit) for unit in ("draw", "lower", "jax", "torch")}
+"""Methods that hand an object on to a layer above: ``plan.svg()`` draws, ``plan.to_torch()`` runs."""
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer.split()}
 HOME_OF = {
@@ -52,6 +52,7 @@ HOME_OF = {
     "mpi4py": ("runtime", "measure", "doctor"),
     "cupy": ("runtime", "doctor"),
     "jax": ("jax",),
+    "torch": ("torch",),
 }
 
 

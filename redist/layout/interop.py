@@ -188,18 +188,10 @@ def from_placements(
     for (name, size), item in reversed(list(zip(mesh.axes, items, strict=True))):
         kind = type(item).__name__
         if kind in ("Shard", "_StridedShard"):
-            dim: object = getattr(item, "dim", None)
-            if not isinstance(dim, int) or isinstance(dim, bool):
-                raise refuse(f"axis {name}: dim {dim!r} is no int")
-            if not -len(shape) <= dim < len(shape):
-                raise refuse(f"axis {name}: there is no dim {dim}; the array has {len(shape)} dims")
-            factor = int(getattr(item, "split_factor", 1)) if kind == "_StridedShard" else 1
-            place = _place_after(dims[dim], factor, mesh)
-            if place is None:
-                raise refuse(
-                    f"axis {name}: the axes after it that cut dim {dim} do not cut it into {factor}"
-                )
-            dims[dim].insert(place, name)
+            try:
+                _insert_axis(dims, name, item, mesh)
+            except ConversionError as problem:
+                raise refuse(f"axis {name}: {problem}") from None
         elif kind == "Partial":
             reduce_op: object = getattr(item, "reduce_op", None)
             if not isinstance(reduce_op, str) or reduce_op not in _OP_OF:
@@ -211,13 +203,29 @@ def from_placements(
         elif kind != "Replicate":
             raise refuse(f"axis {name}: {kind} is not known; use Shard, Replicate or Partial")
     if len(pending) > 1:
-        raise refuse(f"{' and '.join(reversed(pending))} are both pending; resolve all but one first")
+        raise refuse(
+            f"{' and '.join(reversed(pending))} are both pending; resolve all but one first"
+        )
     t = ArrayType.of(mesh, dtype, shape, dims, pending)
     for i in range(t.ndim):
         reason = _other_tiles(t, i)
         if reason is not None:
             raise refuse(reason)
     return t
+
+
+def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> None:
+    """Put an axis among those that cut its dim: before those right of it, or after some of them."""
+    dim: object = getattr(item, "dim", None)
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise ConversionError(f"dim {dim!r} is no int")
+    if not -len(dims) <= dim < len(dims):
+        raise ConversionError(f"there is no dim {dim}; the array has {len(dims)} dims")
+    factor = int(getattr(item, "split_factor", 1))
+    place = _place_after(dims[dim], factor, mesh)
+    if place is None:
+        raise ConversionError(f"the axes after it that cut dim {dim} do not cut it into {factor}")
+    dims[dim].insert(place, name)
 
 
 def _place_after(names: Sequence[str], factor: int, mesh: Mesh) -> int | None:

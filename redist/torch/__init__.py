@@ -1,11 +1,32 @@
 """Move PyTorch's tensors where they are: plans over process groups, and DTensors. No MPI needed.
 
 Programs of several ranks, as ``torchrun`` starts them, call :func:`redistribute`; plans run by
-:meth:`redist.Plan.to_torch`. Needs PyTorch 2.13, which nothing else in redist imports.
+:meth:`redist.Plan.to_torch`. Tested with PyTorch 2.13; nothing else in redist imports it.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from redist.torch.layouts import mesh_of, placements_of, type_of
 from redist.torch.redistribute import redistribute
 from redist.torch.run_plan import TorchPlan
 
-__all__ = ["TorchPlan", "mesh_of", "placements_of", "redistribute", "type_of"]
+if TYPE_CHECKING:
+    from redist.torch.global_arrays import from_global, to_global
+
+__all__ = [
+    "TorchPlan",
+    "from_global",
+    "mesh_of",
+    "placements_of",
+    "redistribute",
+    "to_global",
+    "type_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs MPI when it is first used."""
+    if name in ("from_global", "to_global"):
+        return getattr(import_module("redist.torch.global_arrays"), name)
+    raise AttributeError(f"module 'redist.torch' has no attribute {name!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -43,11 +42,14 @@ def combine_in_memory(combine: Combine, table: Addresses) -> None:
 
 def fill_with_identity(tile: torch.Tensor, op: str, dtype: DType) -> None:
     """Write the value that changes nothing under ``op`` everywhere."""
-    tile.fill_(identity_value(op, dtype))
+    tile.copy_(_identity(op, dtype))
 
 
-def identity_value(op: str, dtype: DType) -> Any:
-    """The value that changes nothing under ``op``, as a plain number."""
+def _identity(op: str, dtype: DType) -> torch.Tensor:
+    """The value that changes nothing under ``op``, as a tensor without dims."""
+    kind = to_torch(dtype)
     if dtype.name in HALVES:
-        return {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[op]
-    return identity(op, dtype).item()
+        value = {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[op]
+        return torch.tensor(value, dtype=kind)
+    raw = bytearray(np.asarray(identity(op, dtype)).tobytes())
+    return torch.frombuffer(raw, dtype=torch.uint8).view(kind)[0]

@@ -15,7 +15,7 @@ from redist.torch import staging as rounds_of
 from redist.torch.combine import combine_tensors
 from redist.torch.dtypes import to_torch
 from redist.torch.ranks import Ranks, Sent
-from redist.torch.staging import ALIGN, Staging
+from redist.torch.staging import ALIGN, TensorStaging
 
 Tiles = Sequence[torch.Tensor | None]
 Parts = Mapping[int, list[tuple[int, Piece]]]
@@ -30,7 +30,7 @@ class DeviceStage:
     ) -> None:
         self.ranks, self.parts, self.device = ranks, tuple(parts), device
         self.is_local = all(part.step.is_local for part in parts)
-        self.staging = Staging(whole(len(parts)))
+        self.staging = TensorStaging(whole(len(parts)))
         if not self.is_local:
             self.staging = rounds_of.for_messages(ranks, parts, staging_bytes, packs_all=True)
 
@@ -42,28 +42,25 @@ class DeviceStage:
         send, receive = (torch.empty(n, dtype=torch.uint8, device=self.device) for n in sizes)
         for together in self.staging.rounds:
             outgoing, incoming, own = self._parts_of(together)
-            sends = []
-            for peer, parts, piece in self._places(outgoing, send):
-                assert (source := sources[parts]) is not None
-                peer.view(piece.shape).copy_(_box(source, piece.src_lo, piece.shape))
-            sends = self._messages(outgoing, send)
-            self.ranks.exchange(sends, self._messages(incoming, receive))
+            for packed, item, piece in self._places(outgoing, send):
+                packed.view(piece.shape).copy_(_box(sources[item], piece.src_lo, piece.shape))
+            self.ranks.exchange(self._messages(outgoing, send), self._messages(incoming, receive))
             arrived = [
                 (piece, item, tensor.view(piece.shape))
                 for tensor, item, piece in self._places(incoming, receive)
             ]
             for item, piece in own:
-                assert (source := sources[item]) is not None
-                arrived.append((piece, item, _box(source, piece.src_lo, piece.shape)))
+                arrived.append((piece, item, _box(sources[item], piece.src_lo, piece.shape)))
             for piece, item, values in sorted(arrived, key=lambda entry: entry[0].order):
-                assert (target := targets[item]) is not None
-                there = _box(target, piece.dst_lo, piece.shape)
+                there = _box(targets[item], piece.dst_lo, piece.shape)
                 if piece.order == 0:
                     there.copy_(values)
                 else:
                     combine_tensors(self.parts[item].step.op or "", there, values)
 
-    def _parts_of(self, together: Sequence[RoundPart]) -> tuple[Parts, Parts, list[tuple[int, Piece]]]:
+    def _parts_of(
+        self, together: Sequence[RoundPart]
+    ) -> tuple[Parts, Parts, list[tuple[int, Piece]]]:
         """What this rank sends and receives in a round, by rank, and what stays."""
         me = self.ranks.rank
         outgoing: dict[int, list[tuple[int, Piece]]] = {}
@@ -82,9 +79,7 @@ class DeviceStage:
                     incoming.setdefault(part.sender, []).append((one.item, part))
         return outgoing, incoming, own
 
-    def _places(
-        self, parts: Parts, buffer: torch.Tensor
-    ) -> list[tuple[torch.Tensor, int, Piece]]:
+    def _places(self, parts: Parts, buffer: torch.Tensor) -> list[tuple[torch.Tensor, int, Piece]]:
         """Where every part lies in a buffer, as a flat tensor of its elements."""
         out, at = [], 0
         for peer in sorted(parts):
@@ -110,6 +105,7 @@ def _aligned(n_bytes: int) -> int:
     return ceil_div(n_bytes, ALIGN) * ALIGN
 
 
-def _box(tile: torch.Tensor, lo: Shape, shape: Shape) -> torch.Tensor:
+def _box(tile: torch.Tensor | None, lo: Shape, shape: Shape) -> torch.Tensor:
     """A box of a tile, as a view."""
+    assert tile is not None, "a rank outside the mesh has no piece"
     return tile[tuple(slice(a, a + n) for a, n in zip(lo, shape, strict=True))]

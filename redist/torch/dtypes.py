@@ -39,7 +39,9 @@ def from_torch(dtype: torch.dtype) -> DType:
     """
     found = _OURS.get(dtype)
     if found is None:
-        raise ConversionError(f"cannot move a tensor of {dtype}: it is not known; view it as another")
+        raise ConversionError(
+            f"cannot move a tensor of {dtype}: it is not known; view it as another"
+        )
     return found
 
 

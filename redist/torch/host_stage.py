@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from redist.runtime.copies.addresses import Addresses
+from redist.runtime.copies.strided import c_strides
 from redist.runtime.schedule.compiler import Bases, Compiler, Message, Round, TileAt
 from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
-from redist.runtime.copies.strided import c_strides
 from redist.torch import staging as rounds_of
 from redist.torch.combine import combine_in_memory
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks, Sent
-from redist.torch.staging import Staging
+from redist.torch.staging import TensorStaging
 
 Tiles = Sequence[torch.Tensor | None]
 MOST_ROUNDS = 64
@@ -39,7 +39,7 @@ class HostStage:
     ) -> None:
         self.ranks, self.memory, self.parts = ranks, memory, tuple(parts)
         self.is_local = all(part.step.is_local for part in parts)
-        self.staging = Staging(whole(len(parts)))
+        self.staging = TensorStaging(whole(len(parts)))
         if not self.is_local and memory is not None:
             self.staging = rounds_of.for_pools(ranks, parts, staging_bytes)
         elif not self.is_local:

@@ -99,6 +99,4 @@ def checked_placements(placements: Any, n_dims: int) -> tuple[Any, ...]:
         raise RequestError(
             f"cannot move to placements {placements!r}: give a list with one per dim of the mesh"
         )
-    return tuple(
-        Shard(p.dim + n_dims) if type(p) is Shard and p.dim < 0 else p for p in placements
-    )
+    return tuple(Shard(p.dim + n_dims) if type(p) is Shard and p.dim < 0 else p for p in placements)

@@ -73,7 +73,7 @@ class SharedMemory:
         return True
 
     def slot(self, rank: int, parity: int, slot_bytes: int) -> int:
-        """**Local.** Address of a rank's slot for even or odd meetings: one from the front, one from the back."""
+        """**Local.** Address of a rank's slot for even or odd meetings: at the front, or at the back."""
         start = int(self._table[rank]) + CONTROL_BYTES
         return start + (self.pool_bytes - slot_bytes if parity else 0)
 

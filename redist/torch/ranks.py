@@ -24,17 +24,24 @@ Sent = tuple[int, torch.Tensor]
 
 
 class Ranks:
-    """The ranks of a group, by their numbers in it. Every method that speaks is **collective over** the group.
+    """Some ranks of a group, by default all; methods that speak are **collective over** these.
 
-    ``names`` has their numbers in the whole job, which error messages use.
+    ``names`` has their numbers in the whole job; ``rank`` is the number of this one among them. If they
+    are not all of the group they speak by messages alone: no group has to be made for them.
     """
 
-    def __init__(self, group: Any, timeout_s: float | None = TIMEOUT_S) -> None:
-        self.group = group
-        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        if self.rank < 0:
-            raise RequestError("cannot move over this process group: this rank is not in it")
-        self.names = tuple(dist.get_process_group_ranks(group))
+    def __init__(
+        self, group: Any, timeout_s: float | None = TIMEOUT_S, names: tuple[int, ...] | None = None
+    ) -> None:
+        everyone = tuple(dist.get_process_group_ranks(group))
+        self.group, self.names = group, everyone if names is None else names
+        if dist.get_rank() not in self.names:
+            raise RequestError(
+                f"cannot move between ranks {list(self.names)} from rank {dist.get_rank()}: it is none of "
+                "them; call it on these only"
+            )
+        self.rank, self.size = self.names.index(dist.get_rank()), len(self.names)
+        self.are_all = self.names == everyone
         self.timeout_s = timeout_s
         backends = str(dist.get_backend_config(group))
         self._device = "cpu" if "gloo" in backends or "mpi" in backends else "cuda"
@@ -81,9 +88,18 @@ class Ranks:
             self._wait(lambda: dist.batch_isend_irecv(ops))
 
     def _gather(self, out: torch.Tensor, mine: torch.Tensor) -> None:
-        self._wait(
-            lambda: [_GATHER(out, mine, group=self.group, async_op=True)]
-        )
+        """Put what every rank has behind each other: by a collective, or by way of the first rank."""
+        rows, others = out.view(self.size, -1), range(1, self.size)
+        if not self.are_all:
+            rows[self.rank] = mine
+            if self.rank == 0:
+                self.exchange([], [(rank, rows[rank]) for rank in others])
+                self.exchange([(rank, out) for rank in others], [])
+            else:
+                self.exchange([(0, mine)], [])
+                self.exchange([], [(0, out)])
+            return
+        self._wait(lambda: [_GATHER(out, mine, group=self.group, async_op=True)])
 
     def _wait(self, start: Callable[[], list[Any]]) -> None:
         """Start work and wait until it is done; an error of the backend names what it may mean."""

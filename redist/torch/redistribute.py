@@ -16,11 +16,10 @@ from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
-from redist.torch.groups import group_of
-from redist.torch.layouts import checked_placements, placed_type, type_of
+from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
 from redist.torch.ranks import TIMEOUT_S
 from redist.torch.transfer import TensorTransfer
-from redist.torch.world import World, world_of
+from redist.torch.world import GroupWorld, world_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,11 @@ def move(
     return move_data(options, targets, names, tensors)
 
 
-class MoveWithGradient(torch.autograd.Function):
+class MoveWithGradient(torch.autograd.Function):  # type: ignore[misc]
     """A move as PyTorch's autograd knows it: gradients move back, to where the values came from."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         options: MoveOptions,
         targets: Sequence[Target],
@@ -180,11 +179,12 @@ def prepare(
     targets: Sequence[Target],
     names: Sequence[str],
     tensors: Sequence[DTensor],
-) -> tuple[World, TensorTransfer]:
+) -> tuple[GroupWorld, TensorTransfer]:
     """**Collective.** The prepared move of a request, and the world that runs it."""
     meshes = {id(mesh): mesh for t in targets for mesh in (t.device_mesh,)}
     meshes |= {id(tensor.device_mesh): tensor.device_mesh for tensor in tensors}
-    world = world_of(group_of(tuple(meshes.values())), options.transport, options.timeout_s)
+    ranks = tuple(sorted({rank for mesh in meshes.values() for rank in mesh_ranks(mesh)}))
+    world = world_of(None, options.transport, options.timeout_s, ranks)
     numbers = {name: number for number, name in enumerate(world.ranks.names)}
     text: str | None = None
     error: RedistError | None = None

@@ -17,13 +17,13 @@ from redist.text.units import ceil_div
 from redist.torch.ranks import Ranks
 
 LEAST_BYTES = 8192
-"""Staging is never smaller: where a plan leaves none at all, data trickles through this."""
+"""TensorStaging is never smaller: where a plan leaves none at all, data trickles through this."""
 ALIGN = 16
 """Parts begin at multiples of this where tensors are made of them: no element of PyTorch is larger."""
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class TensorStaging:
     """The rounds of a stage, and the bytes they need on this rank.
 
     ``offsets`` has for each (rank, item) where the boxes that this rank reads lie in that rank's pool.
@@ -38,14 +38,16 @@ class Staging:
 
 def for_messages(
     ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int, packs_all: bool
-) -> Staging:
+) -> TensorStaging:
     """**Collective.** Rounds in which one half of the staging holds what is sent, the other what comes.
 
     What is one contiguous part of a tile needs no staging unless ``packs_all``, and is its own message if
     there is but one array.
     """
     slot = max(staging_bytes, LEAST_BYTES) // 2
-    needs = [_Needs(part, ranks.rank, packs_all or len(parts) > 1, packs_all) for part in parts]
+    needs = [
+        _MessageNeeds(part, ranks.rank, packs_all or len(parts) > 1, packs_all) for part in parts
+    ]
     weights, counts = _agree(
         ranks,
         [own.bytes_for(1) for own in needs],
@@ -57,10 +59,10 @@ def for_messages(
     rounds = make_rounds(weights, counts, slot)
     send = max(sum(needs[p.item].sent(p.parts) for p in own) for own in rounds)
     receive = max(sum(needs[p.item].received(p.parts) for p in own) for own in rounds)
-    return Staging(rounds, 0, send, receive)
+    return TensorStaging(rounds, 0, send, receive)
 
 
-def for_pools(ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int) -> Staging:
+def for_pools(ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int) -> TensorStaging:
     """**Collective.** Rounds in which what every rank publishes fits one of the two slots of its pool."""
     slot = max(staging_bytes, LEAST_BYTES) // 2
     node = range(ranks.size)
@@ -87,7 +89,7 @@ def for_pools(ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int) -> S
     for rank, (_, asked) in enumerate(told):
         if rank != ranks.rank:
             offsets |= {(rank, item): own for item, own in enumerate(asked[ranks.rank])}
-    return Staging(rounds, ceil_div(max(n for n, _ in told), 64) * 64, offsets=offsets)
+    return TensorStaging(rounds, ceil_div(max(n for n, _ in told), 64) * 64, offsets=offsets)
 
 
 def _asked(
@@ -114,7 +116,7 @@ def _most(part: StagePart) -> int:
     return max(1, max((math.prod(p.shape) for p in part.step.pieces), default=1))
 
 
-class _Needs:
+class _MessageNeeds:
     """Bytes that one array's messages take in staging, by the number of parts."""
 
     def __init__(self, part: StagePart, rank: int, packs: bool, aligns: bool) -> None:

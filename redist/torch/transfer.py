@@ -21,6 +21,8 @@ from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
 
 Tensors = Sequence[torch.Tensor | None]
+Key = tuple[int, int]
+"""A tensor of the transfer, and which of its buffers."""
 
 
 class TensorTransfer:
@@ -40,15 +42,20 @@ class TensorTransfer:
     ) -> None:
         self.ranks, self.memory, self.device = ranks, memory, device
         self.schedule = TransferStages.of(plans, ranks.rank, topology)
+        self._parts = [
+            [part for part in parts if self.plans[part.item].steps] for parts in self.schedule.stages
+        ]
         self.stages: tuple[HostStage | DeviceStage, ...] = tuple(
-            self._stage(number, by_views) for number in range(len(self.schedule.stages))
+            self._stage(number, by_views) for number, parts in enumerate(self._parts) if parts
         )
-        pool_bytes = max(stage.pool_bytes for stage in self.stages)
+        pool_bytes = max((stage.pool_bytes for stage in self.stages), default=0)
         if memory is not None and memory.pool_bytes < pool_bytes and not memory.reserve(pool_bytes):
-            raise RequestError("cannot share memory between the ranks any more; transport='messages'")
+            raise RequestError(
+                "cannot share memory between the ranks any more; transport='messages'"
+            )
 
     def _stage(self, number: int, by_views: bool) -> HostStage | DeviceStage:
-        parts, n_bytes = self.schedule.stages[number], self.schedule.staging_bytes(number)
+        parts, n_bytes = self._parts[number], self.schedule.staging_bytes(number)
         if self.device != "cpu" or by_views:
             return DeviceStage(self.ranks, parts, n_bytes, self.device)
         return HostStage(self.ranks, self.memory, parts, n_bytes)
@@ -87,40 +94,32 @@ class TensorTransfer:
 
         A tile that needs no step is its own target. Sources are not modified.
         """
-        tiles = {(item, 0): _contiguous(source) for item, source in enumerate(sources)}
-        uses = self._last_uses()
-        for number, parts in enumerate(self.schedule.stages):
+        tiles = {
+            (item, 0): source.detach().contiguous()
+            for item, source in enumerate(sources)
+            if source is not None and self.plans[item].steps
+        }
+        for stage, parts in zip(self.stages, self._parts, strict=False):
             for part in parts:
-                if not self.plans[part.item].steps:
-                    tiles[part.item, 1] = sources[part.item]
-                elif (part.item, part.target) not in tiles:
-                    tiles[part.item, part.target] = self._new_tile(part.item, part.target)
-                target = tiles[part.item, part.target]
+                if (part.item, part.target) not in tiles:
+                    self._add_tile(tiles, part.item, part.target)
+                target = tiles.get((part.item, part.target))
                 if part.step.fills and target is not None:
                     fill_with_identity(target, part.step.op or "", part.dtype)
-            moving = [part if self.plans[part.item].steps else None for part in parts]
-            ins = [None if p is None else tiles[p.item, p.source] for p in moving]
-            outs = [None if p is None else tiles[p.item, p.target] for p in moving]
-            self.stages[number].run(ins, outs)
-            for key in [key for key, last in uses.items() if last == number and key in tiles]:
-                if key[1] != self.schedule.last(key[0]):
-                    del tiles[key]
-        return [tiles[item, self.schedule.last(item)] for item in range(len(self.plans))]
-
-    def _new_tile(self, item: int, buffer: int) -> torch.Tensor | None:
-        shape = self.schedule.shape_of(item, buffer)
-        if shape is None:
-            return None
-        return new_tile(shape, to_torch(self.plans[item].source.dtype), self.device)
-
-    def _last_uses(self) -> dict[tuple[int, int], int]:
-        """The last stage that reads or writes each buffer."""
-        last: dict[tuple[int, int], int] = {}
-        for number, parts in enumerate(self.schedule.stages):
+            ins = [tiles.get((part.item, part.source)) for part in parts]
+            outs = [tiles.get((part.item, part.target)) for part in parts]
+            stage.run(ins, outs)
             for part in parts:
-                last[part.item, part.source] = last[part.item, part.target] = number
-        return last
+                if part.source != part.target:
+                    tiles.pop((part.item, part.source), None)
+        return [
+            tiles.get((item, self.schedule.last(item))) if plan.steps else sources[item]
+            for item, plan in enumerate(self.plans)
+        ]
 
-
-def _contiguous(tile: torch.Tensor | None) -> torch.Tensor | None:
-    return None if tile is None else tile.detach().contiguous()
+    def _add_tile(self, tiles: dict[Key, torch.Tensor], item: int, buffer: int) -> None:
+        """**Local.** Make a tile, unless this rank is outside its mesh."""
+        shape = self.schedule.shape_of(item, buffer)
+        if shape is not None:
+            dtype = to_torch(self.plans[item].source.dtype)
+            tiles[item, buffer] = new_tile(shape, dtype, self.device)

@@ -22,16 +22,18 @@ TRANSPORTS = ("auto", "messages", "views")
 only; ``views``: messages, and copies by PyTorch, as on GPUs."""
 MOST_TRANSFERS = 64
 ERROR, NEW = 1, 2
-"""Words of a meeting: an error, and what is added for a request that is not prepared; tokens are multiples of 4."""
+"""Words of a meeting: an error, and what a request that is not prepared adds; tokens are multiples of 4."""
 ONE_HOST = Topology((Level("host", None, 0, 100_000),), 20_000_000)
 """On one host a byte is a copy, 10 GB/s; a step costs 20 us."""
 
 
-class World:
+class GroupWorld:
     """The moves over one group. Making one is **collective over** the group."""
 
-    def __init__(self, group: Any, transport: str, timeout_s: float | None) -> None:
-        self.ranks = Ranks(group, timeout_s)
+    def __init__(
+        self, group: Any, transport: str, timeout_s: float | None, names: tuple[int, ...] | None
+    ) -> None:
+        self.ranks = Ranks(group, timeout_s, names)
         self.memory = SharedMemory.join(self.ranks) if transport == "auto" else None
         self.by_views = transport == "views"
         self.topology = FLAT if self.memory is None else ONE_HOST
@@ -136,11 +138,13 @@ def _token(text: str) -> int:
     return int.from_bytes(digest, "little") >> 3 << 2
 
 
-_WORLDS: dict[Any, World] = {}
+_WORLDS: dict[Any, GroupWorld] = {}
 
 
-def world_of(group: Any, transport: str, timeout_s: float | None) -> World:
-    """The world of a group; **collective over** the group the first time."""
+def world_of(
+    group: Any, transport: str, timeout_s: float | None, names: tuple[int, ...] | None = None
+) -> GroupWorld:
+    """The world of a group, or of some of its ranks; **collective over** these the first time."""
     if transport not in TRANSPORTS:
         raise RequestError(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
     group = dist.group.WORLD if group is None else group
@@ -148,8 +152,9 @@ def world_of(group: Any, transport: str, timeout_s: float | None) -> World:
         raise RequestError(
             "cannot move: torch.distributed is not initialised; call init_process_group first"
         )
-    found = _WORLDS.get((group, transport))
+    key = group, names, transport
+    found = _WORLDS.get(key)
     if found is None:
-        found = _WORLDS[group, transport] = World(group, transport, timeout_s)
+        found = _WORLDS[key] = GroupWorld(group, transport, timeout_s, names)
     found.ranks.timeout_s = timeout_s
     return found

@@ -1,0 +1,47 @@
+"""Programs of ranks of ``torch.distributed``: they start, report, and end together."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+LIMIT_S = float(os.environ.get("REDIST_TEST_LIMIT_S", "90"))
+
+
+def main(program: Callable[[], int]) -> None:
+    """Join the group, run a program, and end with its status; a rank that hangs says where."""
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=os.environ["STORE"],
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
+    status = program()
+    dist.barrier()
+    dist.destroy_process_group()
+    faulthandler.cancel_dump_traceback_later()
+    sys.exit(status)
+
+
+def everywhere(wrong: str | None) -> list[str]:
+    """**Collective.** What is wrong on any rank."""
+    said: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(said, wrong)
+    return [f"rank {rank}: {text}" for rank, text in enumerate(said) if text is not None]
+
+
+def report(check: str, wrong: str | None) -> int:
+    """**Collective.** Print whether a check went well; 1 if it did not."""
+    found = everywhere(wrong)
+    if dist.get_rank() == 0:
+        print(f"WRONG {check}: {'; '.join(found)}" if found else f"well {check}", flush=True)
+    return int(bool(found))
