@@ -21,6 +21,11 @@ def combine_tensors(op: str, a: torch.Tensor, b: torch.Tensor) -> None:
     """``a = a op b``, in place."""
     if op == "sum":
         a.add_(b)
+    elif op == "prod" and a.is_complex():
+        # Rounded after every operation, as everywhere else: PyTorch may fuse two of them.
+        real = a.real * b.real - a.imag * b.imag
+        a.imag.copy_(a.real * b.imag + a.imag * b.real)
+        a.real.copy_(real)
     elif op == "prod":
         a.mul_(b)
     elif op == "max":

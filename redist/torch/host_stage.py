@@ -87,8 +87,8 @@ class HostStage:
                 parity = (memory.seq + 1) & 1
                 for rank in range(self.ranks.size):
                     slot = memory.slot(rank, parity, slot_bytes)
-                    for item in range(len(self.parts)):
-                        table[self.bases.neighbour(rank, item)] = slot
+                    first = self.bases.neighbour(rank, 0)
+                    table[first : first + len(self.parts)] = slot
                     if rank == self.ranks.rank:
                         table[self.bases.pool] = slot
                 round_.publish.run(table)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,23 +20,23 @@ from redist.layout.interop import from_placements, to_placements
 from redist.layout.mesh import Mesh
 from redist.torch.dtypes import from_torch
 
-Placements = Sequence[Any]
 
-
+@lru_cache(maxsize=256)
 def mesh_ranks(device_mesh: DeviceMesh) -> tuple[int, ...]:
     """The ranks of a device mesh, in the order of its devices."""
     return tuple(int(rank) for rank in device_mesh.mesh.flatten().tolist())
 
 
-def mesh_of(device_mesh: DeviceMesh, numbers: Mapping[int, int] | None = None) -> Mesh:
-    """A device mesh as ours; ``numbers`` has the number of each of its ranks in a group.
+@lru_cache(maxsize=256)
+def mesh_of(device_mesh: DeviceMesh, ranks: tuple[int, ...] | None = None) -> Mesh:
+    """A device mesh as ours; with ``ranks``, those are numbered by their places there.
 
     Axes have the names of its dims; without names they are ``d0``, ``d1``, and so on.
     """
     sizes = tuple(device_mesh.mesh.shape)
-    ranks = mesh_ranks(device_mesh)
+    own = mesh_ranks(device_mesh)
     axes = list(zip(_axis_names(device_mesh, len(sizes)), map(int, sizes), strict=True))
-    return Mesh(axes, ranks=[rank if numbers is None else numbers[rank] for rank in ranks])
+    return Mesh(axes, ranks=own if ranks is None else map(ranks.index, own))
 
 
 def _axis_names(device_mesh: DeviceMesh, n: int) -> list[str]:
@@ -47,7 +48,7 @@ def _axis_names(device_mesh: DeviceMesh, n: int) -> list[str]:
     return names
 
 
-def type_of(dtensor: DTensor, numbers: Mapping[int, int] | None = None) -> ArrayType:
+def type_of(dtensor: DTensor, ranks: tuple[int, ...] | None = None) -> ArrayType:
     """The type of a DTensor.
 
     ``type_of(distribute_tensor(torch.zeros(8, 6), mesh, [Shard(0)]))`` prints ``f32[8{x}, 6]`` where the
@@ -61,23 +62,23 @@ def type_of(dtensor: DTensor, numbers: Mapping[int, int] | None = None) -> Array
             f"cannot read placements {placements!r} applied in the order {order!r}: "
             "redistribute it to the order of the mesh first"
         )
-    return placed_type(spec.mesh, placements, dtensor.dtype, tuple(dtensor.shape), numbers)
+    return placed_type(spec.mesh, placements, dtensor.dtype, tuple(dtensor.shape), ranks)
 
 
 def _is_in_mesh_order(order: Any) -> bool:
     return all(list(entry.mesh_dims) == sorted(entry.mesh_dims) for entry in order)
 
 
+@lru_cache(maxsize=4096)
 def placed_type(
     device_mesh: DeviceMesh,
-    placements: Placements,
+    placements: tuple[Any, ...],
     dtype: torch.dtype,
-    shape: Sequence[int],
-    numbers: Mapping[int, int] | None = None,
+    shape: tuple[int, ...],
+    ranks: tuple[int, ...] | None = None,
 ) -> ArrayType:
     """The type that placements mean on a device mesh; an error in their words if they cannot be read."""
-    mesh = mesh_of(device_mesh, numbers)
-    return from_placements(placements, mesh, from_torch(dtype), tuple(map(int, shape)))
+    return from_placements(placements, mesh_of(device_mesh, ranks), from_torch(dtype), shape)
 
 
 def placements_of(t: ArrayType) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from redist.errors import PeerError, TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
+from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
 from redist.torch.ranks import Ranks
 
@@ -35,6 +36,8 @@ class SharedMemory:
         self.seq = 0
         self.broken: str | None = None
         self.pool_bytes = 0
+        self._touched_bytes = 0
+        """The largest slot that was used of this rank's pool, and so keeps pages."""
 
     @staticmethod
     def join(ranks: Ranks) -> SharedMemory | None:
@@ -66,6 +69,7 @@ class SharedMemory:
         if not all(self.ranks.gather(works)):
             return False
         self.own, self.pages, self.pool_bytes, self.seq = own, pages, size, 0
+        self._touched_bytes = 0
         self.pids = [handle.pid for handle, _ in told]
         self._control = own[:CONTROL_BYTES].view(np.uint64)
         self._table = np.array([address_of(page) for page in pages], dtype=np.uintp)
@@ -76,6 +80,15 @@ class SharedMemory:
         """**Local.** Address of a rank's slot for even or odd meetings: at the front, or at the back."""
         start = int(self._table[rank]) + CONTROL_BYTES
         return start + (self.pool_bytes - slot_bytes if parity else 0)
+
+    def use(self, slot_bytes: int) -> None:
+        """**Local.** Give back what earlier moves touched of this rank's pool beyond slots of this size.
+
+        All ranks must have met since: then nobody reads there any more.
+        """
+        if self._touched_bytes > slot_bytes:
+            release_pages(self.own[CONTROL_BYTES + slot_bytes : len(self.own) - slot_bytes])
+        self._touched_bytes = slot_bytes
 
     def meet(self, word: int = 0) -> bool:
         """**Collective.** Wait for every rank; whether all said this word.

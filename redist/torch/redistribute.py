@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -185,15 +188,14 @@ def prepare(
     meshes |= {id(tensor.device_mesh): tensor.device_mesh for tensor in tensors}
     ranks = tuple(sorted({rank for mesh in meshes.values() for rank in mesh_ranks(mesh)}))
     world = world_of(None, options.transport, options.timeout_s, ranks)
-    numbers = {name: number for number, name in enumerate(world.ranks.names)}
     text: str | None = None
     error: RedistError | None = None
     ends: list[tuple[ArrayType, ArrayType]] = []
     device = targets[0].device_mesh.device_type
     try:
         for name, tensor, target in zip(names, tensors, targets, strict=True):
-            ends.append(_types(name, tensor, target, device, numbers))
-        said = ", ".join(f"{a} on {a.mesh} -> {b} on {b.mesh}" for a, b in ends)
+            ends.append(_types(name, tensor, target, device, ranks))
+        said = ", ".join([_text(a, b) for a, b in ends])
         text = f"{said} on {device}, limit {options.limit_bytes}, {options.objective}"
     except RedistError as problem:
         error = problem
@@ -206,25 +208,25 @@ def prepare(
 
 
 def _types(
-    name: str, tensor: DTensor, target: Target, device: str, numbers: Mapping[int, int]
+    name: str, tensor: DTensor, target: Target, device: str, ranks: tuple[int, ...]
 ) -> tuple[ArrayType, ArrayType]:
     """**Local.** The types of both ends; an error that names the tensor if they make no sense."""
     try:
-        source = type_of(tensor, numbers)
+        source = type_of(tensor, ranks)
         there = placed_type(
-            target.device_mesh, target.placements, tensor.dtype, tuple(tensor.shape), numbers
+            target.device_mesh, target.placements, tensor.dtype, tuple(tensor.shape), ranks
         )
     except RedistError as problem:
         raise RequestError(f"{name}: {problem}" if name else str(problem)) from problem
-    kinds = {tensor.device_mesh.device_type, target.device_mesh.device_type}
-    if kinds != {device}:
+    kinds = [tensor.device_mesh.device_type, target.device_mesh.device_type]
+    if kinds != [device, device]:
         raise RequestError(
-            f"cannot move {name or 'a DTensor'} between devices: meshes of {' and '.join(sorted(kinds))}; "
+            f"cannot move {name or 'a DTensor'} between devices: meshes of {' and '.join(kinds)}; "
             "copy it to one kind of device first"
         )
-    shape = tile_shapes(source).get(numbers[_my_rank()])
+    shape = tile_shapes(source).get(ranks.index(_my_rank()))
     local = _local(tensor)
-    if shape is not None and tuple(local.shape) != shape and local.numel() + _elems(shape):
+    if shape is not None and tuple(local.shape) != shape and local.numel() + math.prod(shape):
         raise RequestError(
             f"cannot move {name or 'a DTensor'} {source}: its local tensor has shape {list(local.shape)}, "
             f"but its placements put {list(shape)} on rank {_my_rank()}"
@@ -232,15 +234,13 @@ def _types(
     return source, there
 
 
+@lru_cache(maxsize=4096)
+def _text(source: ArrayType, target: ArrayType) -> str:
+    return f"{source} on {source.mesh} -> {target} on {target.mesh}"
+
+
 def _my_rank() -> int:
     return int(torch.distributed.get_rank())
-
-
-def _elems(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 def _local(tensor: DTensor) -> torch.Tensor:
@@ -255,12 +255,13 @@ def _wrap(result: torch.Tensor | None, target: Target, like: DTensor) -> DTensor
     if result is None:
         device = "cpu" if target.device_mesh.device_type == "cpu" else torch.cuda.current_device()
         result = torch.empty(0, dtype=like.dtype, device=device)
-    strides = torch.empty(like.shape, device="meta").stride()
-    return DTensor.from_local(
-        result,
-        target.device_mesh,
-        target.placements,
-        run_check=False,
-        shape=like.shape,
-        stride=strides,
-    )
+    spec = _meta_of(target.device_mesh, target.placements, like.shape, like.dtype)
+    return DTensor(result, spec, requires_grad=False)
+
+
+@lru_cache(maxsize=4096)
+def _meta_of(
+    device_mesh: DeviceMesh, placements: tuple[Any, ...], shape: torch.Size, dtype: torch.dtype
+) -> DTensorSpec:
+    strides = torch.empty(shape, device="meta").stride()
+    return DTensorSpec(device_mesh, placements, tensor_meta=TensorMeta(shape, strides, dtype))

@@ -99,6 +99,8 @@ class TensorTransfer:
             for item, source in enumerate(sources)
             if source is not None and self.plans[item].steps
         }
+        if self.memory is not None:
+            self.memory.use(max((stage.pool_bytes // 2 for stage in self.stages), default=0))
         for stage, parts in zip(self.stages, self._parts, strict=False):
             for part in parts:
                 if (part.item, part.target) not in tiles:

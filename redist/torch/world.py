@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
 from redist.torch.transfer import Tensors, TensorTransfer
@@ -23,6 +23,8 @@ only; ``views``: messages, and copies by PyTorch, as on GPUs."""
 MOST_TRANSFERS = 64
 ERROR, NEW = 1, 2
 """Words of a meeting: an error, and what a request that is not prepared adds; tokens are multiples of 4."""
+MESSAGES = Topology((Level("network", None, 20_000_000, 500_000),), 100_000_000)
+"""By messages of a group: 20 us each, 2 GB/s, and 100 us for a step."""
 ONE_HOST = Topology((Level("host", None, 0, 100_000),), 20_000_000)
 """On one host a byte is a copy, 10 GB/s; a step costs 20 us."""
 
@@ -36,7 +38,7 @@ class GroupWorld:
         self.ranks = Ranks(group, timeout_s, names)
         self.memory = SharedMemory.join(self.ranks) if transport == "auto" else None
         self.by_views = transport == "views"
-        self.topology = FLAT if self.memory is None else ONE_HOST
+        self.topology = MESSAGES if self.memory is None else ONE_HOST
         self.prepared: dict[str, TensorTransfer] = {}
 
     def find(
@@ -152,6 +154,8 @@ def world_of(
         raise RequestError(
             "cannot move: torch.distributed is not initialised; call init_process_group first"
         )
+    if names == tuple(dist.get_process_group_ranks(group)):
+        names = None
     key = group, names, transport
     found = _WORLDS.get(key)
     if found is None:

@@ -77,27 +77,34 @@ def trial(plan: Plan, way: str, tiles: dict[int, Any], wanted: dict[int, Any]) -
     given = tiles.get(rank)
     local = None if given is None else to_tensor(given, dtype)
     before = None if local is None else bits(local)
-    for _ in range(2):
+    wrong = None
+    for _ in range(2):  # every rank goes through both, whatever it finds
         counted = Counted()
         with mock.patch.object(group_ranks.dist, "P2POp", counted):
             got = move(local)
-        want = wanted.get(rank)
-        if (got is None) != (want is None):
-            return f"got {got}, wanted {want}"
-        if got is not None and want is not None:
-            if tuple(got.shape) != want.shape or got.dtype != dtype:
-                return f"shape {tuple(got.shape)}, wanted {want.shape}"
-            if bits(got) != np.ascontiguousarray(want).tobytes():
-                return "other bits"
+        wrong = wrong or difference(got, wanted.get(rank), dtype)
         if local is not None and bits(local) != before:
-            return "the source was modified"
+            wrong = "the source was modified"
         if way == "messages" and counted.n_bytes != move.received_bytes:
-            return f"messages of {counted.n_bytes} bytes, planned {move.received_bytes}"
+            wrong = f"messages of {counted.n_bytes} bytes, planned {move.received_bytes}"
     total = torch.tensor(move.received_bytes)
     dist.all_reduce(total)
     if int(total) != plan.received_bytes:
-        return f"received {int(total)} bytes, planned {plan.received_bytes}"
-    return None
+        wrong = f"received {int(total)} bytes, planned {plan.received_bytes}"
+    return wrong
+
+
+def difference(got: torch.Tensor | None, want: Any, dtype: torch.dtype) -> str | None:
+    """In what a tile differs from the one that must come out."""
+    if got is None or want is None:
+        return None if got is want else f"got {got}, wanted {want}"
+    if tuple(got.shape) != want.shape or got.dtype != dtype:
+        return f"shape {tuple(got.shape)}, wanted {want.shape}"
+    return None if bits(got) == np.ascontiguousarray(want).tobytes() else "other bits"
+
+
+def problem_text(plan: Plan) -> str:
+    return f"{plan.source} on {plan.source.mesh} -> {plan.target} on {plan.target.mesh}"
 
 
 def program() -> int:
@@ -121,6 +128,7 @@ def program() -> int:
             said = trial(plan, way, tiles, wanted)
         except Exception as problem:
             said = repr(problem)
+            print(f"rank {dist.get_rank()}, {number} {way} {problem_text(plan)}: {said}", flush=True)
         found = everywhere(said)
         wrong += bool(found)
         if found and dist.get_rank() == 0:

@@ -1,0 +1,1 @@
+"""redist beside PyTorch: DTensors, and weights handed from one mesh to another."""

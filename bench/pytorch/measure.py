@@ -1,0 +1,72 @@
+"""Time and memory of something that all ranks do.
+
+They are measured in jobs of their own: memory shows at its peak only if PyTorch's allocator gives everything
+back at once (``MIMALLOC_PURGE_DELAY=0``), which costs time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from redist.measure.pages import (
+    give_back,
+    held_bytes,
+    private_peak_bytes,
+    reset_peak,
+    shared_bytes,
+)
+from redist.runtime.shm.segments import allocated_bytes
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of every repetition, the slowest rank's, or else the bytes of the fullest rank at most.
+
+    Bytes are what was allocated beyond what was there before, and redist's pools, whenever they were made.
+    """
+
+    seconds: tuple[float, ...]
+    peak_bytes: int
+
+
+def race(works: dict[str, Work], repeat: int) -> dict[str, Taken]:
+    """**Collective.** Measure several ways in turn; the first repetition of each does not count.
+
+    If there is nothing to repeat, it is memory that is measured.
+    """
+    if repeat == 0:
+        return {name: Taken((), peak_bytes(work)) for name, work in works.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeat + 1):
+        for name, work in works.items():
+            dist.barrier()
+            start = time.perf_counter()
+            result = work()
+            taken = torch.tensor(time.perf_counter() - start, dtype=torch.float64)
+            del result
+            dist.all_reduce(taken, dist.ReduceOp.MAX)
+            seconds[name].append(float(taken))
+    return {name: Taken(tuple(seconds[name][1:]), 0) for name in works}
+
+
+def peak_bytes(work: Work) -> int:
+    """**Collective.** Bytes of the fullest rank at most, beyond what it held before."""
+    work()  # what is prepared once does not count
+    dist.barrier()
+    give_back()
+    before = held_bytes() - shared_bytes()
+    reset_peak()
+    result = work()
+    grown = private_peak_bytes() - before + allocated_bytes()
+    del result
+    most = torch.tensor(grown)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return int(most)

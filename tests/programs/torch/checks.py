@@ -1,0 +1,216 @@
+"""What users rely on: errors before a byte moves, gradients of batches, memory, global arrays, deaths."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import Partial, _StridedShard
+
+import redist
+import redist.torch
+from redist.torch.redistribute import MoveOptions, Target, prepare
+from redist.torch.world import world_of
+from tests.programs.torch.together import main, report
+
+FULL = torch.arange(12 * 10, dtype=torch.float32).reshape(12, 10)
+
+
+def line() -> DeviceMesh:
+    return init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+
+
+def errors() -> None:
+    """Every wrong request is the same error on every rank, in the user's words; work goes on after it."""
+    mesh = line()
+    rows = distribute_tensor(FULL, mesh, [Shard(0)])
+    n = dist.get_world_size()
+    wrong: list[tuple[str, Callable[[], Any]]] = [
+        ("2 placements for 1 mesh axes (tp)", lambda: move(rows, mesh, [Shard(0), Shard(1)])),
+        ("there is no dim 2", lambda: move(rows, mesh, [Shard(2)])),
+        ("'avg' cannot be pending", lambda: move(rows, mesh, [Partial("avg")])),
+        ("no plan fits the limit of 7 bytes", lambda: move(rows, mesh, [Shard(1)], 7)),
+        ("ranks ask for different things", lambda: move(rows, mesh, [Shard(min(dist.get_rank(), 1))])),
+        ("is no DTensor", lambda: move(FULL, mesh, [Shard(1)])),
+        ("is no DeviceMesh", lambda: move(rows, "tp", [Shard(1)])),
+        ("unknown transport", lambda: redist.torch.redistribute(rows, mesh, [Shard(1)], transport="x")),
+        (f"the group has {n} ranks", lambda: far_plan(n).to_torch()),
+        ("puts torch.float32", lambda: rows_plan(n).to_torch()(torch.zeros(3))),
+    ]  # fmt: skip
+    for said, call in wrong:
+        try:
+            call()
+        except redist.RedistError as problem:
+            assert said in str(problem), f"{said!r} not in {problem}"
+        else:
+            assert n == 1 and "different" in said, f"no error: {said}"
+    assert torch.equal(move(rows, mesh, [Shard(1)]).full_tensor(), FULL)
+
+
+def move(*args: Any) -> Any:
+    return redist.torch.redistribute(*args)
+
+
+def far_plan(n: int) -> redist.Plan:
+    return redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=n + 1))
+
+
+def rows_plan(n: int) -> redist.Plan:
+    return redist.synthesize("f32[8{x}, 8]", "f32[8, 8{x}]", mesh=redist.Mesh(x=n))
+
+
+def batches() -> None:
+    """A dict of DTensors moves as one, with few rounds, and so do their gradients."""
+    mesh = line()
+    state = {
+        f"w{k}": distribute_tensor((FULL * (k + 1)).clone(), mesh, [Shard(0)]).requires_grad_()
+        for k in range(40)
+    }
+    places = {name: [Shard(k % 2)] for k, name in enumerate(state)}
+    moved = redist.torch.redistribute(state, mesh, places)
+    for k, (name, weight) in enumerate(moved.items()):
+        assert weight.placements == (Shard(k % 2),), weight.placements
+        assert torch.equal(weight.full_tensor(), FULL * (k + 1))
+        assert weight.requires_grad, name
+    sum((w * w).sum().full_tensor() for w in moved.values()).backward()
+    for k, weight in enumerate(state.values()):
+        assert weight.grad is not None and weight.grad.placements == (Shard(0),)
+        assert torch.equal(weight.grad.full_tensor(), 2 * FULL * (k + 1))
+    targets = [Target(mesh, (Shard(1),)) for _ in state]
+    transfer = prepare(MoveOptions(), targets, list(state), list(state.values()))[1]
+    assert dist.get_world_size() == 1 or transfer.rounds <= 4, transfer.rounds
+
+
+def twice_differentiable() -> None:
+    """Gradients of gradients go through."""
+    mesh = line()
+    x = distribute_tensor(FULL.double().clone(), mesh, [Shard(0)]).requires_grad_()
+    y = redist.torch.redistribute(x, mesh, [Shard(1)])
+    (first,) = torch.autograd.grad((y**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(second.full_tensor(), 6 * FULL.double())
+
+
+def fsdp_placements() -> None:
+    """What FSDP makes of tensor parallelism is read as it lies; uneven tiles that differ are refused."""
+    n = dist.get_world_size()
+    grid = (2, n // 2) if n % 2 == 0 else (1, n)
+    mesh = init_device_mesh("cpu", grid, mesh_dim_names=("fsdp", "tp"))
+    fsdp, tp = mesh.get_coordinate() or [0, 0]
+    full = torch.arange(24 * 5, dtype=torch.int64).reshape(24, 5)
+    local = full.chunk(grid[1])[tp].chunk(grid[0])[fsdp].clone()
+    places = [_StridedShard(0, split_factor=grid[1]), Shard(0)]
+    x = DTensor.from_local(local, mesh, places, run_check=False, shape=full.shape, stride=(5, 1))
+    assert torch.equal(move(x, mesh, [Replicate(), Replicate()])._local_tensor, full)
+    back = move(move(x, mesh, [Shard(1), Replicate()]), mesh, places)
+    assert torch.equal(back._local_tensor, local)
+
+
+def memory() -> None:
+    """A move holds no more than its certified peak, and what the system (large pages) and gloo add."""
+    from bench.pytorch.measure import peak_bytes
+
+    mesh, n = line(), dist.get_world_size()
+    rows = 1024
+    local = torch.ones(rows // n, 2**26 // 4 // rows)
+    x = DTensor.from_local(local, mesh, [Shard(0)], run_check=False)
+    for transport, spare in (("auto", 6 * 2**20), ("messages", 12 * 2**20)):
+        for places in ([Shard(1)], [Replicate()]):
+            options = MoveOptions(transport=transport)
+            certified = prepare(options, [Target(mesh, tuple(places))], [""], [x])[1].peak_bytes
+            peak = peak_bytes(
+                lambda places=places, transport=transport: redist.torch.redistribute(
+                    x, mesh, places, transport=transport
+                )
+            )
+            measured = peak + local.nbytes
+            assert measured <= certified + spare, (transport, places, measured, certified)
+
+
+def shared() -> None:
+    """Ranks of one host share memory; segments have no names that could be left behind."""
+    world = world_of(None, "auto", 60.0)
+    assert (world.memory is not None) == (dist.get_world_size() > 1)
+    assert world_of(None, "messages", 60.0).memory is None
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    check.__name__: check
+    for check in (errors, batches, twice_differentiable, fsdp_placements, memory, shared)
+}
+
+
+def global_arrays() -> None:
+    """DTensors become global arrays and back in the same memory; needs MPI."""
+    from mpi4py import MPI
+
+    from redist import pgas
+
+    assert MPI.COMM_WORLD.size == dist.get_world_size()
+    mesh = line()
+    for kind in (torch.float32, torch.bfloat16, torch.int64):
+        x = distribute_tensor(FULL.to(kind), mesh, [Shard(0)])
+        a = redist.torch.to_global(x)
+        assert isinstance(a, pgas.Array) and str(a.type).endswith("[12{tp}, 10]"), a.type
+        assert a.local.__array_interface__["data"][0] == x._local_tensor.data_ptr()
+        y = redist.torch.from_global(a, mesh)
+        assert y.placements == (Shard(0),) and y._local_tensor.data_ptr() == x._local_tensor.data_ptr()
+    total = pgas.sum(redist.torch.to_global(distribute_tensor(FULL, mesh, [Shard(0)])))
+    assert math.isclose(float(total), float(FULL.sum()))
+    b = pgas.ones((4, 4), type="{}, {x}", mesh=redist.Mesh(x=dist.get_world_size()))
+    try:
+        redist.torch.from_global(b, mesh)
+    except redist.ConversionError as problem:
+        assert "give one with the same dims, names and ranks" in str(problem)
+    else:
+        raise AssertionError("another mesh was taken")
+    assert np.shape(b.local)[0] == 4
+
+
+def death() -> int:
+    """A rank that dies in the middle is an error on the others, soon."""
+    mesh = line()
+    x = distribute_tensor(FULL, mesh, [Shard(0)])
+    move(x, mesh, [Shard(1)])
+    dist.barrier()
+    if dist.get_rank() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        move(x, mesh, [Shard(1)])
+    except redist.PeerError as problem:
+        print(f"rank {dist.get_rank()} was told: {problem}", flush=True)
+        os._exit(0 if time.monotonic() - start < 10 else 1)
+    os._exit(1)
+
+
+def program() -> int:
+    """Run the checks that the command line names, or all."""
+    names = sys.argv[1:] or list(CHECKS)
+    if names == ["death"]:
+        return death()
+    if names == ["global_arrays"]:
+        CHECKS["global_arrays"] = global_arrays
+    status = 0
+    for name in names:
+        wrong = None
+        try:
+            CHECKS[name]()
+        except Exception as problem:
+            wrong = f"{type(problem).__name__}: {problem}"
+        status |= report(name, wrong)
+    return status
+
+
+if __name__ == "__main__":
+    main(program)

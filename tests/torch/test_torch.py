@@ -1,0 +1,78 @@
+"""Plans and DTensors on ranks of PyTorch: random ones against the simulator, and what users rely on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.programs.launch import default_mpi
+from tests.programs.torch.launch import must_pass, needs_torch, one_worker, run
+from tests.tiers import sample
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [needs_torch, one_worker]
+GIVES_BACK = {"MIMALLOC_PURGE_DELAY": "0"}
+"""PyTorch's allocator gives memory back at once, so that peaks show."""
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_random_plans_agree_with_the_simulator(ranks: int) -> None:
+    n = sample(18, of=90)
+    said = must_pass("fuzz", ranks, "--n", str(n), "--seed", str(ranks), limit_s=400)
+    assert f"{n} of {n} plans agree" in said
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_random_dtensors_agree_with_pytorch(ranks: int) -> None:
+    n = sample(18, of=90)
+    said = must_pass("dtensors", ranks, "--n", str(n), "--seed", str(ranks), limit_s=400)
+    assert f"{n} of {n} DTensors agree" in said
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_what_users_rely_on(ranks: int) -> None:
+    said = must_pass("checks", ranks, variables=GIVES_BACK)
+    assert said.count("well ") == 6 and "WRONG" not in said, said
+
+
+def test_a_death_is_an_error_on_the_others() -> None:
+    done = run("checks", 3, "death")
+    assert done.statuses == (-9, 0, 0), f"{done.statuses}\n{done.output}"
+    assert done.output.count("was told") == 2, done.output
+
+
+@pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+def test_global_arrays_share_memory_with_dtensors(tmp_path: Path) -> None:
+    mpi = default_mpi()
+    assert mpi is not None
+    program = f"""
+import os, sys
+from mpi4py import MPI
+os.environ.update(RANK=str(MPI.COMM_WORLD.rank), WORLD_SIZE=str(MPI.COMM_WORLD.size), STORE="file://{tmp_path}/store")
+from tests.programs.torch.checks import program
+from tests.programs.torch.together import main
+sys.argv = ["checks", "global_arrays"]
+main(program)
+"""
+    file = tmp_path / "job.py"
+    file.write_text(program, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = mpi.launcher.command(3, [str(file)])
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "well global_arrays" in done.stdout, done.stdout + done.stderr
+
+
+def test_pytorch_needs_no_mpi() -> None:
+    program = "import sys, redist.torch; sys.exit('mpi4py' in sys.modules or 'z3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
+
+
+def test_redist_alone_imports_no_framework() -> None:
+    program = "import sys, redist; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
+    assert find_spec("torch") is not None
