@@ -24,7 +24,7 @@ UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_e
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel clean
+.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,12 @@ coverage: $(STAMP)-dev ## run most tests and count the lines that they, their ra
 	@$(BIN)/python -m coverage run -m pytest --quiet -n $(JOBS) --dist loadgroup tests redist $(UNCOUNTED:%=--ignore=%)
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover
+
+frameworks: $(STAMP)-dev ## run what needs JAX and PyTorch, in an environment of its own, .venv/frameworks
+	@test -x .venv/frameworks/bin/python || $(PYTHON) -m venv .venv/frameworks
+	@echo "installing JAX and PyTorch into .venv/frameworks"
+	@.venv/frameworks/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,dtypes,jax,torch]"
+	@.venv/frameworks/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/jax tests/torch redist/jax redist/torch
 
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize

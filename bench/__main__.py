@@ -17,6 +17,7 @@ from bench.copies import race as copies
 from bench.examples import race as examples
 from bench.plans import collectives, comparison, hierarchy, overhead, planning, quality
 from bench.problems.judge import WrongPlanError
+from bench.pytorch import race as pytorch
 from bench.races import jax_race
 from bench.report.report import Report, save_json, save_plot
 from bench.xla import compare as xla
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "hierarchy": hierarchy.run,
     "xla": xla.run,
     "jax": jax_race.run,
+    "torch": pytorch.run,
     "lowered": lowered.run,
     "examples": examples.run,
     "overhead": overhead.run,

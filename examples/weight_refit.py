@@ -61,13 +61,17 @@ def running_placements(shape: tuple[int, ...], cut: str) -> list[Any]:
 
 def trained(mesh: DeviceMesh, layers: int, width: int) -> State:
     """**Collective.** Weights as they are after some training: every element has a value of its own."""
-    state = {}
+    state: State = {}
     for name, (shape, cut) in shapes(layers, width).items():
         placements = training_placements(shape, cut, mesh.size(1))
         local = [n // math.prod(mesh.size(k) for k, p in enumerate(placements) if p.is_shard(d)
                                 or (isinstance(p, _StridedShard) and p.dim == d))
                  for d, n in enumerate(shape)]  # fmt: skip
-        at = [k for k, p in zip(mesh.get_coordinate() or (), placements) if not p.is_replicate()]
+        at = [
+            k
+            for k, p in zip(mesh.get_coordinate() or (), placements, strict=True)
+            if not p.is_replicate()
+        ]
         torch.manual_seed(hash((*at, len(state))) % 2**31)  # replicas have the same values
         strides = torch.empty(shape, device="meta").stride()
         state[name] = DTensor.from_local(

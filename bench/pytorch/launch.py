@@ -1,4 +1,4 @@
-"""Start a module on several ranks of ``torch.distributed``: plain processes, a store in a file, a time limit."""
+"""Start a module on several ranks of ``torch.distributed``: plain processes, a time limit."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ def measure(layers: int, width: int, repeat: int) -> list[dict[str, Any]]:
         refit(state, running)
         first_s = time.perf_counter() - start
         works: dict[str, Callable[[], State]] = {
-            "redist": lambda running=running: refit(state, running),
-            "full tensors": lambda running=running: by_full_tensors(state, running),
-            "DCP": lambda running=running: by_files(state, running, folder[0]),
+            "redist": partial(refit, state, running),
+            "full tensors": partial(by_full_tensors, state, running),
+            "DCP": partial(by_files, state, running, folder[0]),
         }
         wrong = [name for name in works if not _same(works[name](), works["redist"]())]
         try:

@@ -37,6 +37,7 @@ REPORTS = {
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "xla": ("received",),
     "jax": ("random",),
+    "torch": ("summary", "moves", "refit"),
     "lowered": ("summary", "losses"),
     "overhead": ("operations",),
     "cluster": ("4x2", "8x1"),

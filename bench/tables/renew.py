@@ -55,6 +55,8 @@ def steps() -> list[Measurement]:
     ]
     if why_absent("jax") is None:
         asked += [("xla", (), 5), ("jax", (), 8)]
+    if why_absent("torch") is None:
+        asked.append(("torch", (), 6))
     found = [
         Measurement(name, ("-m", "bench", name, *options, "--plot", os.devnull), minutes)
         for name, options, minutes in asked

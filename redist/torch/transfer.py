@@ -43,7 +43,8 @@ class TensorTransfer:
         self.ranks, self.memory, self.device = ranks, memory, device
         self.schedule = TransferStages.of(plans, ranks.rank, topology)
         self._parts = [
-            [part for part in parts if self.plans[part.item].steps] for parts in self.schedule.stages
+            [part for part in parts if self.plans[part.item].steps]
+            for parts in self.schedule.stages
         ]
         self.stages: tuple[HostStage | DeviceStage, ...] = tuple(
             self._stage(number, by_views) for number, parts in enumerate(self._parts) if parts

@@ -61,7 +61,12 @@ main(program)
 """
     file = tmp_path / "job.py"
     file.write_text(program, encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
     command = mpi.launcher.command(3, [str(file)])
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and "well global_arrays" in done.stdout, done.stdout + done.stderr

@@ -84,7 +84,7 @@ def _placement(rng: Random, ndim: int, may_sum: bool) -> Any:
 
 
 def spread(full: torch.Tensor, mesh: DeviceMesh, placements: Sequence[Any]) -> DTensor:
-    """**Collective.** A DTensor of a full tensor; partial values are the tensor on one rank, zero on others."""
+    """**Collective.** A DTensor of a full tensor; if a sum is pending, one rank has it and others zero."""
     whole = [Replicate() if p.is_partial() else p for p in placements]
     found = distribute_tensor(full, mesh, whole, src_data_rank=None)
     if any(p.is_partial() for p in placements):
@@ -127,7 +127,11 @@ def trial(case: Case, transport: str) -> str | None:
     options: dict[str, Any] = {"transport": transport, "timeout_s": 60}
     out = redist.torch.redistribute(dtensor, case.target, case.target_placements, **options)
     want = spread(case.full, case.target, case.target_placements)
-    if out.shape != want.shape or out.placements != want.placements or out.stride() != want.stride():
+    if (
+        out.shape != want.shape
+        or out.placements != want.placements
+        or out.stride() != want.stride()
+    ):
         return f"{out.shape} {out.placements} {out.stride()}, wanted {want.shape} {want.placements}"
     if mine and bits(summed(out)) != bits(summed(want)):
         return "other values"
@@ -137,12 +141,10 @@ def trial(case: Case, transport: str) -> str | None:
 
 
 def gradient(case: Case, options: dict[str, Any]) -> str | None:
-    """What is wrong with the gradient: of our move beside the one that PyTorch's own has, and the known one."""
+    """What is wrong with the gradient of our move, or of PyTorch's own."""
     slope = case.full * 2 + 1
     whole = [Replicate() if p.is_partial() else p for p in case.target_placements]
-    moves = [
-        lambda x: redist.torch.redistribute(x, case.target, case.target_placements, **options)
-    ]
+    moves = [lambda x: redist.torch.redistribute(x, case.target, case.target_placements, **options)]
     ranks = case.mesh.mesh.flatten().tolist()  # PyTorch's collectives take them in ascending order
     ends_well = not any(p.is_partial() for p in case.target_placements)
     if case.mesh == case.target and ends_well and ranks == sorted(ranks):
@@ -159,9 +161,9 @@ def gradient(case: Case, options: dict[str, Any]) -> str | None:
         if list(grad.placements) != back:
             return f"{name} gradient {grad.placements}, wanted {back}"
         want = spread(slope, case.mesh, back)
-        if case.mesh.get_coordinate() is not None:
-            if bits(grad._local_tensor) != bits(want._local_tensor):
-                return f"other values in {name} gradient"
+        mine = case.mesh.get_coordinate() is not None
+        if mine and bits(grad._local_tensor) != bits(want._local_tensor):
+            return f"other values in {name} gradient"
     return None
 
 
@@ -193,7 +195,9 @@ def program() -> int:
         if found and dist.get_rank() == 0:
             print(f"WRONG {number} {case}: {found[0]}", flush=True)
     if dist.get_rank() == 0:
-        print(f"{done - wrong} of {done} DTensors agree, {refused} refused ({dist.get_world_size()} ranks)")
+        print(
+            f"{done - wrong} of {done} DTensors agree, {refused} refused ({dist.get_world_size()} ranks)"
+        )
     return int(wrong > 0)
 
 

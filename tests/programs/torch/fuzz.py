@@ -1,6 +1,7 @@
 """Random plans run by ranks of PyTorch and compared with the simulator, bit for bit.
 
-As in ``python -m tests.programs.torch.fuzz --n 100 --seed 0``, on ranks that the launcher of this folder starts.
+As in ``python -m tests.programs.torch.fuzz --n 100 --seed 0``,
+on ranks that the launcher of this folder starts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from bench.problems.problems import Problem
 from redist.errors import ConversionError
 from redist.plan.plan import Plan
 from redist.runtime.simulator import simulate
-from redist.torch import ranks as group_ranks
 from redist.torch.dtypes import to_torch
 from tests.programs.mpi.cases import problems_for, random_values
 from tests.programs.torch.together import everywhere, main
@@ -80,7 +80,7 @@ def trial(plan: Plan, way: str, tiles: dict[int, Any], wanted: dict[int, Any]) -
     wrong = None
     for _ in range(2):  # every rank goes through both, whatever it finds
         counted = Counted()
-        with mock.patch.object(group_ranks.dist, "P2POp", counted):
+        with mock.patch.object(dist, "P2POp", counted):
             got = move(local)
         wrong = wrong or difference(got, wanted.get(rank), dtype)
         if local is not None and bits(local) != before:
@@ -126,9 +126,11 @@ def program() -> int:
         wanted = simulate(plan, tiles).tiles
         try:
             said = trial(plan, way, tiles, wanted)
-        except Exception as problem:
-            said = repr(problem)
-            print(f"rank {dist.get_rank()}, {number} {way} {problem_text(plan)}: {said}", flush=True)
+        except Exception as failure:
+            said = repr(failure)
+            print(
+                f"rank {dist.get_rank()}, {number} {way} {problem_text(plan)}: {said}", flush=True
+            )
         found = everywhere(said)
         wrong += bool(found)
         if found and dist.get_rank() == 0:
