@@ -23,6 +23,8 @@ SMALL = {
     "power_iteration": (["--n", "601"], "power iteration: matrix of 2.8 MiB"),
     "hand_over": (["--width", "24", "--layers", "2"], "hand over: 6 arrays"),
 }
+ON_PYTORCH = ("weight_refit",)
+"""Those that need PyTorch and no MPI; tests/torch runs them."""
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 
@@ -39,7 +41,7 @@ def run(ranks: int, program: list[str]) -> str:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
-    assert names == set(SMALL)
+    assert names == {*SMALL, *ON_PYTORCH}
     assert all(len(p.read_text().splitlines()) < 130 for p in (ROOT / "examples").glob("*.py"))
 
 

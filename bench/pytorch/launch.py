@@ -35,9 +35,10 @@ def run(
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
-                "STORE": f"file://{folder}/store",
+                "STORE": f"{folder}/store",
                 "OMP_NUM_THREADS": "1",
                 "PYTHONWARNINGS": "ignore",
+                "PYTHONPATH": str(ROOT),
                 **(variables or {}),
             }
             command = [sys.executable, *program]

@@ -62,7 +62,7 @@ def _move(times: dict[str, Any], memory: dict[str, Any]) -> dict[str, Any]:
     """The figures of one case."""
     seconds, peak = times["seconds"], memory["peak"]
     source = memory["source"]
-    middle = {name: quantile(own, 0.5) for name, own in seconds.items()}
+    middle = {name: _at(own, 0.5) for name, own in seconds.items()}
     low, high = _quartiles(seconds[THEIRS]), _quartiles(seconds[OURS])
     return {
         "about": (times["mesh"], times["before"], times["after"]),
@@ -81,8 +81,14 @@ def _move(times: dict[str, Any], memory: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _at(values: Sequence[float], share: float) -> float:
+    found = quantile(values, share)
+    assert found is not None, "nothing was measured"
+    return found
+
+
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    return quantile(values, 0.25), quantile(values, 0.75)
+    return _at(values, 0.25), _at(values, 0.75)
 
 
 def _summary(what: str, rows: Sequence[dict[str, Any]]) -> Table:
@@ -152,16 +158,16 @@ def _moves(what: str, rows: Sequence[dict[str, Any]], repeat: int) -> Table:
 def _refit(times: dict[str, Any], memory: dict[str, Any]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for taken, held in zip(times["refit"], memory["refit"], strict=True):
-        ours = quantile(taken["seconds"][OURS], 0.5)
+        ours = _at(taken["seconds"][OURS], 0.5)
         for name, seconds in taken["seconds"].items():
-            middle = quantile(seconds, 0.5)
+            middle = _at(seconds, 0.5)
             rows.append(
                 (
                     f"to {taken['ranks']} ranks",
                     name,
                     1e3 * middle,
-                    1e3 * quantile(seconds, 0.25),
-                    1e3 * quantile(seconds, 0.75),
+                    1e3 * _at(seconds, 0.25),
+                    1e3 * _at(seconds, 0.75),
                     middle / ours,
                     taken["received"][name] / MIB,
                     held["peak"][name] / MIB,
@@ -183,9 +189,9 @@ def _refit(times: dict[str, Any], memory: dict[str, Any]) -> Table:
         ("mesh", "way", "ms", "low", "high", "times as long", "moved MiB", "peak MiB"),
         tuple(rows),
         (
-            f"medians of {times['repeat']} and quartiles, in turn, results compared first; moved: received by "
-            "all ranks, of DCP (in memory, /dev/shm) written and read; peak: what the fullest rank allocates, "
-            "its new weights included; DTensor.redistribute between meshes: " + first["own"],
+            f"medians of {times['repeat']} and quartiles, in turn, results compared first; moved: received "
+            "by all ranks, of DCP (in memory, /dev/shm) written and read; peak: what the fullest rank "
+            "allocates, its new weights included; DTensor.redistribute between meshes: " + first["own"],
         ),
         "refit",
         keys=2,

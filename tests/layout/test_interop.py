@@ -183,6 +183,22 @@ def foreign(name: str, **fields: object) -> object:
     return type(name, (), {**fields, "__repr__": lambda self: f"their {name}"})()
 
 
+def test_an_axis_that_cuts_what_later_ones_have_cut() -> None:
+    def strided(factor: int) -> object:
+        return foreign("_StridedShard", dim=0, split_factor=factor)
+
+    cut, none = foreign("Shard", dim=0), foreign("Replicate")
+    for first, axes in ((1, "x,y,z"), (4, "y,x,z"), (12, "y,z,x")):
+        t = from_placements([strided(first), cut, cut], XYZ, "f32", (24, 5))
+        assert str(t) == f"f32[24{{{axes}}}, 5]"
+    t = from_placements([strided(3), none, cut], XYZ, "f32", (24, 5))
+    assert str(t) == "f32[24{z,x}, 5]"
+    with pytest.raises(ConversionError, match="that cut dim 0 do not cut it into 5"):
+        from_placements([strided(5), cut, cut], XYZ, "f32", (24, 5))
+    with pytest.raises(ConversionError, match="when cut by z, then x"):
+        from_placements([strided(3), none, cut], XYZ, "f32", (10, 5))
+
+
 def test_objects_of_other_libraries() -> None:
     spec = PartitionSpec(("x", "z"), None)
     assert str(from_partition_spec(spec, XYZ, "f32", (12, 8, 5))) == "f32[12{x,z}, 8, 5]"
@@ -190,8 +206,8 @@ def test_objects_of_other_libraries() -> None:
         from_partition_spec(PartitionSpec(unreduced=frozenset({"x"})), XYZ, "f32", (8,))
     theirs = [foreign("Partial", reduce_op="max"), foreign("Shard", dim=-2), foreign("Replicate")]
     assert str(from_placements(theirs, XYZ, "f32", (8, 6))) == "f32[8{y}, 6] max{x}"
-    with pytest.raises(ConversionError, match="axis x: _StridedShard is not known; use Shard"):
-        from_placements([foreign("_StridedShard", dim=0)], Mesh(x=2), "f32", (8,))
+    with pytest.raises(ConversionError, match="axis x: _RaggedShard is not known; use Shard"):
+        from_placements([foreign("_RaggedShard", dim=0)], Mesh(x=2), "f32", (8,))
     with pytest.raises(ConversionError, match="axis x: dim None is no int"):
         from_placements([foreign("Shard")], Mesh(x=2), "f32", (8,))
     with pytest.raises(ConversionError, match="axis x: None cannot be pending"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.pytorch import launch
 from tests.programs.launch import default_mpi
 from tests.programs.torch.launch import must_pass, needs_torch, one_worker, run
 from tests.tiers import sample
@@ -46,6 +48,19 @@ def test_a_death_is_an_error_on_the_others() -> None:
     assert done.output.count("was told") == 2, done.output
 
 
+def test_the_example_hands_weights_over() -> None:
+    words = ["examples/weight_refit.py", "--layers", "3", "--width", "48"]
+    done = launch.run(words, 4, 100, {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())})
+    assert set(done.statuses) == {0}, done.output
+    assert done.output.count("weight refit: 16 weights") == 2, done.output
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return int(found.getsockname()[1])
+
+
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 def test_global_arrays_share_memory_with_dtensors(tmp_path: Path) -> None:
     mpi = default_mpi()
@@ -53,7 +68,8 @@ def test_global_arrays_share_memory_with_dtensors(tmp_path: Path) -> None:
     program = f"""
 import os, sys
 from mpi4py import MPI
-os.environ.update(RANK=str(MPI.COMM_WORLD.rank), WORLD_SIZE=str(MPI.COMM_WORLD.size), STORE="file://{tmp_path}/store")
+comm = MPI.COMM_WORLD
+os.environ.update(RANK=str(comm.rank), WORLD_SIZE=str(comm.size), STORE="{tmp_path}/store")
 from tests.programs.torch.checks import program
 from tests.programs.torch.together import main
 sys.argv = ["checks", "global_arrays"]

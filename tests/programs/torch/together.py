@@ -19,12 +19,9 @@ def main(program: Callable[[], int]) -> None:
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=os.environ["STORE"],
-        rank=int(os.environ["RANK"]),
-        world_size=int(os.environ["WORLD_SIZE"]),
-    )
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(os.environ["STORE"], size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     status = program()
     dist.barrier()
     dist.destroy_process_group()
