@@ -54,7 +54,7 @@ def steps() -> list[Measurement]:
         ("copies", (), 1),
     ]
     if why_absent("jax") is None:
-        asked += [("xla", (), 5), ("jax", (), 8)]
+        asked += [("xla", (), 5), ("lowered", (), 7), ("jax", (), 8)]
     if why_absent("torch") is None:
         asked.append(("torch", (), 6))
     found = [
