@@ -42,6 +42,22 @@ def test_what_users_rely_on(ranks: int) -> None:
     assert said.count("well ") == 6 and "WRONG" not in said, said
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_plans_as_texts_do_what_the_plans_do(ranks: int) -> None:
+    words = [
+        "-m",
+        "tests.programs.torch.texts",
+        "--ranks",
+        str(ranks),
+        "--n",
+        str(sample(12, of=100)),
+    ]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0 and " 0 wrong" in done.stdout, done.stdout + done.stderr[-2000:]
+
+
 def test_a_death_is_an_error_on_the_others() -> None:
     done = run("checks", 3, "death")
     assert done.statuses == (-9, 0, 0), f"{done.statuses}\n{done.output}"

@@ -1,6 +1,6 @@
 """Plans written as programs of torch.distributed, run by ranks over gloo: values by the simulator's judge.
 
-As in ``python -m tests.programs.torch_texts --ranks 4 --n 40``; needs PyTorch, no MPI.
+As in ``python -m tests.programs.torch.texts --ranks 4 --n 40``; needs PyTorch, no MPI.
 """
 
 from __future__ import annotations
