@@ -152,7 +152,8 @@ def best_time_of_collectives(
     """The least modelled time over every sequence of named collectives, by Dijkstra; a step costs 1 more."""
     types = all_types(source, target, cap=permute and source.is_even and target.is_even)
     best = {source: 0}
-    queue = [(0, 0, source)]
+    turn = itertools.count()
+    queue = [(0, next(turn), source)]
     done: set[ArrayType] = set()
     while queue:
         cost, _, here = heapq.heappop(queue)
@@ -167,7 +168,7 @@ def best_time_of_collectives(
                 whole = cost + hop_time(action, here, other, topology) + 1
                 if whole < best.get(other, 1 << 62):
                     best[other] = whole
-                    heapq.heappush(queue, (whole, len(best), other))
+                    heapq.heappush(queue, (whole, next(turn), other))
     raise AssertionError("gathering everything always leads on")
 
 
