@@ -20,7 +20,7 @@ from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.plan_figures import Path
 from redist.synth.shape_bounds import Shapes
 
-EXACT_WORK = 6_000_000
+EXACT_WORK = 4_500_000
 """How much a search may look at to prove its route the best: types, and ranks of neighbours."""
 CELL_WORK = 2
 """Of that, what every type counts for every rank before the search begins."""
