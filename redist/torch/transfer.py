@@ -20,6 +20,8 @@ from redist.torch.huge_pages import new_tile
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
 
+BATCH_BYTES = 2**23
+"""Staging that many tensors share: with less, ranks meet more often; with more, it leaves the cache."""
 Tensors = Sequence[torch.Tensor | None]
 Key = tuple[int, int]
 """A tensor of the transfer, and which of its buffers."""
@@ -56,7 +58,7 @@ class TensorTransfer:
             )
 
     def _stage(self, number: int, by_views: bool) -> HostStage | DeviceStage:
-        parts, n_bytes = self._parts[number], self.schedule.staging_bytes(number)
+        parts, n_bytes = self._parts[number], self._staging_bytes(number)
         if self.device != "cpu" or by_views:
             return DeviceStage(self.ranks, parts, n_bytes, self.device)
         return HostStage(self.ranks, self.memory, parts, n_bytes)
@@ -68,8 +70,23 @@ class TensorTransfer:
 
     @property
     def peak_bytes(self) -> int:
-        """The certified bound on the bytes of tiles and staging on any rank, ends included."""
-        return self.schedule.peak_bytes()
+        """The certified bound on the bytes of tiles and staging on any rank, ends included.
+
+        Of many tensors together: every plan's tiles at their most, with the staging counted once.
+        """
+        if len(self.plans) == 1:
+            return self.plans[0].peak_bytes
+        numbers = range(len(self.schedule.stages))
+        usual = max(map(self.schedule.staging_bytes, numbers))
+        return self.schedule.peak_bytes() - usual + max(map(self._staging_bytes, numbers))
+
+    def _staging_bytes(self, number: int) -> int:
+        """Staging of a stage: what its plans grant; of many tensors no more than is of use."""
+        grants = sum(
+            self.plans[part.item].steps[part.step_number].staging_bytes
+            for part in self._parts[number]
+        )
+        return max(self.schedule.staging_bytes(number), min(grants, BATCH_BYTES))
 
     @property
     def received_bytes(self) -> int:
