@@ -53,8 +53,10 @@ class GroupWorld:
         ``text`` says all there is to agree on. Rank 0 of the group plans, and tells the others.
         """
         found = self.prepared.get(text or "")
-        word = ERROR if text is None else _token(text) | (NEW if found is None else 0)
-        if not self._meet(word) or error is not None:
+        word = ERROR
+        if text is not None and error is None:
+            word = _token(text) | (NEW if found is None else 0)
+        if not self._meet(word) or word == ERROR:
             answers = self.ranks.gather((text, None if error is None else str(error)))
             self._raise_unless_agreed(answers, error)
             found = None  # the same request, prepared on some ranks only
