@@ -23,6 +23,8 @@ from redist.measure.pages import (
 )
 from redist.runtime.shm.segments import allocated_bytes
 
+POOLED = "redist"
+"""The way that uses pools."""
 Work = Callable[[], Any]
 
 
@@ -30,7 +32,8 @@ Work = Callable[[], Any]
 class Taken:
     """Seconds of every repetition, the slowest rank's, or else the bytes of the fullest rank at most.
 
-    Bytes are what was allocated beyond what was there before, and redist's pools, whenever they were made.
+    Bytes are what was allocated beyond what was there before; of redist through shared memory also its pools,
+    whenever they were made.
     """
 
     seconds: tuple[float, ...]
@@ -43,7 +46,7 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Taken]:
     If there is nothing to repeat, it is memory that is measured.
     """
     if repeat == 0:
-        return {name: Taken((), peak_bytes(work)) for name, work in works.items()}
+        return {name: Taken((), peak_bytes(work, name == POOLED)) for name, work in works.items()}
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeat + 1):
         for name, work in works.items():
@@ -57,15 +60,15 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Taken]:
     return {name: Taken(tuple(seconds[name][1:]), 0) for name in works}
 
 
-def peak_bytes(work: Work) -> int:
-    """**Collective.** Bytes of the fullest rank at most, beyond what it held before."""
+def peak_bytes(work: Work, has_pools: bool = True) -> int:
+    """**Collective.** Bytes of the fullest rank at most, beyond what it held before; and redist's pools."""
     work()  # what is prepared once does not count
     dist.barrier()
     give_back()
     before = held_bytes() - shared_bytes()
     reset_peak()
     result = work()
-    grown = private_peak_bytes() - before + allocated_bytes()
+    grown = private_peak_bytes() - before + (allocated_bytes() if has_pools else 0)
     del result
     most = torch.tensor(grown)
     dist.all_reduce(most, dist.ReduceOp.MAX)
