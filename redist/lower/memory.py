@@ -17,7 +17,6 @@ from redist.lower.calls import (
     Swap,
 )
 
-
 TABLE_BYTES = 4096
 """Places of devices, and other small things."""
 

@@ -150,7 +150,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
         best, plan = find_plan(request), hurried(monkeypatch, request)
         pricer = Pricer.of(a, b, topology, None, False)
         costs = [
-            route_cost(request, pricer, a, [(s.action, s.after) for s in p.steps])
+            route_cost(request, pricer, a, tuple((s.action, s.after) for s in p.steps))
             for p in (best, plan)
         ]
         normal = normal_form(a, b)
