@@ -1,9 +1,14 @@
-"""What pytest looks at: packages for another framework only where that is installed."""
+"""What pytest looks at: what needs another framework only where that is installed."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-FRAMEWORKS = ("jax", "torch")
+PLACES = {
+    "jax": ("redist/jax", "tests/programs/jax"),
+    "torch": ("redist/torch", "tests/programs/torch", "bench/pytorch"),
+}
 
-collect_ignore_glob = [f"redist/{name}/*" for name in FRAMEWORKS if find_spec(name) is None]
+collect_ignore_glob = [
+    f"{place}/*" for name, places in PLACES.items() if find_spec(name) is None for place in places
+]

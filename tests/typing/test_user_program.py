@@ -20,6 +20,10 @@ def check(*files: Path, cache: Path) -> str:
 
 
 def test_a_user_program_is_checked_as_it_should(tmp_path: Path) -> None:
-    examples = sorted((ROOT / "examples").glob("*.py"))
+    examples = [
+        path
+        for path in sorted((ROOT / "examples").glob("*.py"))
+        if "import torch" not in path.read_text(encoding="utf-8")  # its types are PyTorch's own
+    ]
     said = check(ROOT / "tests" / "typing" / "user_program.py", *examples, cache=tmp_path)
     assert said.startswith("Success"), said

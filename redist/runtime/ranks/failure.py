@@ -30,6 +30,8 @@ class Failure:
         self.broken: str | None = None
         """Why the communicator cannot be used any more, if so."""
         self._comm, self._node, self._pages = comm, node, pages
+        self._told: list[MPI.Request] = []
+        """Words under way to others: MPI reads them as long as they are not there."""
 
     def raise_if_broken(self) -> None:
         """**Local.** Raise if an earlier failure ended the use of the communicator."""
@@ -49,7 +51,7 @@ class Failure:
         for rank in range(self._comm.size):
             if rank not in self._node.ranks:
                 with contextlib.suppress(MPI.Exception):
-                    self._comm.isend(reason, rank, Tag.ABORT)
+                    self._told.append(self._comm.isend(reason, rank, Tag.ABORT))
 
     def raise_if_aborted(self) -> None:
         """**Local.** Raise if a rank of this node has given up."""
