@@ -119,6 +119,8 @@ class _Run:
             return False
         resolved = set(before.pending) - set(after.pending)
         added = set(after.pending) - set(before.pending)
+        if added and (resolved or set(lost) & set(gained) or set(gained) - added):
+            return False  # of what becomes pending, not all devices need the values
         name = op or ""
 
         def chosen(atoms: set[SubAxis]) -> Axes:

@@ -54,7 +54,7 @@ class Plan:
     search: str = "exact"
     considered: tuple[Alternative, ...] = ()
     certificate: Certificate | None = None
-    search_bound: int | None = None
+    search_bound: int | None = field(default=None, repr=False)
     """If the search was bounded, what no plan of the space costs less than, where that is known."""
     planned_for: str = field(default="", compare=False, repr=False)
     """The topology that it was planned for and where that came from, if a transfer knows; not in JSON."""
