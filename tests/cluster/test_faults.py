@@ -35,8 +35,8 @@ def on(cluster: Cluster) -> Mpi:
 
 
 def said_by_ranks(output: str) -> dict[int, tuple[float, str]]:
-    """What ranks say that failed: after how many seconds, and what."""
-    found = re.findall(r"rank (\d+) says after ([\d.]+) s: ([^\n]*)", output)
+    """What ranks say that failed: after how many seconds, and what; lines of two may run together."""
+    found = re.findall(r"rank (\d+) says after ([\d.]+) s: (.*?)(?=rank \d+ says|\n|$)", output)
     return {int(rank): (float(seconds), text) for rank, seconds, text in found}
 
 

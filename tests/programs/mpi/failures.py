@@ -263,7 +263,8 @@ def move_until_it_fails(comm: MPI.Comm, options: dict[str, Any], timeout_s: floa
                 good = time.monotonic()
         except PeerError as error:
             seconds = time.monotonic() - good
-            print(f"rank {comm.rank} says after {seconds:.1f} s: {error}", flush=True)
+            said = f"rank {comm.rank} says after {seconds:.1f} s: {error}\n"
+            print(said, end="", flush=True)  # at once, so that lines of ranks do not mix
             time.sleep(2 * timeout_s)  # the others have something to say, too
     os._exit(3)
 
