@@ -21,7 +21,7 @@ INNER: dict[str, str] = {
     "redist.text": "columns units svg parser progress",
     "redist.layout": "dtype mesh axes cuts array_type notation interop tiles lower_bound",
     "redist.plan": (
-        "topology schedule steps rules dual traffic certificate memory request plan table serial"
+        "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
     ),
     "redist.synth": (
         "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
@@ -52,7 +52,7 @@ INNER: dict[str, str] = {
     ),
     "redist.draw": "colours view arrows panels matrix memory_bars picture page",
     "redist.lower": (
-        "digits calls boxes lowering memory words rank_text mpi4py_text torch_text jax_text"
+        "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

@@ -18,6 +18,7 @@ from bench.scale.machine import NODE, OWN, Machine
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
 from redist.layout.tiles import Grid, Ints, coordinates, tile_shapes
+from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.schedule import make_schedule, own_rows
@@ -25,7 +26,7 @@ from redist.plan.steps import AllPermute, AllReduce, Exchange, Slice, Step
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
 from redist.runtime.schedule.direction import is_brought
-from redist.runtime.schedule.pieces import Piece, box_at, split_counts
+from redist.runtime.schedule.pieces import box_at, split_counts
 from redist.runtime.schedule.stages import StagePart, TransferStages
 
 Shape = tuple[int, ...]

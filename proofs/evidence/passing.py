@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.tiles import tile_shapes
+from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
-from redist.runtime.schedule.pieces import Piece, pieces_of_step
+from redist.runtime.schedule.pieces import pieces_of_step
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.simulator import random_tiles
 

@@ -38,7 +38,8 @@ from proofs.evidence.passing import Cut, passed
 from proofs.evidence.showing import Asked, wrong_received
 from proofs.evidence.weighing import Wanted
 from redist.plan.memory import rounds_for
-from redist.runtime.schedule.pieces import Piece, box_at
+from redist.plan.pieces import Piece
+from redist.runtime.schedule.pieces import box_at
 from redist.runtime.schedule.rounds import (
     RoundPart,
     make_rounds,

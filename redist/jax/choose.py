@@ -14,7 +14,6 @@ from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
 from redist.lower.calls import (
     Arrange,
-    BoxMove,
     Call,
     Collect,
     CombineAll,
@@ -25,6 +24,7 @@ from redist.lower.calls import (
 )
 from redist.lower.lowering import lower_plan
 from redist.lower.memory import peak_bytes, sizes_of
+from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import Level, Topology
 from redist.planner import synthesize
@@ -99,9 +99,9 @@ def _call_ps(call: Call, elems: int, item: int) -> int:
             return n_bytes * BYTE_PS
 
 
-def _row_ps(row: Sequence[BoxMove], item: int) -> int:
+def _row_ps(row: Sequence[Piece], item: int) -> int:
     """A box is cut out, sent, and put in place."""
-    return CALL_PS + 4 * math.prod(row[0].source.shape) * item * BYTE_PS
+    return CALL_PS + 4 * math.prod(row[0].shape) * item * BYTE_PS
 
 
 def _loose_ps(elems: int, run: int) -> int:

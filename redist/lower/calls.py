@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.plan.pieces import Piece
 
 Axes = tuple[SubAxis, ...]
 
@@ -87,28 +88,6 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class TileBox:
-    """A part of a tile."""
-
-    start: tuple[int, ...]
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BoxMove:
-    """A box of one device's tile becomes a box of another's; devices by their number in the mesh.
-
-    Boxes of order 0 are written, later ones combined with what is there.
-    """
-
-    sender: int
-    receiver: int
-    source: TileBox
-    target: TileBox
-    order: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Permute:
     """Boxes change hands, row by row; in a row they are of one shape, one to send and one to get each.
 
@@ -117,7 +96,7 @@ class Permute:
 
     source_shape: tuple[int, ...]
     target_shape: tuple[int, ...]
-    rows: tuple[tuple[BoxMove, ...], ...]
+    rows: tuple[tuple[Piece, ...], ...]
     op: str | None = None
 
 

@@ -10,7 +10,6 @@ from redist.layout.mesh import Mesh
 from redist.lower.calls import (
     Arrange,
     Axes,
-    BoxMove,
     Call,
     Calls,
     Collect,
@@ -24,6 +23,7 @@ from redist.lower.calls import (
 )
 from redist.lower.lowering import lower_plan
 from redist.lower.words import arguments, identity_text, size_of
+from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
 from redist.version import __version__
@@ -220,15 +220,16 @@ def _line(call: Call, calls: Calls) -> str:
             place = f"lax.axis_index({axes_text(mesh, axes)})"
             return f"tile = jnp.where({place} == 0, tile, {identity_text(op, dtype)})"
         case Permute(before, after, rows, op):
-            table = ", ".join(map(_row, rows))
+            table = ", ".join(_row(mesh, row) for row in rows)
             more = f", {identity_text(op, dtype)}, {REDUCE[op]}" if op else ""
             view = f"tile.reshape({arguments(before)})"
             return f"tile = permute({view}, {after}, {_names(mesh, calls.atoms)}, ({table},){more})"
 
 
-def _row(row: Sequence[BoxMove]) -> str:
-    moves = tuple((m.sender, m.receiver, m.source.start, m.target.start) for m in row)
-    return f"({row[0].source.shape}, {row[0].order}, {moves})"
+def _row(mesh: Mesh, row: Sequence[Piece]) -> str:
+    at = {rank: number for number, rank in enumerate(mesh.ranks)}
+    moves = tuple((at[m.sender], at[m.receiver], m.src_lo, m.dst_lo) for m in row)
+    return f"({row[0].shape}, {row[0].order}, {moves})"
 
 
 def _blocks(axes: Axes, shape: tuple[int, ...]) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
-from redist.lower.boxes import boxes_of_step, in_rows
 from redist.lower.calls import (
     Arrange,
     Axes,
@@ -23,6 +22,8 @@ from redist.lower.calls import (
     Swap,
 )
 from redist.lower.digits import Digit, Digits, find_digits
+from redist.lower.rows import in_rows
+from redist.plan.pieces import list_pieces
 from redist.plan.plan import Plan
 from redist.plan.rules import resolved_axes
 from redist.plan.steps import AllReduce, Step
@@ -89,12 +90,12 @@ def lower_run(
 def permute_of(step: Step, before: ArrayType, topology: Topology) -> Permute:
     """Any step as boxes that change hands."""
     assert not isinstance(step.action, AllReduce), "an all_reduce is a plain collective"
-    moves = boxes_of_step(step.action, before, step.after, topology)
+    pieces, _ = list_pieces(step.action, before, step.after, topology)
     op = before.pending_op or step.after.pending_op
     is_partial = bool(resolved_axes(before, step.after))
     fills = step.after.pending_op is not None or is_partial
     shapes = before.tile_shape, step.after.tile_shape
-    return Permute(*shapes, in_rows(moves), op if fills else None)
+    return Permute(*shapes, in_rows(pieces), op if fills else None)
 
 
 @dataclass(slots=True)

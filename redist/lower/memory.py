@@ -76,7 +76,7 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
             case Swap():
                 sent = 2 * before
             case Permute(rows=rows):
-                boxes = max((math.prod(row[0].source.shape) for row in rows), default=0)
+                boxes = max((math.prod(row[0].shape) for row in rows), default=0)
                 sent = after + 3 * boxes  # the new tile is made of boxes before it is the result
             case Scatter() | CombineAll():
                 sent = before + after

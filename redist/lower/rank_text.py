@@ -14,11 +14,9 @@ from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import tile_shapes
-from redist.lower.boxes import boxes_of_step
 from redist.lower.calls import (
     Arrange,
     Axes,
-    BoxMove,
     Call,
     Collect,
     CombineAll,
@@ -32,6 +30,7 @@ from redist.lower.calls import (
 from redist.lower.digits import Digits
 from redist.lower.lowering import lower_run, runs_of
 from redist.lower.words import arguments, identity_text
+from redist.plan.pieces import Piece, list_pieces
 from redist.plan.plan import Plan
 from redist.plan.rules import resolved_axes
 from redist.plan.steps import AllReduce, Step
@@ -112,7 +111,7 @@ class RankText:
                 if isinstance(step.action, AllReduce):
                     self._call(CombineAll(step.action.axes, before.pending_op or ""), before)
                 else:
-                    moves = boxes_of_step(step.action, before, step.after, self.topology)
+                    moves, _ = list_pieces(step.action, before, step.after, self.topology)
                     self._hand_over(start, before, step, moves)
                     n_moves += len(moves)
             else:
@@ -227,13 +226,10 @@ class RankText:
         return name
 
     def _hand_over(
-        self, number: int, before: ArrayType, step: Step, moves: Sequence[BoxMove]
+        self, number: int, before: ArrayType, step: Step, moves: Sequence[Piece]
     ) -> None:
-        senders, receivers = before.mesh.rank_array(), step.after.mesh.rank_array()
         rows = [
-            f"    ({senders[m.sender]}, {receivers[m.receiver]}, {m.source.start}, "
-            f"{m.target.start}, {m.source.shape}, {m.order}),"
-            for m in moves
+            f"    {(m.sender, m.receiver, m.src_lo, m.dst_lo, m.shape, m.order)}," for m in moves
         ]
         self.tables += [f"MOVES_{number + 1} = (", *rows, ")"]
         shapes = {int(rank): shape for rank, shape in tile_shapes(step.after).items()}

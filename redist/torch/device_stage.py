@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from redist.runtime.schedule.pieces import Piece, Shape
+from redist.plan.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import RoundPart, part_of, whole
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div

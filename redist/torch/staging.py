@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from redist.plan.pieces import Piece
 from redist.runtime.copies.strided import c_strides, canonical
-from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed
 from redist.runtime.schedule.slots import Box, Exports
 from redist.runtime.schedule.stages import StagePart

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from redist.errors import RequestError
+from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import Shape
 from redist.runtime.schedule.stages import TransferStages
 from redist.torch.combine import fill_with_identity
 from redist.torch.device_stage import DeviceStage

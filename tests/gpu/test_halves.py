@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from redist.layout.dtype import DType
+from redist.plan.pieces import Piece
 from redist.runtime.cuda.transports import carriers as cuda_carriers
 from redist.runtime.cuda.transports.all_gather import GatherClaim, agree, room_for
 from redist.runtime.cuda.transports.carriers import ByMessages, StagingLease
@@ -17,7 +18,7 @@ from redist.runtime.cuda.transports.nccl import ByNccl
 from redist.runtime.host import staging
 from redist.runtime.host.staging import ROUND_BYTES, Staging
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.pieces import Piece, StepPieces
+from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.stages import StagePart
 from tests.fakes.ranks import random_groups, worlds
 from tests.programs.gpu.jobs import must_succeed, needs_mpi

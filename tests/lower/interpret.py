@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
-from redist.layout.axes import SubAxis
+from redist.layout.axes import refined_parts
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates
 from redist.lower.calls import (
@@ -23,6 +22,7 @@ from redist.lower.calls import (
     Select,
     Swap,
 )
+from redist.plan.pieces import Shape
 from redist.runtime.copies.reduce import identity
 
 Tiles = list[Any]
@@ -36,31 +36,12 @@ UFUNCS: dict[str, Any] = {
 
 def groups_of(mesh: Mesh, axes: Axes) -> list[list[int]]:
     """Devices that differ along the axes alone, each group in the order of their places."""
-    rest = [SubAxis(name, 1, size) for name, size in mesh.axes]
-    everything = coordinates(mesh, rest)
-    place = coordinates(mesh, axes)
-    others = {
-        device: tuple(
-            int(c[device])
-            for atom in prime_like(mesh, axes)
-            if not any(atom.inside(a) for a in axes)
-            for c in [coordinates(mesh, [atom])]
-        )
-        for device in range(len(everything))
-    }
-    groups: dict[Any, list[int]] = {}
-    for device in sorted(others, key=lambda d: int(place[d])):
-        groups.setdefault(others[device], []).append(device)
+    rest = [part for part in refined_parts(mesh, axes) if not any(map(part.inside, axes))]
+    place, group = coordinates(mesh, axes), coordinates(mesh, rest)
+    groups: dict[int, list[int]] = {}
+    for device in np.argsort(place, kind="stable").tolist():
+        groups.setdefault(int(group[device]), []).append(device)
     return list(groups.values())
-
-
-def prime_like(mesh: Mesh, axes: Axes) -> list[SubAxis]:
-    """Every axis cut wherever one of ``axes`` begins or ends."""
-    out = []
-    for name, size in mesh.axes:
-        edges = {1, size} | {e for a in axes if a.name == name for e in (a.pre, a.end)}
-        out += [SubAxis(name, lo, hi // lo) for lo, hi in itertools.pairwise(sorted(edges))]
-    return out
 
 
 def interpret(calls: Calls, tiles: Tiles) -> tuple[Tiles, list[int]]:
@@ -118,7 +99,7 @@ def interpret(calls: Calls, tiles: Tiles) -> tuple[Tiles, list[int]]:
                     if place[device]:
                         tiles[device] = np.full_like(tiles[device], identity(op, dtype))
             case Permute():
-                tiles, moved = permute(call, tiles, dtype)
+                tiles, moved = permute(call, tiles, mesh, dtype)
         received.append(moved)
     return [tile.reshape(calls.target.tile_shape) for tile in tiles], received
 
@@ -135,20 +116,21 @@ def reduce(op: str, parts: list[Any]) -> Any:
     return out
 
 
-def permute(call: Permute, tiles: Tiles, dtype: Any) -> tuple[Tiles, int]:
+def permute(call: Permute, tiles: Tiles, mesh: Mesh, dtype: Any) -> tuple[Tiles, int]:
     fill = 0 if call.op is None else identity(call.op, dtype)
     out = [np.full(call.target_shape, fill, tile.dtype) for tile in tiles]
+    at = {rank: number for number, rank in enumerate(mesh.ranks)}
     moved = 0
     for row in call.rows:
         assert len({m.sender for m in row}) == len({m.receiver for m in row}) == len(row)
-        assert len({m.source.shape for m in row}) == 1
+        assert len({m.shape for m in row}) == 1
         for m in row:
-            box = tiles[m.sender].reshape(call.source_shape)[key_of(m.source)]
-            target = out[m.receiver][key_of(m.target)]
+            box = tiles[at[m.sender]].reshape(call.source_shape)[key_of(m.src_lo, m.shape)]
+            target = out[at[m.receiver]][key_of(m.dst_lo, m.shape)]
             target[...] = UFUNCS[call.op or "sum"](target, box) if m.order else box
             moved += box.size if m.sender != m.receiver else 0
     return out, moved
 
 
-def key_of(box: Any) -> tuple[slice, ...]:
-    return tuple(slice(lo, lo + n) for lo, n in zip(box.start, box.shape, strict=True))
+def key_of(start: Shape, shape: Shape) -> tuple[slice, ...]:
+    return tuple(slice(lo, lo + n) for lo, n in zip(start, shape, strict=True))

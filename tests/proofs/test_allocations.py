@@ -13,13 +13,14 @@ import pytest
 import redist
 from proofs.theorems.allocations import staging_taken
 from redist.layout.dtype import DType
+from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.executor import HostExecutor
 from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.pieces import Piece, StepPieces
+from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.rounds import make_rounds
 from redist.runtime.schedule.stages import StagePart, TransferStages
 from tests.fakes.ranks import random_groups, staged

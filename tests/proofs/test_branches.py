@@ -22,9 +22,10 @@ from redist.plan.memory import (
     rounds_for,
     staging_for,
 )
+from redist.plan.pieces import Piece
 from redist.plan.steps import Event
 from redist.runtime.ranks.control_page import ControlPage
-from redist.runtime.schedule.pieces import Piece, box_at
+from redist.runtime.schedule.pieces import box_at
 from redist.runtime.schedule.rounds import (
     RoundPart,
     make_rounds,

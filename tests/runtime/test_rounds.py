@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redist.runtime.schedule.pieces import Piece
+from redist.plan.pieces import Piece
 from redist.runtime.schedule.rounds import (
     RoundPart,
     make_rounds,

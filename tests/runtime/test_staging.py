@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import redist
 from redist.layout.dtype import DType
+from redist.plan.pieces import Piece
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging, _Needs
 from redist.runtime.schedule.compiler import Bases, Compiler
-from redist.runtime.schedule.pieces import Piece, StepPieces, pieces_of_step
+from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import parts_needed
 from redist.runtime.schedule.stages import StagePart
 

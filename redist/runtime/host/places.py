@@ -9,12 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from redist.plan.pieces import Piece
 from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Bases, TileAt
-from redist.runtime.schedule.pieces import Piece
 from redist.runtime.schedule.stages import StagePart
 from redist.runtime.shm.segments import Handle, find
 

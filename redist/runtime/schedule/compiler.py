@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from redist.layout.dtype import DType
+from redist.plan.pieces import Piece, Shape
 from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.schedule.slots import Box
 from redist.runtime.schedule.stages import StagePart

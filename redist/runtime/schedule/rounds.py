@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from redist.layout.cuts import EvenCut
-from redist.runtime.schedule.pieces import Piece, Shape, box_at
+from redist.plan.pieces import Piece, Shape
+from redist.runtime.schedule.pieces import box_at
 from redist.text.units import ceil_div
 
 

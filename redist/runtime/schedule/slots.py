@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redist.runtime.schedule.pieces import Piece, Shape
+from redist.plan.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import part_elems
 from redist.text.units import ceil_div
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.tiles import tile_shapes
+from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import Shape, StepPieces, pieces_of_copy, pieces_of_step
+from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from redist.plan.pieces import Shape
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered, moves_of
 from redist.runtime.host.staging import GRAIN_BYTES, Staging
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Round
-from redist.runtime.schedule.pieces import Shape
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
@@ -45,7 +45,8 @@ def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> Gath
     """**Local.** The all-gather that this rank's messages to other nodes may be; None if they are none.
 
     >>> from redist.layout.dtype import DType
-    >>> from redist.runtime.schedule.pieces import Piece, StepPieces
+    >>> from redist.plan.pieces import Piece
+    >>> from redist.runtime.schedule.pieces import StepPieces
     >>> def piece(a, b):
     ...     return Piece(a, b, 0, (0,), (2 * a,), (2,), (2,), (6,))
     >>> pieces = [piece(a, b) for a, b in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)]]
