@@ -33,7 +33,7 @@ INNER: dict[str, str] = {
         "transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
-    "redist.runtime.shm": "segments pages process_reads",
+    "redist.runtime.shm": "segments pages processes process_reads",
     "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
         "waiting tokens agreement background node control_page failure meeting world links neighbours "

@@ -16,6 +16,7 @@ from redist.errors import PeerError, TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.shm.pages import release_pages
+from redist.runtime.shm.processes import is_alive
 from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
 from redist.torch.ranks import Ranks
 
@@ -130,7 +131,7 @@ class SharedMemory:
         """Raise if a rank has died, or if it takes too long."""
         names, timeout_s = self.ranks.names, self.ranks.timeout_s
         for rank, pid in enumerate(self.pids):
-            if rank != self.ranks.rank and not _is_alive(pid):
+            if rank != self.ranks.rank and not is_alive(pid):
                 self._fail(f"rank {names[rank]} died (process {pid} is gone)")
         if timeout_s is not None and time.monotonic() - start > timeout_s:
             counts = [int(page[:8].view(np.uint64)[0]) for page in self.pages]
@@ -148,13 +149,3 @@ class SharedMemory:
     def _fail(self, reason: str) -> None:
         self.give_up(reason)
         raise PeerError(f"cannot go on moving: {reason}")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True

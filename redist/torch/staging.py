@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redist.plan.pieces import Piece
-from redist.runtime.copies.strided import c_strides, canonical
+from redist.runtime.copies.strided import is_run
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed
-from redist.runtime.schedule.slots import Box, Exports
+from redist.runtime.schedule.slots import Box, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 from redist.torch.ranks import Ranks
@@ -76,14 +76,7 @@ def for_pools(ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int) -> T
         ],
     )
     rounds = make_rounds(weights, counts, slot)
-    starts = [0] * len(parts)
-    for together in rounds:
-        at = 0
-        for one in together:
-            starts[one.item] = at if one.number == 0 else starts[one.item]
-            at += weights[one.item]
-    mine = [own.offsets(k, at) for own, k, at in zip(exports, counts, starts, strict=True)]
-    need = max(at + own.bytes_for(k) for own, k, at in zip(exports, counts, starts, strict=True))
+    mine, need = place_exports(exports, weights, counts, rounds)
     told = ranks.gather((need, _asked(ranks, parts, mine)))
     offsets = {(ranks.rank, item): own for item, own in enumerate(mine)}
     for rank, (_, asked) in enumerate(told):
@@ -123,9 +116,9 @@ class _MessageNeeds:
         self._itemsize, self._align = part.itemsize, ALIGN if aligns else 1
         given = [p for p in part.step.pieces if p.sender == rank != p.receiver]
         got = [p for p in part.step.pieces if p.receiver == rank != p.sender]
-        self._sent = [p for p in given if packs or not _is_run(p, p.src_shape, part.itemsize)]
+        self._sent = [p for p in given if packs or not is_run(p.shape, p.src_shape, part.itemsize)]
         self._received = [
-            p for p in got if packs or p.order or not _is_run(p, p.dst_shape, part.itemsize)
+            p for p in got if packs or p.order or not is_run(p.shape, p.dst_shape, part.itemsize)
         ]
 
     def sent(self, parts: int) -> int:
@@ -143,9 +136,3 @@ class _MessageNeeds:
     def _bytes(self, pieces: Sequence[Piece], parts: int) -> int:
         sizes = (part_elems(p.shape, parts) * self._itemsize for p in pieces)
         return sum(ceil_div(n, self._align) * self._align for n in sizes)
-
-
-def _is_run(piece: Piece, tile: tuple[int, ...], itemsize: int) -> bool:
-    """Whether a piece is one run of bytes in a tile."""
-    strides = c_strides(tile, itemsize)
-    return not canonical(piece.shape, itemsize, c_strides(piece.shape, itemsize), strides).dims

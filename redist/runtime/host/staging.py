@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redist.plan.pieces import Piece
-from redist.runtime.copies.strided import c_strides, canonical
+from redist.runtime.copies.strided import is_run
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
-from redist.runtime.schedule.slots import Box, Exports
+from redist.runtime.schedule.slots import Box, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
@@ -105,11 +105,7 @@ class Staging:
         for values in (weights, parts):
             world.all_max(values)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
-        mine = _own_offsets(exports, weights.tolist(), parts.tolist(), rounds)
-        need = max(
-            start + own.bytes_for(k)
-            for own, k, start in zip(exports, parts.tolist(), mine.starts, strict=True)
-        )
+        mine, need = place_exports(exports, weights.tolist(), parts.tolist(), rounds)
         needed = np.array([need], dtype=np.int64)
         world.all_max(needed)
         slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
@@ -118,15 +114,9 @@ class Staging:
         sent = max(room.send, hard) if packs_all else room.send
         if len(rounds) == 1 or hard > max(room.send, room.receive):
             halves = 1
-        offsets, gives = _tell(world, stage_parts, exports, mine.offsets)
+        offsets, gives = _tell(world, stage_parts, exports, mine)
         got = max(room.receive, hard)
         return Staging(rounds, slot_bytes, sent, got, offsets, gives, halves, room.crosses)
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    starts: list[int]
-    offsets: list[dict[Box, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +174,6 @@ def _weights(
     return weights, parts
 
 
-def _own_offsets(
-    exports: Sequence[Exports], weights: Sequence[int], parts: Sequence[int], rounds: Rounds
-) -> _Own:
-    """Where this rank's boxes lie in a slot of its pool."""
-    starts = [0] * len(exports)
-    for round_parts in rounds:
-        at = 0
-        for round_part in round_parts:
-            starts[round_part.item] = at if round_part.number == 0 else starts[round_part.item]
-            at += weights[round_part.item]
-    offsets = [own.offsets(k, start) for own, k, start in zip(exports, parts, starts, strict=True)]
-    return _Own(starts, offsets)
-
-
 def _tell(
     world: World,
     stage_parts: Sequence[StagePart],
@@ -239,16 +215,12 @@ class _Needs:
             if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
         ]
         given = [p for p in stage_part.step.pieces if p.sender == rank and p.receiver not in node]
-        self.sent = [
-            p for p in given if not _is_contiguous(p.shape, p.src_shape, stage_part.itemsize)
-        ]
+        self.sent = [p for p in given if not is_run(p.shape, p.src_shape, stage_part.itemsize)]
         got = [p for p in stage_part.step.pieces if p.receiver == rank and p.sender not in node]
         self.combined = got if packs_all else [p for p in got if p.order]
         self.given = given if packs_all else []
         self.received = [
-            p
-            for p in got
-            if p.order or not _is_contiguous(p.shape, p.dst_shape, stage_part.itemsize)
+            p for p in got if p.order or not is_run(p.shape, p.dst_shape, stage_part.itemsize)
         ]
 
     def largest(self, parts: int) -> int:
@@ -269,8 +241,3 @@ class _Needs:
 
     def _bytes(self, pieces: list[Piece], parts: int) -> int:
         return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize
-
-
-def _is_contiguous(shape: tuple[int, ...], tile: tuple[int, ...], itemsize: int) -> bool:
-    strides = c_strides(tile, itemsize)
-    return not canonical(shape, itemsize, c_strides(shape, itemsize), strides).dims

@@ -14,6 +14,7 @@ from redist.runtime.ranks.control_page import STATUS, TEXT_AT, TEXT_BYTES, Contr
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import wait_for, wait_until
+from redist.runtime.shm.processes import is_alive
 
 
 class Failure:
@@ -69,7 +70,7 @@ class Failure:
     def raise_if_dead(self) -> None:
         """**Local.** Raise if the process of a rank of this node is gone."""
         for rank, pid in self._node.pids.items():
-            if rank != self._node.rank and not _is_alive(pid):
+            if rank != self._node.rank and not is_alive(pid):
                 raise PeerError(f"rank {rank} died (process {pid} is gone)")
 
     def raise_if_any(self) -> None:
@@ -91,13 +92,3 @@ class Failure:
     def wait_until(self, is_done: Callable[[], bool]) -> None:
         """The same until something is done that calls MPI itself."""
         wait_until(is_done, self.timeout_s, self.raise_if_any)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True

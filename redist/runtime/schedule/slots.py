@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.plan.pieces import Piece, Shape
-from redist.runtime.schedule.rounds import part_elems
+from redist.runtime.schedule.rounds import Rounds, part_elems
 from redist.text.units import ceil_div
 
 Box = tuple[Shape, Shape]
@@ -50,3 +50,18 @@ class Exports:
     def _part_bytes(self, box: Box, parts: int) -> int:
         n_bytes = part_elems(box[1], parts) * self.itemsize
         return ceil_div(n_bytes, self.align) * self.align
+
+
+def place_exports(
+    exports: Sequence[Exports], weights: Sequence[int], parts: Sequence[int], rounds: Rounds
+) -> tuple[list[dict[Box, int]], int]:
+    """Where the boxes of every array lie in a slot, those of a round side by side, and the bytes of it."""
+    starts = [0] * len(exports)
+    for round_parts in rounds:
+        at = 0
+        for round_part in round_parts:
+            starts[round_part.item] = at if round_part.number == 0 else starts[round_part.item]
+            at += weights[round_part.item]
+    placed = list(zip(exports, parts, starts, strict=True))
+    n_bytes = max(start + own.bytes_for(k) for own, k, start in placed)
+    return [own.offsets(k, start) for own, k, start in placed], n_bytes
