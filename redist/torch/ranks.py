@@ -45,6 +45,7 @@ class Ranks:
         self.timeout_s = timeout_s
         backends = str(dist.get_backend_config(group))
         self._device = "cpu" if "gloo" in backends or "mpi" in backends else "cuda"
+        self._by_host = "nccl" not in backends
 
     @property
     def device(self) -> str:
@@ -80,12 +81,26 @@ class Ranks:
     def exchange(self, sends: Sequence[Sent], receives: Sequence[Sent]) -> None:
         """Send bytes to some ranks and receive some from others, all at once.
 
-        Local if this rank has no message. Between two ranks messages keep their order.
+        Local if this rank has no message. Between two ranks messages keep their order. What lies on
+        a GPU goes by way of the host's memory if the group knows no other.
         """
-        ops = [dist.P2POp(dist.irecv, t, self.names[rank], self.group) for rank, t in receives]
-        ops += [dist.P2POp(dist.isend, t, self.names[rank], self.group) for rank, t in sends]
+        got = [(rank, self._room(t)) for rank, t in receives]
+        ops = [dist.P2POp(dist.irecv, t, self.names[rank], self.group) for rank, t in got]
+        ops += [
+            dist.P2POp(dist.isend, t.cpu() if self._by_host else t, self.names[rank], self.group)
+            for rank, t in sends
+        ]
         if ops:
             self._wait(lambda: dist.batch_isend_irecv(ops))
+        for (_, there), (_, here) in zip(receives, got, strict=True):
+            if here is not there:
+                there.copy_(here)
+
+    def _room(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Where to receive what a tensor is to hold: itself, or as much of the host's memory."""
+        if tensor.device.type == "cpu" or not self._by_host:
+            return tensor
+        return torch.empty_like(tensor, device="cpu")
 
     def _gather(self, out: torch.Tensor, mine: torch.Tensor) -> None:
         """Put what every rank has behind each other: by a collective, or by way of the first rank."""

@@ -13,7 +13,7 @@ import pytest
 
 from bench.pytorch import launch
 from tests.programs.launch import default_mpi
-from tests.programs.torch.launch import must_pass, needs_torch, one_worker, run
+from tests.programs.torch.launch import must_pass, needs_cuda, needs_torch, one_worker, run
 from tests.tiers import sample
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +27,14 @@ def test_random_plans_agree_with_the_simulator(ranks: int) -> None:
     n = sample(18, of=90)
     said = must_pass("fuzz", ranks, "--n", str(n), "--seed", str(ranks), limit_s=400)
     assert f"{n} of {n} plans agree" in said
+
+
+@needs_cuda
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_random_plans_agree_with_the_simulator_on_a_gpu(ranks: int) -> None:
+    n = sample(18, of=90)
+    words = ("--n", str(n), "--seed", str(ranks), "--device", "cuda")
+    assert f"{n} of {n} plans agree" in must_pass("fuzz", ranks, *words, limit_s=400)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])

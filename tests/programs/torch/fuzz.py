@@ -32,14 +32,22 @@ NO_ARITHMETIC = ("u16", "u64", "f8e5m2")
 """PyTorch does not combine these; NumPy does, in memory."""
 
 
-def problems(size: int, seed: int) -> Iterator[Problem]:
-    """Problems without end, of elements that PyTorch has."""
+def problems(size: int, seed: int, device: str) -> Iterator[Problem]:
+    """Problems without end, of elements that PyTorch has, and combines if they are on a GPU."""
     for problem in problems_for(size, seed):
+        if device != "cpu" and not combines(problem):
+            continue
         try:
             to_torch(problem.source.dtype)
         except ConversionError:
             continue
         yield problem
+
+
+def combines(problem: Problem) -> bool:
+    """Whether nothing is to be combined, or PyTorch can do it."""
+    pending = problem.source.pending_op or problem.target.pending_op
+    return not pending or problem.source.dtype.name not in NO_ARITHMETIC
 
 
 def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
@@ -52,7 +60,7 @@ def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
 def bits(tensor: torch.Tensor) -> bytes:
     if tensor.numel() == 0:
         return b""
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return tensor.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes()
 
 
 class Counted:
@@ -70,12 +78,14 @@ class Counted:
 ORIGINAL = dist.P2POp
 
 
-def trial(plan: Plan, way: str, tiles: dict[int, Any], wanted: dict[int, Any]) -> str | None:
+def trial(
+    plan: Plan, way: str, tiles: dict[int, Any], wanted: dict[int, Any], device: str
+) -> str | None:
     """What goes wrong on this rank if a plan is run twice; None if nothing does."""
     rank, dtype = dist.get_rank(), to_torch(plan.source.dtype)
-    move = plan.to_torch(transport=way, timeout_s=60)
+    move = plan.to_torch(device=device, transport=way, timeout_s=60)
     given = tiles.get(rank)
-    local = None if given is None else to_tensor(given, dtype)
+    local = None if given is None else to_tensor(given, dtype).to(device)
     before = None if local is None else bits(local)
     wrong = None
     for _ in range(2):  # every rank goes through both, whatever it finds
@@ -85,7 +95,7 @@ def trial(plan: Plan, way: str, tiles: dict[int, Any], wanted: dict[int, Any]) -
         wrong = wrong or difference(got, wanted.get(rank), dtype)
         if local is not None and bits(local) != before:
             wrong = "the source was modified"
-        if way == "messages" and counted.n_bytes != move.received_bytes:
+        if (way, device) == ("messages", "cpu") and counted.n_bytes != move.received_bytes:
             wrong = f"messages of {counted.n_bytes} bytes, planned {move.received_bytes}"
     total = torch.tensor(move.received_bytes)
     dist.all_reduce(total)
@@ -112,20 +122,22 @@ def program() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     size, wrong = dist.get_world_size(), 0
-    for number, problem in enumerate(itertools.islice(problems(size, args.seed), args.n)):
+    for number, problem in enumerate(
+        itertools.islice(problems(size, args.seed, args.device), args.n)
+    ):
         rng = Random(number)
         way = WAYS[number % len(WAYS)]
-        pending = problem.source.pending_op or problem.target.pending_op
-        if way == "views" and pending and problem.source.dtype.name in NO_ARITHMETIC:
+        if way == "views" and not combines(problem):
             way = "messages"
         strategy = rng.choice(("auto", "auto", "collectives", "no_permute"))
         plan = redist.synthesize(problem.source, problem.target, strategy=strategy)
         tiles = random_values(plan.source, number)
         wanted = simulate(plan, tiles).tiles
         try:
-            said = trial(plan, way, tiles, wanted)
+            said = trial(plan, way, tiles, wanted, args.device)
         except Exception as failure:
             said = repr(failure)
             print(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from bench.pytorch import launch
 LIMIT_S = 100.0
 needs_torch = pytest.mark.skipif(
     find_spec("torch") is None, reason="needs PyTorch: make frameworks installs it and runs this"
+)
+needs_cuda = pytest.mark.skipif(
+    not Path("/dev/nvidiactl").exists(), reason="needs a GPU that PyTorch can use"
 )
 one_worker = pytest.mark.xdist_group("torch")
 
