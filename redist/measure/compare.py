@@ -17,6 +17,8 @@ from redist.measure.results.results import Entry, Outcome
 from redist.measure.timing import Stopwatch, Times, all_agree
 
 T = TypeVar("T")
+MEMORY_TIMES = 2
+"""Memory is taken so often, and the least counts: what libraries keep for themselves comes but once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,15 @@ def _alone(
         return entry
     # What it left behind after one use is no part of the next: imports, plans, MPI's own buffers.
     del contender
-    base = memory.held_bytes(comm)
-    contender = _ready(way, case, comm, place)
-    contender.run()
-    peak = comm.allreduce(contender.peak_bytes(base), MPI.MAX)
-    _close(contender)
-    return replace(entry, peak_bytes=int(peak))
+    peaks = []
+    for _ in range(MEMORY_TIMES):
+        base = memory.held_bytes(comm)
+        contender = _ready(way, case, comm, place)
+        contender.run()
+        peaks.append(comm.allreduce(contender.peak_bytes(base), MPI.MAX))
+        _close(contender)
+        del contender
+    return replace(entry, peak_bytes=int(min(peaks)))
 
 
 def _in_turn(
