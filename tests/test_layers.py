@@ -30,7 +30,7 @@ INNER: dict[str, str] = {
     "redist.check": "holdings figures delivery replay families prove",
     "redist.runtime": (
         "copies shm schedule ranks index_sets elements onesided request arguments host cuda simulator "
-        "transfer redistribute"
+        "started transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
     "redist.runtime.shm": "segments pages processes process_reads",
@@ -69,7 +69,9 @@ INNER: dict[str, str] = {
     "redist.pgas.indexing": "keys basic chosen integer boolean dispatch",
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
-    "redist.pgas.products": "streaming contract_layout contract matmul einsum",
+    "redist.pgas.products": (
+        "streaming cut_candidates product_costs contract_layout order contract matmul einsum"
+    ),
     "redist.pgas.ordering": "splitters sorting searching uniques",
     "redist.pgas.onesided": "index_selection address_space epochs get_put",
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",

@@ -58,8 +58,8 @@ def from_global(array: Array, mesh: Any) -> Any:
         raise ConversionError(f"cannot make a jax.Array of {t}: it has tiles of one size only")
     sharding = NamedSharding(mesh, PartitionSpec(*to_partition_spec(t)))
     tiles = []
-    if array.local is not None:
-        tile = np.asarray(array.local)
+    if array.tile is not None:
+        tile = np.asarray(array.tile)
         if t.dtype.extended_name is not None:
             import ml_dtypes
 

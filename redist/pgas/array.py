@@ -82,18 +82,18 @@ class Array(Operators):
         mesh = self.mesh if everyone else line_mesh(self.comm.size)
         target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
         whole = move(self if everyone else resolve_pending(self), target, asked=True)
-        assert whole.local is not None
+        assert whole.tile is not None
         if whole is not self:
-            return whole.local
+            return whole.tile
         self._memory.check_room(whole.type.tile_bytes)
-        return whole.local.copy()
+        return whole.tile.copy()
 
     def copy(self) -> Array:
         """**Local.** Copy the array: the same values in new tiles."""
-        if self.local is None:
+        if self.tile is None:
             return self.new(self.type, None)
-        tile = self._memory.empty(self.local.shape, self.dtype, self.type.tile_bytes)
-        np.copyto(tile, self.local)
+        tile = self._memory.empty(self.tile.shape, self.dtype, self.type.tile_bytes)
+        np.copyto(tile, self.tile)
         return self.new(self.type, tile)
 
     __copy__ = copy
@@ -107,7 +107,7 @@ class Array(Operators):
                 f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
-        return _restore, (self.__class__, self.type, self.local)
+        return _restore, (self.__class__, self.type, self.tile)
 
     # The standard's own
 
@@ -175,9 +175,10 @@ class Array(Operators):
 
     def _tile(self) -> Tile:
         whole = resolve_pending(self)
-        if whole.local is None:
+        if whole.tile is None:
             raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
-        return whole.local
+        whole.version += 1
+        return whole.tile
 
     @property
     def nbytes(self) -> int:

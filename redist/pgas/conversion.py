@@ -70,7 +70,7 @@ def asarray(
             raise ArgumentError(
                 f"cannot place {obj.type} anew by {', '.join(named)}=: use a.to(type)"
             )
-        array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+        array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.tile)
         if device is not None and is_gpu(device) != obj._memory.on_device:
             if copy is False:
                 raise ArgumentError(f"cannot bring {obj.type} to {device!r} without a copy")

@@ -293,7 +293,7 @@ def to_numbers(obj: Any) -> Any:
         raise ArgumentTypeError(
             f"cannot make an array from a list of arrays of {obj.shape}: use pgas.stack"
         )
-    array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.local)
+    array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.tile)
     return array._element()
 
 

@@ -15,11 +15,11 @@ def format_array(a: Tiled) -> str:
     """Show an array in a few lines, without a message: every rank shows what it has."""
     where = f", {name_of(a)}" if a._memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"
-    if a.local is None:
+    if a.tile is None:
         return f"{head}\n  rank {a.comm.rank} holds nothing of it"
-    corner = a._memory.host(a.local[(slice(CORNER),) * a.local.ndim])
+    corner = a._memory.host(a.tile[(slice(CORNER),) * a.tile.ndim])
     body = np.array2string(corner, precision=4, separator=", ", threshold=50)
-    more = "" if corner.shape == a.local.shape else " ..."
+    more = "" if corner.shape == a.tile.shape else " ..."
     what = "partial values" if a.type.pending_op else "tile"
-    lines = [f"{head}", f"  rank {a.comm.rank}, {what} {list(a.local.shape)}:{more}"]
+    lines = [f"{head}", f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
     return "\n".join([*lines, *(f"    {line}" for line in body.splitlines())])

@@ -125,6 +125,15 @@ class CallArguments:
         given = self.in_order(out, "out")
         return self.by_name([a if g is None else g for a, g in zip(arrays, given, strict=True)])
 
+    def try_in_order(self, local: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
+        """Both ends of a call in the order of the names; None if they are no ends of one."""
+        if not self.is_batch:
+            return [local], [out]
+        try:
+            return self.in_order(local, "local"), self.in_order(out, "out")
+        except RequestError:
+            return None
+
     def in_order(self, arrays: Any, what: str) -> list[Any]:
         """The arrays that a call was given, in the order of the names."""
         if not self.is_batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from redist.runtime.request import (
     try_request,
 )
 from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.started import StartedMove
 
 if TYPE_CHECKING:
     from redist.runtime.cuda.executor import CudaExecutor
@@ -57,7 +58,7 @@ class Transfer:
             t(rows, out=columns)       # into an array of yours
             t.input[...] = rows        # or its own buffers: no copy in, no copy out
             t()                        # t.output now has the columns
-            t.start(rows); work(); columns = t.wait()
+            move = t.start(rows); work(); columns = move.wait()
             print(t.report())
 
     ``source`` and ``target`` may also be dicts of named types: then a call takes and returns dicts,
@@ -143,9 +144,9 @@ class Transfer:
         ends = ((set(p.source.mesh.ranks), set(p.target.mesh.ranks)) for p in plans)
         self._meets = is_shared or self._exchanges or any(b - a for a, b in ends)
         meets_first = self._meets and self._host.is_local(0)
-        self._recorded = RecordedCalls(self._host, self._token, meets_first, request.is_batch)
+        self._recorded = RecordedCalls(self._host, self._token, meets_first)
         self._ends: tuple[Any, Any] | None = None
-        self._started: Future[Any] | None = None
+        self._started: list[StartedMove] = []
         self._is_closed = False
 
     # What it is
@@ -219,19 +220,22 @@ class Transfer:
             local, out = self._own(out)
         is_unknown = local is None and out is None
         if self._recorded.calls and not (is_unknown and self._was_on_gpu):
-            found = self._recorded.find(local, out)
-            if found is not None:
-                return self._repeat(*found, local, out)
+            ends = self._arguments.try_in_order(local, out)
+            found = None if ends is None else self._recorded.find(*ends)
+            if ends is not None and found is not None:
+                return self._repeat(*found, ends[0], local, out)
         return self._run(local, out, place_of(local, out))
 
-    def start(self, local: Locals | Own = OWN, out: Locals = None) -> None:
-        """**Collective.** Begin to move; go on computing, then call :meth:`wait`.
+    def start(self, local: Locals | Own = OWN, out: Locals = None) -> StartedMove:
+        """**Collective.** Begin to move; go on computing, then wait for what this returns.
 
-        Leave ``local`` and ``out`` alone until then. Transfers over one communicator run one after
-        another, in the order they were started. Work of a GPU goes onto the current stream at once.
+        Leave ``local`` and ``out`` alone until then. Several may be under way, but only one with the
+        transfer's own buffers; over one communicator they run one after another, in the order they were
+        started. Work of a GPU goes onto the current stream at once.
         """
-        if self._started is not None:
-            raise TransferError("cannot start: this transfer is under way; wait() first")
+        own = local is OWN
+        if own and any(move.is_own for move in self._started):
+            raise TransferError("cannot start: its own buffers are under way; wait() first")
         if local is OWN:
             local, out = self._own(out)
         place = place_of(local, out)
@@ -241,25 +245,35 @@ class Transfer:
 
         if self._goes_on_gpu(place):
             self._world.drain()
-            self._started = run_now(work)
+            future = run_now(work)
         else:
             there = on_this_gpu(work) if place is ArrayPlace.UNKNOWN else work
-            self._started = self._world.enqueue(there)
+            future = self._world.enqueue(there)
+        move = StartedMove(future, own, self._started.remove)
+        self._started.append(move)
+        return move
 
     def wait(self) -> Any:
-        """**Collective.** The result of :meth:`start`."""
-        if self._started is None:
+        """**Collective.** The result of the first :meth:`start` that was not waited for."""
+        if not self._started:
             raise TransferError("cannot wait: nothing was started")
-        started, self._started = self._started, None
-        return started.result()
+        return self._started[0].wait()
 
-    def _repeat(self, call: RecordedCall, result: Any, local: Any, out: Any) -> Any:
+    def _repeat(
+        self,
+        call: RecordedCall,
+        results: Sequence[Any],
+        sources: Sequence[Any],
+        local: Any,
+        out: Any,
+    ) -> Any:
         """Repeat a recorded call; see :mod:`redist.runtime.host.recorded`."""
         world = self._world
         world.failure.raise_if_broken()
         start = time.perf_counter()
+        tiles = self._tiles(sources, results)
         try:
-            call.run(local, result, self.timeout_s)
+            call.run(tiles, self.timeout_s)
         except Disagreement:
             place = place_of(local, out)
             if self._explain(None, place):
@@ -267,11 +281,11 @@ class Transfer:
             raise
         except BaseException as error:
             world.abort_once(error)
-            self._host.take_back(self._tiles([local], [result]))
+            self._host.take_back(tiles)
             raise
         self._counts.count(0, time.perf_counter() - start)
         self._counts.calls += 1
-        return result
+        return self._arguments.by_name(results)
 
     def _run(self, local: Any, out: Any, place: ArrayPlace) -> Any:
         """Run once, not through a recorded call."""
@@ -339,7 +353,7 @@ class Transfer:
             if failed or met is not Met.SAME:
                 raise Disagreement
 
-    def _tiles(self, sources: list[Any], targets: list[Any]) -> Tiles:
+    def _tiles(self, sources: Sequence[Any], targets: Sequence[Any]) -> Tiles:
         """The arrays of a call by (array, buffer)."""
         tiles: Tiles = {(item, 0): source for item, source in enumerate(sources)}
         for item, target in enumerate(targets):
@@ -366,7 +380,7 @@ class Transfer:
 
     def close(self) -> None:
         """**Local.** Free buffers; arrays handed out stay valid."""
-        if self._started is not None:
+        while self._started:
             self.wait()
         self._is_closed = True
         self._recorded.calls.clear()
@@ -382,5 +396,5 @@ class Transfer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None or self._started is None:
+        if kind is None or not self._started:
             self.close()

@@ -59,7 +59,7 @@ def from_global(array: Array, device_mesh: DeviceMesh) -> DTensor:
         )
     placements = placements_of(array.type)
     kind = to_torch(array.type.dtype)
-    tile: Any = array.local
+    tile: Any = array.tile
     if tile is None:
         local = torch.empty(0, dtype=kind)
     elif array.type.dtype.extended_name is not None:

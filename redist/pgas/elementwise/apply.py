@@ -51,7 +51,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         *ends, t = meet(tuple(x.type for x in arrays))
         moved = iter([move(x, end) for x, end in zip(arrays, ends, strict=True)])
         operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
-    elif t.pending_op is not None:
+    elif t.pending_op is not None and not _stays_pending(function, operands, t):
         moved = iter([resolve_pending(x) for x in arrays])
         operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
         t = next(x for x in operands if isinstance(x, Tiled)).type
@@ -59,14 +59,14 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     kinds: list[Any] = []
     for x in operands:
         if isinstance(x, Tiled):
-            tiles.append(x.local)
+            tiles.append(x.tile)
             kinds.append(x.dtype)
         else:
             tiles.append(_scalar(function, x))
             kinds.append(type(x) if isinstance(x, SCALARS) else tiles[-1].dtype)
     dtype = result_dtype(function, *kinds)
     result = with_dtype(t, dtype_of(dtype))
-    if first.local is None:
+    if first.tile is None:
         nothing = [
             np.empty(0, kind) if tile is None else tile
             for tile, kind in zip(tiles, kinds, strict=True)
@@ -77,6 +77,37 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         memory.check_room(result.tile_bytes)
         return first.new(result, on_device.compute(function, tiles, kinds, dtype))
     return first.new(result, _compute(function, tiles, result))
+
+
+def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
+    """Whether a function of partial values gives partial values of the result: it is linear in them.
+
+    It is if sums of one type are added, subtracted, negated, or scaled by a finite number. Arrays are all of
+    type ``t``.
+    """
+    numbers = [x for x in operands if not isinstance(x, Tiled)]
+    match function, len(operands) - len(numbers), operands:
+        case (np.add | np.subtract, 2, _) | (np.negative | np.positive, 1, _) | (np.multiply, 1, _):
+            pass
+        case np.divide, 1, (Tiled(), _):
+            pass
+        case _:
+            return False
+    kinds: list[Any] = [
+        x.dtype
+        if isinstance(x, Tiled)
+        else type(x)
+        if isinstance(x, SCALARS)
+        else np.asarray(x).dtype
+        for x in operands
+    ]
+    dtype = t.dtype.to_numpy()
+    return (
+        t.pending_op == "sum"
+        and dtype.kind in "iufc"
+        and all(np.ndim(x) == 0 and bool(np.isfinite(x)) for x in numbers)
+        and result_dtype(function, *kinds) == dtype
+    )
 
 
 def update(function: Callable[..., Any], a: T, other: Any) -> T:
@@ -94,14 +125,14 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
-    if here.local is not None:
-        tile = value.local if isinstance(value, Tiled) else _scalar(function, value)
+    if here.tile is not None:
+        tile = value.tile if isinstance(value, Tiled) else _scalar(function, value)
         if here._memory is BUFFERS:
-            function(here.local, tile, out=here.local, casting="same_kind")
+            function(here.tile, tile, out=here.tile, casting="same_kind")
         else:
-            tiles = (here.local, tile)
-            here.local[...] = on_device.compute(function, tiles, (here.dtype, kind), dtype)
-    a.local, a._type = here.local, here.type
+            tiles = (here.tile, tile)
+            here.tile[...] = on_device.compute(function, tiles, (here.dtype, kind), dtype)
+    a._take_over(here)
     return a
 
 
@@ -153,8 +184,8 @@ def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
         return x
     x = resolve_pending(x)
     t = with_dtype(x.type, dtype_of(kind))
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
-    tile = x._memory.empty(x.local.shape, kind, t.tile_bytes)
-    np.copyto(tile, x.local, casting="unsafe")
+    tile = x._memory.empty(x.tile.shape, kind, t.tile_bytes)
+    np.copyto(tile, x.tile, casting="unsafe")
     return x.new(t, tile)

@@ -81,8 +81,8 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     factor = x.new(t, None if own is None else _full_tile(own, t, 1))
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
-    if wide.local is not None and factor.local is not None:
-        wide.local *= factor.local
+    if wide.tile is not None and factor.tile is not None:
+        wide.tile *= factor.tile
     del factor
     out = resize(by_rows(wide, dim, True, 1.0 / length), dim, size, cut)
     _multiply(out, dim, lambda k: chirp(k) * scale)
@@ -140,13 +140,13 @@ def _cut(dims: tuple[Axes, ...], dim: int, cut: Axes) -> tuple[Axes, ...]:
 
 def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
     """**Local.** Multiply along a dim, in place, by a function of the index."""
-    if x.local is None or not x.local.size:
+    if x.tile is None or not x.tile.size:
         return
     start, end = own_box(x)[dim]
     shape = [-1 if i == dim else 1 for i in range(x.ndim)]
     for at in range(start, end, CHUNK):
         stop = min(end, at + CHUNK)
-        part = x.local[(slice(None),) * dim + (slice(at - start, stop - start),)]
+        part = x.tile[(slice(None),) * dim + (slice(at - start, stop - start),)]
         part *= values(np.arange(at, stop)).reshape(shape)
 
 
@@ -160,4 +160,4 @@ def _real(x: T) -> T:
     """**Local.** Copy the real parts to new tiles."""
     dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    return x.new(t, None if x.local is None else np.ascontiguousarray(x.local.real))
+    return x.new(t, None if x.tile is None else np.ascontiguousarray(x.tile.real))

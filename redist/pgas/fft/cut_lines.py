@@ -62,7 +62,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
 
     tall_type = matrix(rows, columns, cut, ())
     require_room(x, "transform", 3 * with_dtype(x.type, dtype_of(dtype)).tile_bytes)
-    tile = x.local
+    tile = x.tile
     if tile is not None:
         line = tile.transpose(order).astype(dtype)
         if inverse:
@@ -73,27 +73,27 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     del tile
     wide = move(first, matrix(rows, columns, (), cut))
     del first
-    if wide.local is not None:
-        _in_place(wide.local, 0)
+    if wide.tile is not None:
+        _in_place(wide.tile, 0)
         i2 = np.arange(*own_box(wide)[1])
         for k1 in range(rows):
             roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
-            wide.local[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
+            wide.tile[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
     tall = move(wide, tall_type)
     del wide
-    if tall.local is not None:
-        _in_place(tall.local, 1)
+    if tall.tile is not None:
+        _in_place(tall.tile, 1)
     wide = move(tall, matrix(rows, columns, (), cut))
     del tall
     result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    if wide.local is None:
+    if wide.tile is None:
         return x.new(result, None)
-    n, others_here = wide.local.shape[1], wide.local.shape[2:]
+    n, others_here = wide.tile.shape[1], wide.tile.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
     out = empty(tuple((n * rows, *others_here)[i] for i in back), dtype, result.tile_bytes)
     down = out.transpose(order).reshape(n, rows, *others_here)
     assert np.may_share_memory(down, out) or not out.size
-    np.multiply(np.swapaxes(wide.local, 0, 1), dtype.type(scale), out=down)
+    np.multiply(np.swapaxes(wide.tile, 0, 1), dtype.type(scale), out=down)
     if inverse:
         np.conj(out, out=out)
     return x.new(result, out)

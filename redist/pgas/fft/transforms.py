@@ -106,17 +106,17 @@ def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     size, dtype = _shape_and_dtype(name, x.shape[dim], n, x.dtype)
     shape = tuple(size if i == dim else m for i, m in enumerate(x.shape))
     t = ArrayType(x.mesh, dtype_of(dtype), shape, x.type.dims)
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
-    own = tuple(size if i == dim else m for i, m in enumerate(x.local.shape))
+    own = tuple(size if i == dim else m for i, m in enumerate(x.tile.shape))
     if x._memory.on_device:
         x._memory.check_room(2 * t.tile_bytes)
-        return x.new(t, _on_gpu(getattr(np.fft, name), x.local, dim, n, norm, own, dtype))
+        return x.new(t, _on_gpu(getattr(np.fft, name), x.tile, dim, n, norm, own, dtype))
     line_bytes = 16 * max(size, x.shape[dim])
     check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
     out = empty(own, dtype, t.tile_bytes)
     if out.size:
-        lines(getattr(np.fft, name), x.local, dim, n, norm, out)
+        lines(getattr(np.fft, name), x.tile, dim, n, norm, out)
     return x.new(t, out)
 
 

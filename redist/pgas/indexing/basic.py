@@ -30,8 +30,8 @@ def get_basic(x: T, items: tuple[Item, ...]) -> T:
     t = slice_type(x.type, items)
     if is_local(x.type, items):
         tile = new_tile(x, t)
-        if tile is not None and x.local is not None:
-            tile[...] = x.local[tuple(_own(item) for item in items)]
+        if tile is not None and x.tile is not None:
+            tile[...] = x.tile[tuple(_own(item) for item in items)]
         return x.new(t, tile)
     return select(x, t, _links(x.type, t, items))
 
@@ -106,9 +106,9 @@ def as_values(a: T, value: Any) -> T:
         check_alike("write", value, a)
         value = resolve_pending(value)
         t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
-        tile = value.local
+        tile = value.tile
         copies = tile is not None and (
-            tile.dtype != a.dtype or (a.local is not None and overlap(tile, a.local))
+            tile.dtype != a.dtype or (a.tile is not None and overlap(tile, a.tile))
         )
         staging_room(a, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if tile is not None and copies:
@@ -121,7 +121,7 @@ def as_values(a: T, value: Any) -> T:
         np.asarray(value, dtype=a.dtype)
     )  # fmt: skip
     t = make_type(a.mesh, a.type.dtype, given.shape, ((),) * given.ndim)
-    return a.new(t, None if a.local is None else a._memory.asarray(given))
+    return a.new(t, None if a.tile is None else a._memory.asarray(given))
 
 
 def fit_values(values: T, shape: Shape) -> T:
@@ -178,7 +178,7 @@ def put_basic(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 def _put_own(a: Tiled, items: Sequence[Item], values: Tiled, shape: Shape) -> None:
     """**Local.** Write values that every rank has whole: each writes those of its own tile."""
     box = box_of(a.type, a.comm.rank)
-    if box is None or a.local is None or values.local is None:
+    if box is None or a.tile is None or values.tile is None:
         return
     own: list[Any] = []
     theirs: list[Any] = []
@@ -203,4 +203,4 @@ def _put_own(a: Tiled, items: Sequence[Item], values: Tiled, shape: Shape) -> No
     chosen = (
         one if n > 1 else slice(None) for one, n in zip(theirs[missing:], values.shape, strict=True)
     )
-    a.local[tuple(own)] = values.local[tuple(chosen)]
+    a.tile[tuple(own)] = values.tile[tuple(chosen)]

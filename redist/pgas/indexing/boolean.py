@@ -48,8 +48,8 @@ def get(x: T, items: Sequence[Item]) -> T:
     keep = _flat_mask(flat, mask.mask, at, n)
     counts = all_counts(x.comm, int(np.count_nonzero(keep)))
     tile = _uneven_tile(flat, flat.type, counts, at)
-    if tile is not None and flat.local is not None:
-        _compress(flat.local, keep, at, tile)
+    if tile is not None and flat.tile is not None:
+        _compress(flat.tile, keep, at, tile)
     return rebalance(flat, tile, at, counts)
 
 
@@ -63,9 +63,9 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     row_bytes = row_elems * t.dtype.itemsize
     worst = round_to_grains(max(counts) * row_bytes)
     require_room(x, "take elements of", worst)
-    if x.local is None:
+    if x.tile is None:
         return None
-    own = (*x.local.shape[:dim], counts[x.comm.rank], *x.local.shape[dim + 1 :])
+    own = (*x.tile.shape[:dim], counts[x.comm.rank], *x.tile.shape[dim + 1 :])
     return empty(own, t.dtype.to_numpy(), worst)
 
 
@@ -87,13 +87,13 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     whole = all(item is mask or _is_whole(item, a) for item in items)
     if whole and values.size == 1 and values.ndim <= 1 + a.ndim - len(mask.dims):
         values = move(values, make_type(a.mesh, a.type.dtype, values.shape, ((),) * values.ndim))
-        if a.local is None:
+        if a.tile is None:
             _own_mask(a, mask)
             return
-        assert values.local is not None
+        assert values.tile is not None
         where = _own_mask(a, mask)
-        a.local[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = (
-            values.local.reshape(())
+        a.tile[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = (
+            values.tile.reshape(())
         )
         return
     if not mask.dims:
@@ -116,23 +116,23 @@ def nonzero(x: T, /) -> tuple[T, ...]:
     truth = x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
-    own = 0 if flat.local is None else int(np.count_nonzero(flat.local))
+    own = 0 if flat.tile is None else int(np.count_nonzero(flat.tile))
     counts = all_counts(x.comm, own)
     found = _uneven_tile(flat, kind, counts, 0)
     box = box_of(flat.type, x.comm.rank)
-    if found is not None and flat.local is not None and box is not None:
+    if found is not None and flat.tile is not None and box is not None:
         at = 0
-        for lo in range(0, flat.local.size, CHUNK_ELEMS):
-            (which,) = flat.local[lo : lo + CHUNK_ELEMS].nonzero()
+        for lo in range(0, flat.tile.size, CHUNK_ELEMS):
+            (which,) = flat.tile[lo : lo + CHUNK_ELEMS].nonzero()
             np.add(which, box[0][0] + lo, out=found[at : at + len(which)])
             at += len(which)
     places = rebalance(flat.new(kind, found), found, 0, counts)
     require_room(
         places, "list", (x.ndim + 2) * places.type.tile_bytes
     )  # NumPy makes two on the way
-    if places.local is None:
+    if places.tile is None:
         return tuple(places.new(places.type, None) for _ in x.shape)
-    return tuple(places.new(places.type, i) for i in unravel(places.local, x.shape))
+    return tuple(places.new(places.type, i) for i in unravel(places.tile, x.shape))
 
 
 def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
@@ -203,7 +203,7 @@ def _flat_mask(flat: Tiled, mask: Any, at: int, n: int) -> Tile:
     """This rank's part of a mask, cut as the flattened dim is."""
     t = make_type(flat.mesh, dtype_of(np.dtype(np.bool_)), (n,), (flat.type.dims[at],))
     if isinstance(mask, Tiled):
-        tile = move(reshape(mask, (n,)), t).local
+        tile = move(reshape(mask, (n,)), t).tile
         return np.zeros(0, np.bool_) if tile is None else tile
     box = box_of(t, flat.comm.rank)
     return mask.reshape(-1)[slice(*box[0])] if box is not None else np.zeros(0, np.bool_)
@@ -216,7 +216,7 @@ def _own_mask(a: Tiled, item: ByMask) -> Tile:
     t = make_type(a.mesh, dtype_of(np.dtype(np.bool_)), mask.shape, dims)
     if isinstance(mask, Tiled):
         mask = resolve_pending(mask)
-        tile = move(mask, operand_type(mask.type, t)).local
+        tile = move(mask, operand_type(mask.type, t)).tile
         return np.zeros(0, np.bool_) if tile is None else tile
     box = box_of(t, a.comm.rank)
     return (

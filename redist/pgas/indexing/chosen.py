@@ -190,7 +190,7 @@ def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
         here = resolve_pending(indices)
         end = operand_type(here.type, indexed)
         moved = move(here, end)
-        return np.zeros(0, np.int64) if moved.local is None else moved.local
+        return np.zeros(0, np.int64) if moved.tile is None else moved.tile
     box = box_of(indexed, x.comm.rank)
     if box is None:
         return np.zeros(0, np.int64)

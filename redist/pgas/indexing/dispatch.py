@@ -47,8 +47,8 @@ def put(a: Tiled, key: Any, value: Any) -> None:
         chosen = boolean if any(isinstance(item, ByMask) for item in items) else integer
         there = copy_to_host(here)
         chosen.put(there, items, copy_to_host(values))
-        if on_device and here.local is not None:
-            here.local[...] = here._memory.asarray(there.local)
+        if on_device and here.tile is not None:
+            here.tile[...] = here._memory.asarray(there.tile)
     else:
         put_basic(here, tuple(items), values)
-    a.local, a._type = here.local, here.type
+    a._take_over(here)

@@ -56,13 +56,13 @@ def get(x: T, items: Sequence[Item]) -> T:
 
 def _fetch(x: Tiled, out: Tiled, chosen: Chosen) -> tuple[Tile | None, int]:
     """**Collective.** Fill the result; its tile, and the bytes that this rank received."""
-    n = 0 if out.local is None else out.local.size
+    n = 0 if out.tile is None else out.tile.size
     local, room = contiguous_tile(x, chosen.round_bytes(x, by_position.ROUND_ELEMS))
     elems = max(1, room // chosen.round_bytes(x, 1))
     rounds = chosen.agree(x, n, elems)
-    flat = np.zeros(0, x.dtype) if out.local is None else out.local.reshape(-1)
+    flat = np.zeros(0, x.dtype) if out.tile is None else out.tile.reshape(-1)
     received = traffic().fetch(x.comm, x.type, local, rounds, chosen.positions, flat, elems)
-    return out.local, received
+    return out.tile, received
 
 
 def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
@@ -85,16 +85,16 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
         return
 
     def part(lo: int, hi: int) -> Tile:
-        if values.local is None or hi <= lo:
+        if values.tile is None or hi <= lo:
             return np.zeros(0, a.dtype)
-        wide = np.broadcast_to(values.local, sizes)
+        wide = np.broadcast_to(values.tile, sizes)
         return np.asarray(
             wide[np.unravel_index(np.arange(lo, hi), sizes)] if sizes else wide.reshape(1)
         )
 
     def work() -> tuple[None, int]:
         seam, positions = traffic(), chosen.positions
-        return None, seam.store(a.comm, a.type, a.local, rounds, n, positions, part, elems)
+        return None, seam.store(a.comm, a.type, a.tile, rounds, n, positions, part, elems)
 
     traffic().perform(ElementExchange("store", t, a.type), work)
 
@@ -114,8 +114,8 @@ def _along_one(x: T, items: Sequence[Item], item: AtIndices) -> T:
     t = make_type(x.mesh, x.type.dtype, tuple(shape), dims)
     if all(isinstance(one, NewDim) or _stays(x, one) for one in kept):
         out = x.new(t, new_tile(x, t))
-        if x.local is not None and out.local is not None:
-            _take(x.local[tuple(_own_part(x, one) for one in kept)], flat, at, out.local)
+        if x.tile is not None and out.tile is not None:
+            _take(x.tile[tuple(_own_part(x, one) for one in kept)], flat, at, out.tile)
     else:
         out = select(x, t, [_link(x, t, to, one, flat) for to, one in enumerate(kept)])
     if indices.ndim == 1:
@@ -169,7 +169,7 @@ def _take(tile: Tile, which: Ints, dim: int, out: Tile) -> None:
 
 def gather_small(x: Tiled) -> Tile:
     """**Collective.** Bring a small array to every rank, also to those outside its mesh."""
-    tile = move(x, make_type(x.mesh, x.type.dtype, x.shape, ((),) * x.ndim)).local
+    tile = move(x, make_type(x.mesh, x.type.dtype, x.shape, ((),) * x.ndim)).tile
     if x.mesh.n_devices < x.comm.size:
         tile = next(said for said in gather(x.comm, tile, TIMEOUT_S) if said is not None)
     assert tile is not None

@@ -171,7 +171,7 @@ def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
         return float(value)
     t = x.type
     stack = ArrayType(t.mesh, value.type.dtype, t.shape[:-2], t.dims[:-2])
-    return move(broadcast_to(value, stack.shape), stack).local
+    return move(broadcast_to(value, stack.shape), stack).tile
 
 
 @in_memory

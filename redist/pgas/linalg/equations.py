@@ -64,8 +64,8 @@ def solve(x1: T, x2: T, /) -> T:
         b = move(b, b.type.with_dims((*_tail(lead, b.ndim - 2, b.shape, stack), (), columns)))
     shape = (*stack, x1.shape[-1], *(() if vector else (x2.shape[-1],)))
     t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
-    tile_a: Any = a.local
-    tile_b: Any = b.local
+    tile_a: Any = a.tile
+    tile_b: Any = b.tile
     tile = run_together("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
     return a.new(t, None if tile is None else np.asarray(tile, dtype))
 

@@ -56,7 +56,7 @@ def run_together(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
     """**Collective.** Run ``work``; raise on every rank if it refuses a matrix on one."""
     out, fine = None, True
     try:
-        if x.local is not None:
+        if x.tile is not None:
             out = work()
     except np.linalg.LinAlgError:
         fine = False
@@ -81,7 +81,7 @@ def per_matrix(
     ``ends`` says for each result the dims behind those of the stack, and the dtype.
     """
     x = make_whole(name, x)
-    tile = x.local
+    tile = x.tile
     found = run_together(name, x, lambda: _run(function, tile))
     return [
         x.new(
@@ -115,8 +115,8 @@ def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
 
 
 def _as_result(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
-    assert x.local is not None
-    return np.asarray(value, dtype=dtype).reshape((*x.local.shape[:-2], *shape))
+    assert x.tile is not None
+    return np.asarray(value, dtype=dtype).reshape((*x.tile.shape[:-2], *shape))
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -88,12 +88,12 @@ def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     """The 2-norm over dims that no axis cuts."""
     t = reduced_type(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
     check_room(t.tile_bytes)
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
     if len(dims) == x.ndim and not keepdims:
-        tile = np.linalg.norm(x.local if x.ndim == 1 else x.local.reshape(-1))  # the quickest
+        tile = np.linalg.norm(x.tile if x.ndim == 1 else x.tile.reshape(-1))  # the quickest
     else:
-        tile = np.linalg.vector_norm(x.local, axis=dims, keepdims=keepdims)
+        tile = np.linalg.vector_norm(x.tile, axis=dims, keepdims=keepdims)
     return x.new(t, np.asarray(tile, t.dtype.to_numpy()))
 
 

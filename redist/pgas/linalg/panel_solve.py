@@ -40,14 +40,14 @@ class _Solving:
         self.cut, self.diagonal = a.type.dims[0], list[Any]()
         self.work: Tile | None = None
         self.low = self.high = 0
-        if a.local is not None and b.local is not None:
+        if a.tile is not None and b.tile is not None:
             self.low, self.high = own_box(a)[0]
             self.work = empty(
-                (a.local.shape[0], self.n + self.sides),
+                (a.tile.shape[0], self.n + self.sides),
                 a.dtype,
                 a.type.tile_bytes + b.type.tile_bytes,
             )
-            self.work[:, : self.n], self.work[:, self.n :] = a.local, b.local
+            self.work[:, : self.n], self.work[:, self.n :] = a.tile, b.tile
 
     def solution(self) -> Any:
         """**Collective.** Turn the right sides into the unknowns, row by row."""
@@ -73,12 +73,12 @@ class _Solving:
         part = None
         if work is not None:
             part = np.zeros((end - start, work.shape[1]), self.a.dtype)
-            np.matmul(q.local.conj().T, work[:, end:], out=part[:, end:])
+            np.matmul(q.tile.conj().T, work[:, end:], out=part[:, end:])
         rows = self._sum_on_all(part, (end - start, self.n + self.sides))
-        self.diagonal.append(r.local)
+        self.diagonal.append(r.tile)
         if work is None or rows is None or triangle is None or y is None:
             return
-        work[:, end:] -= q.local @ rows[:, end:]
+        work[:, end:] -= q.tile @ rows[:, end:]
         first = max(self.low, end)
         triangle[start:end, max(0, first - self.low) :] = rows[:, first : self.high]
         lo, hi = self._own(start, end)
@@ -109,7 +109,7 @@ class _Solving:
         whole = ArrayType(t.mesh, t.dtype, shape, ((), ()))
         if not self.cut:
             return part
-        return move(self.a.new(whole.with_pending("sum", self.cut), part), whole, asked=True).local
+        return move(self.a.new(whole.with_pending("sum", self.cut), part), whole, asked=True).tile
 
     def _check(self) -> None:
         """Raise if the triangle says that the matrix is singular; all ranks have the same triangle."""

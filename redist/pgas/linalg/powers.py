@@ -37,7 +37,7 @@ def matrix_power(x: T, n: int, /) -> T:
         n >>= 1
         x = matmul(x, x) if n else x
     assert out is not None
-    return out.new(out.type, None if out.local is None else out.local.copy())
+    return out.new(out.type, None if out.tile is None else out.tile.copy())
 
 
 def diagonal(x: T, /, *, offset: int = 0) -> T:
@@ -66,7 +66,7 @@ def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     a, b = (move(x, operand_type(x.type, end)) for x in (x1, x2))
     dtype = np.result_type(a.dtype, b.dtype)
     t = with_dtype(end, dtype_of(dtype))
-    if a.local is None or b.local is None:
+    if a.tile is None or b.tile is None:
         return a.new(t, None)
     dim = axis if axis < 0 else axis - x1.ndim
-    return a.new(t, as_tile(np.cross(a.local, b.local, axis=dim)).astype(dtype, copy=False))
+    return a.new(t, as_tile(np.cross(a.tile, b.tile, axis=dim)).astype(dtype, copy=False))

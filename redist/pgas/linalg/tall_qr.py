@@ -51,20 +51,20 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     some = min(t.tile_shape[-2], n)
     q = r = None
     require_room(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
-    if x.local is not None:
-        q, r = np.linalg.qr(x.local)
+    if x.tile is not None:
+        q, r = np.linalg.qr(x.tile)
     factors = _all_factors(x, r, some)
     held = np.minimum(np.diff(t.cut(-2).edges()), n)  # rows of R that every tile has
     q_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-1], k), (*t.dims[:-1], ()))
     r_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-2], k, n), (*t.dims[:-2], (), ()))
-    if x.local is None or q is None or factors is None:
+    if x.tile is None or q is None or factors is None:
         return x.new(q_type, None), x.new(r_type, None)
     rows = np.concatenate([np.arange(i * some, i * some + h) for i, h in enumerate(held.tolist())])
     q2, r_all = np.linalg.qr(factors[..., rows, :])
     mine = tile_index(t, x.comm.rank)[-2]
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
-    shape = (*x.local.shape[:-1], k)
+    shape = (*x.tile.shape[:-1], k)
     out = np.matmul(q, part, out=empty(shape, x.dtype, q_type.tile_bytes))
     return x.new(q_type, out), x.new(r_type, np.ascontiguousarray(r_all))
 
@@ -78,4 +78,4 @@ def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
     if r is not None:
         tile = np.zeros((*r.shape[:-2], some, r.shape[-1]), x.dtype)
         tile[..., : r.shape[-2], :] = r
-    return move(x.new(source, tile), source.with_dims((*t.dims[:-2], (), ()))).local
+    return move(x.new(source, tile), source.with_dims((*t.dims[:-2], (), ()))).tile

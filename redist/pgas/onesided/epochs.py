@@ -27,6 +27,7 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
     space: ArrayAccess | None = getattr(a, "_space", None)
     if space is not None and space.is_open:
         _finish(space, EpochEvent.FENCE, timeout_s)
+        a.version += 1
     else:
         begin(a, EpochEvent.FENCE, timeout_s)
 
@@ -53,6 +54,7 @@ class Epoch(Generic[T]):
             return
         if error is None:
             _finish(space, EpochEvent.END, self._timeout_s)
+            self._array.version += 1
             space.is_open = False
             return
         space.forget()
@@ -74,7 +76,7 @@ def reach(
 ) -> ArrayAccess:
     """**Collective.** Make every tile reachable from every rank; options as for a Transfer."""
     world = world_of(a.comm, transport, node_size, timeout_s)
-    a._space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
+    a._space = ArrayAccess(publish(world, a, a.type, a.tile, timeout_s))
     return a._space
 
 
@@ -82,15 +84,15 @@ def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
     """**Collective.** Meet, and make every tile reachable."""
     if a.type.pending_op is not None:
         here = resolve_pending(a)
-        a.local, a._type = here.local, here.type
+        a._take_over(here)
     space: ArrayAccess | None = getattr(a, "_space", None)
-    is_new = space is None or space.tile is not a.local or space.type != a.type
+    is_new = space is None or space.tile is not a.tile or space.type != a.type
     world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
     met = Unmet(world, str(a.type)) if space is None else space.window
     if come_together(met, event, is_new, None, timeout_s):
         if space is not None:
             retire(space.window)
-        space = ArrayAccess(publish(world, a, a.type, a.local, timeout_s))
+        space = ArrayAccess(publish(world, a, a.type, a.tile, timeout_s))
         a._space = space
     assert space is not None
     return space

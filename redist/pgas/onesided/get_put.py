@@ -110,7 +110,7 @@ def _space(a: Tiled) -> ArrayAccess:
         if a.comm.size > 1:
             _refuse(a, "it has not been made reachable")
         return begin(a, EpochEvent.FENCE, None)
-    if space.tile is not a.local or space.type is not a._type:
+    if space.tile is not a.tile or space.type is not a._type:
         if a.comm.size > 1:
             _refuse(a, "its tiles have changed places since the ranks last met")
         return begin(a, EpochEvent.FENCE, None)

@@ -47,7 +47,7 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
     if isinstance(x2, SCALARS):
         value = np.asarray(x2, x1.dtype)
         t = make_type(x1.mesh, x1.type.dtype, (), ())
-        x2 = x1.new(t, None if x1.local is None else value)
+        x2 = x1.new(t, None if x1.tile is None else value)
     if x2.comm != x1.comm or x2.mesh != x1.mesh:
         raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
     x2 = resolve_pending(x2)
@@ -77,9 +77,9 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
     check_room(pending.tile_bytes)
-    if x1.local is None or x2.local is None:
+    if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
-    return x2.new(pending, np.asarray(np.searchsorted(x1.local, x2.local, side), INT))
+    return x2.new(pending, np.asarray(np.searchsorted(x1.tile, x2.tile, side), INT))
 
 
 def _in_order(x1: T, sorter: T) -> T:
@@ -93,14 +93,12 @@ def _in_order(x1: T, sorter: T) -> T:
 def _ask_holders(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     """**Collective.** Send every value to the rank whose tile of x1 has its place, and the place back."""
     comm, seam = x1.comm, traffic()
-    first = np.zeros(1, x1.dtype) if x1.local is None or not x1.local.size else x1.local[:1]
+    first = np.zeros(1, x1.dtype) if x1.tile is None or not x1.tile.size else x1.tile[:1]
     firsts = seam.tell_all(comm, first)[:, 0]
     places = places_of(x1.type)
     cut = x1.type.cut(0)
     starts = firsts[places.holders[: cut.n_filled, 0]]
-    asked = (
-        np.empty(0, x2.dtype) if x2.local is None else np.ascontiguousarray(x2.local).reshape(-1)
-    )
+    asked = np.empty(0, x2.dtype) if x2.tile is None else np.ascontiguousarray(x2.tile).reshape(-1)
     shard = np.maximum(np.searchsorted(starts, asked, side) - 1, 0)
     owner = places.nearest(comm.rank)[shard]
     order = np.argsort(owner, kind="stable")
@@ -108,7 +106,7 @@ def _ask_holders(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
     rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
     offset, _ = cut.range_of(places.shard_of.get(comm.rank, 0))
-    tile = np.empty(0, x1.dtype) if x1.local is None else x1.local
+    tile = np.empty(0, x1.dtype) if x1.tile is None else x1.tile
     sizes = matrix[comm.rank]
     at = np.cumsum(sizes) - sizes
     out, received = np.empty(len(asked), INT), 0
@@ -126,7 +124,7 @@ def _ask_holders(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
         answers = np.empty(len(questions), INT)
         received += seam.exchange(comm, found, back, answers, go)
         out[order[mine]] = answers
-    return None if x2.local is None else out.reshape(x2.local.shape), received
+    return None if x2.tile is None else out.reshape(x2.tile.shape), received
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:

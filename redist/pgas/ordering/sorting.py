@@ -64,9 +64,9 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
             lambda: x.type.tile_bytes + with_places * t.tile_bytes,
         )
         return x.new(t, tile)
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
-    given = np.flip(x.local, dim) if descending else x.local
+    given = np.flip(x.tile, dim) if descending else x.tile
     if not with_places:
         out = empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
@@ -141,13 +141,13 @@ def _sort_cut(
     """Sort rows of which ranks hold parts. Descending is ascending from the last to the first."""
     t = x.type
     group = group_of(t, dim, x.comm.rank)
-    me = group.members.index(x.comm.rank) if x.local is not None else 0
+    me = group.members.index(x.comm.rank) if x.tile is not None else 0
     start = int(group.starts[me])
     group = group.backwards() if descending else group
     most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     rows = np.empty((0, 0), x.dtype)
-    if x.local is not None:
-        given = np.moveaxis(x.local, dim, -1)
+    if x.tile is not None:
+        given = np.moveaxis(x.tile, dim, -1)
         rows = np.ascontiguousarray(given[..., ::-1] if descending else given)
         rows = rows.reshape(math.prod(given.shape[:-1]), given.shape[-1])
     columns = [rows]
@@ -160,11 +160,11 @@ def _sort_cut(
     columns, received = merge_runs(
         x.comm, columns, group.members, group.sizes, group.sizes, most_rows
     )
-    if x.local is None:
+    if x.tile is None:
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
     worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
-    out = empty(x.local.shape, result.dtype, worst)
+    out = empty(x.tile.shape, result.dtype, worst)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
     return out, received

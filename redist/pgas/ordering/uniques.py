@@ -135,21 +135,21 @@ def _hold_once(x: T) -> T:
 
 def _own_elements(x: Tiled) -> Tile:
     """Elements of the tile in one dim; those of an array without dims are with one rank."""
-    if x.local is None or (x.ndim == 0 and x.comm.rank != x.mesh.ranks[0]):
+    if x.tile is None or (x.ndim == 0 and x.comm.rank != x.mesh.ranks[0]):
         return np.empty(0, x.dtype)
-    return x.local.reshape(-1)
+    return x.tile.reshape(-1)
 
 
 def _positions(x: Tiled) -> Ints:
     """The number of each of these elements in the whole array."""
     out = np.zeros(_own_elements(x).shape, np.int64)
-    if x.local is None or x.ndim == 0:
+    if x.tile is None or x.ndim == 0:
         return out
     at = np.zeros((), np.int64)
     for i, (ends, size) in enumerate(zip(own_box(x), x.shape, strict=True)):
         along = np.arange(*ends).reshape(-1, *(1,) * (x.ndim - 1 - i))
         at = at * size + along
-    return np.broadcast_to(at, x.local.shape).reshape(-1)
+    return np.broadcast_to(at, x.tile.shape).reshape(-1)
 
 
 def _balance(x: Tiled, *columns: Tile) -> list[Tile]:
@@ -234,7 +234,7 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
 def _scatter(x: T, places: Ints, ids: Ints) -> T:
     """**Collective.** Make an array like x with ids at places of the whole array."""
     t = with_dtype(x.type, dtype_of(INT))
-    tile = None if x.local is None else empty(x.local.shape, INT, t.tile_bytes)
+    tile = None if x.tile is None else empty(x.tile.shape, INT, t.tile_bytes)
     most = ceil_div(math.prod(x.shape), x.comm.size)
     rounds = ceil_div(most, ROUND_ELEMS)
     seam = traffic()

@@ -46,9 +46,9 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     if streamed is not None:
         return _by_blocks(a, b, product, found, *streamed)
     x, y = move(a, found.a), move(b, found.b)
-    if x.local is None or y.local is None:
+    if x.tile is None or y.tile is None:
         return a.new(found.result, None)
-    return a.new(found.result, multiply(x.local, y.local, la, lb, lo, found.result))
+    return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result))
 
 
 @lru_cache(maxsize=4096)
@@ -113,7 +113,7 @@ def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, whi
     blocks = pieces(first, ends[which], dims[which], n)
     if start is None:
         stays = move(other, end)
-        pairs = ((piece, stays.local, here, there) for piece, here, there in blocks)
+        pairs = ((piece, stays.tile, here, there) for piece, here, there in blocks)
     else:
         others = pieces(move(other, start), end, dims[1 - which], n)
         pairs = ((one[0], two[0], one[1], two[1]) for one, two in zip(blocks, others, strict=True))

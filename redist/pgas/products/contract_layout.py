@@ -6,30 +6,30 @@ gives a pending sum. What is chosen says which axes cut which label; the cheapes
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from redist.errors import LayoutError
+import numpy as np
+
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, refined_parts
-from redist.layout.cuts import cut_dim
+from redist.layout.axes import prime_parts
 from redist.layout.dtype import DType
-from redist.layout.lower_bound import lower_bound_bytes
+from redist.pgas.products.cut_candidates import Cuts, list_candidates
+from redist.pgas.products.product_costs import Floats, ProductCosts
 from redist.pgas.products.streaming import BLOCK_BYTES
 from redist.pgas.tiles.layouts import resolved_type
 
 Labels = tuple[Hashable, ...]
-Cuts = Mapping[Hashable, tuple[SubAxis, ...]]
 
 BYTE_COST = 8
 """A received byte costs as much as so many multiplications."""
 MOVE_COST = 200_000
 """What a move costs on every device, however small it is."""
-MOST_CANDIDATES = 600
-TOO_LARGE = 2**80
+MOST_GROWTH = 4
+"""Beyond so many times the tiles of both operands, a tile of the result costs as if it were moved."""
+TOO_LARGE = 2.0**80
 """Added to the cost of what does not fit in memory: it is taken only where nothing fits."""
 
 
@@ -65,40 +65,51 @@ class Placed:
     result: ArrayType
 
 
-@lru_cache(maxsize=4096)
 def place(product: Product, free_bytes: int | None = None) -> Placed:
-    """Find the cheapest layout, by bytes that move now and when a pending result is needed, and by work.
+    """Find the cheapest layout of a product, as :func:`find_cheapest` does."""
+    return find_cheapest(product, free_bytes)[1]
+
+
+@lru_cache(maxsize=4096)
+def find_cheapest(product: Product, free_bytes: int | None = None) -> tuple[float, Placed]:
+    """The least cost, by bytes that move now and when a pending result is needed, and by work; its layout.
 
     >>> from redist.layout.mesh import Mesh
     >>> m, f = Mesh(x=4), DType.parse("f64")
     >>> a, b = (ArrayType.parse(t, m) for t in ("f64[4096, 64{x}]", "f64[64{x}, 8]"))
-    >>> print(place(Product(a, b, (0, 1), (1, 2), (0, 2), f)).result)
+    >>> print(find_cheapest(Product(a, b, (0, 1), (1, 2), (0, 2), f))[1].result)
     f64[4096, 8] sum{x}
     """
-    best: tuple[int, Placed] | None = None
-    for cuts in _candidates(product):
-        try:
-            found = _place(product, cuts)
-        except LayoutError:
-            continue
-        work = _work(product, cuts) * found.result.mesh.n_devices
-        if best is not None and work >= best[0]:
-            continue
-        cost = work + _move_cost(product, found)
-        if free_bytes is not None and _peak(product, found) > free_bytes:
-            cost += TOO_LARGE
-        if best is None or cost < best[0]:
-            best = cost, found
-    assert best is not None
-    return best[1]
+    sizes, mesh, n = product.sizes, product.a.mesh, product.a.mesh.n_devices
+    own = _own_cuts(product)
+    used = [part for cuts in own for cut in cuts.values() for part in cut]
+    parts = [part for part in prime_parts(mesh, used) if part.size > 1]
+    labels = [label for label, size in sizes.items() if size > 1]
+    ways = list_candidates(labels, parts, n, own)
+    costs = ProductCosts.of(mesh, sizes, ways)
+    total = costs.work() * (n if product.dtype.name[0] in "fc" else 10 * n)
+    peak = np.zeros(len(ways.ids))
+    for t, own_labels in ((product.a, product.la), (product.b, product.lb)):
+        moves, received = costs.moved(t, own_labels)
+        total += np.where(moves, BYTE_COST * received + MOVE_COST * n, 0)
+        tile = costs.tile_bytes(own_labels, t.shape, t.dtype.itemsize)
+        peak += np.where(moves, np.minimum(tile, 2 * t.tile_bytes), 0)
+    shape = tuple(sizes[label] for label in product.lo)
+    made = costs.tile_bytes(product.lo, shape, product.dtype.itemsize)
+    total += _sum_cost(product, costs)
+    most = max(BLOCK_BYTES, MOST_GROWTH * (product.a.tile_bytes + product.b.tile_bytes))
+    total += np.where(made > most, BYTE_COST * made * n, 0)  # partial values would fill the memory
+    if free_bytes is not None:
+        total += np.where(peak + made > free_bytes, TOO_LARGE, 0)
+    best = int(np.argmin(total))
+    return float(total[best]), _place(product, ways[best])
 
 
 def _place(product: Product, cuts: Cuts) -> Placed:
     sizes = product.sizes
     a = _end(product.a, product.la, cuts, sizes)
     b = _end(product.b, product.lb, cuts, sizes)
-    gone = dict.fromkeys(label for label in (*product.la, *product.lb) if label not in product.lo)
-    pending = tuple(part for label in gone for part in cuts.get(label, ()))
+    pending = tuple(part for label in _gone(product) for part in cuts.get(label, ()))
     op = "max" if product.dtype.name == "bool" else "sum"
     result = ArrayType(
         product.a.mesh,
@@ -119,10 +130,10 @@ def _end(t: ArrayType, labels: Labels, cuts: Cuts, sizes: Mapping[Hashable, int]
     return ArrayType(t.mesh, t.dtype, t.shape, dims)
 
 
-def _candidates(product: Product) -> Iterator[Cuts]:
-    """The operands' own cuts, both together, and axes on any labels."""
+def _own_cuts(product: Product) -> list[Cuts]:
+    """The operands' own cuts, and both together."""
     sizes = product.sizes
-    own = [
+    own: list[Cuts] = [
         {
             label: cut
             for label, n, cut in zip(labels, t.shape, resolved_type(t).dims, strict=True)
@@ -130,21 +141,7 @@ def _candidates(product: Product) -> Iterator[Cuts]:
         }
         for t, labels in ((product.a, product.la), (product.b, product.lb))
     ]
-    yield from own
-    yield _join_cuts(own[0], own[1])
-    yield _join_cuts(own[1], own[0])
-    mesh = product.a.mesh
-    used = [part for cuts in own for cut in cuts.values() for part in cut]
-    parts = [part for part in refined_parts(mesh, used) if part.size > 1]
-    labels = [label for label, n in sizes.items() if n > 1]
-    if (len(labels) + 1) ** len(parts) > MOST_CANDIDATES:
-        parts = []
-    for places in itertools.product([*labels, None], repeat=len(parts)):
-        cuts: dict[Hashable, tuple[SubAxis, ...]] = {}
-        for part, label in zip(parts, places, strict=True):
-            if label is not None:
-                cuts[label] = (*cuts.get(label, ()), part)
-        yield cuts
+    return [*own, _join_cuts(*own), _join_cuts(*own[::-1])]
 
 
 def _join_cuts(first: Cuts, second: Cuts) -> Cuts:
@@ -157,35 +154,17 @@ def _join_cuts(first: Cuts, second: Cuts) -> Cuts:
     return out
 
 
-def _work(product: Product, cuts: Cuts) -> int:
-    """Multiplications of the busiest device; without a BLAS they cost more."""
-    n = math.prod(
-        cut_dim(size, math.prod(part.size for part in cuts.get(label, ()))).tile_size
-        for label, size in product.sizes.items()
-    )
-    return n if product.dtype.name[0] in "fc" else 10 * n
+def _gone(product: Product) -> dict[Hashable, int]:
+    """The labels that are summed over, and their sizes."""
+    return {label: n for label, n in product.sizes.items() if label not in product.lo}
 
 
-def _move_cost(product: Product, found: Placed) -> int:
-    n, out = found.result.mesh.n_devices, 0
-    for source, target in (
-        (product.a, found.a),
-        (product.b, found.b),
-        (found.result, resolved_type(found.result)),
-    ):
-        if source != target:
-            out += BYTE_COST * lower_bound_bytes(source, target) + MOVE_COST * n
-    most = max(BLOCK_BYTES, product.a.tile_bytes + product.b.tile_bytes)
-    if found.result.tile_bytes > most:  # partial values would fill the memory
-        out += BYTE_COST * found.result.tile_bytes * n
-    return out
-
-
-def _peak(product: Product, found: Placed) -> int:
-    """What a device must hold beside its operands; what is large passes in blocks."""
-    moved = sum(
-        min(end.tile_bytes, 2 * start.tile_bytes)
-        for start, end in ((product.a, found.a), (product.b, found.b))
-        if start != end
-    )
-    return moved + found.result.tile_bytes
+def _sum_cost(product: Product, costs: ProductCosts) -> Floats:
+    """What it costs to sum partial values once they are needed, as :func:`resolved_type` says."""
+    n, sizes, gone = product.a.mesh.n_devices, product.sizes, _gone(product)
+    shape = tuple(sizes[label] for label in product.lo)
+    partials = costs.n_tiles(tuple(gone), tuple(gone.values()))
+    scattered = costs.longest_side(product.lo, shape) >= partials
+    tiles = costs.n_tiles(product.lo, shape) * np.where(scattered, partials, 1)
+    received = (partials + n // tiles - 2.0) * (math.prod(shape) * product.dtype.itemsize)
+    return np.where(partials > 1, BYTE_COST * received + MOVE_COST * n, 0.0)

@@ -1,9 +1,7 @@
-"""Einstein sums of any number of operands: two at a time, the smallest result first."""
+"""Einstein sums of any number of operands: two at a time, in the order that costs least."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import string
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
+from redist.pgas.products.order import Term, find_order
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.shapes.permute import permute_dims
@@ -40,16 +39,8 @@ def einsum(subscripts: str, /, *operands: T) -> T:
         _take_diagonals(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)
     ]
     _check_sizes(subscripts, items)
-    while len(items) > 1:
-        items = _sum_lone_labels(items, output)
-        i, j = _next_pair(items, output) if len(items) > 2 else (0, 1)
-        (a, la), (b, lb) = items[i], items[j]
-        others = [item for k, item in enumerate(items) if k not in (i, j)]
-        needed = {*output, *(label for _, labels in others for label in labels)}
-        lo = tuple(label for label in dict.fromkeys((*la, *lb)) if label in needed)
-        if not others:
-            lo = output
-        items = [*others, (contract(a, b, la, lb, lo, "einsum"), lo)]
+    if len(items) > 1:
+        items = [_multiply_all(_sum_lone_labels(items, output), output)]
     x, labels = items[0]
     gone = [i for i, label in enumerate(labels) if label not in output]
     if gone:
@@ -57,9 +48,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
         labels = tuple(label for label in labels if label in output)
     if labels == output:
         return (
-            x
-            if x is not operands[0]
-            else x.new(x.type, None if x.local is None else x.local.copy())
+            x if x is not operands[0] else x.new(x.type, None if x.tile is None else x.tile.copy())
         )
     return permute_dims(x, [labels.index(label) for label in output])
 
@@ -151,20 +140,15 @@ def _sum_dims(x: T, dims: list[int]) -> T:
     return reduce(x, op, dims, False, x.dtype)
 
 
-def _next_pair(items: Sequence[tuple[Tiled, Labels]], output: Labels) -> tuple[int, int]:
-    """Choose the pair whose product grows least over its operands, then the cheapest one."""
-
-    def cost(pair: tuple[int, int]) -> tuple[int, int]:
-        i, j = pair
-        sizes: dict[Any, int] = {}
-        for x, labels in (items[i], items[j]):
-            for label, n in zip(labels, x.shape, strict=True):
-                sizes[label] = max(n, sizes.get(label, 0))
-        rest = {
-            *output,
-            *(label for k, (_, one) in enumerate(items) if k not in pair for label in one),
-        }
-        made = math.prod(n for label, n in sizes.items() if label in rest)
-        return made - items[i][0].size - items[j][0].size, math.prod(sizes.values())
-
-    return min(itertools.combinations(range(len(items)), 2), key=cost)
+def _multiply_all(items: list[tuple[T, Labels]], output: Labels) -> tuple[T, Labels]:
+    """**Collective** if operands must move. Multiply two at a time, in the cheapest order."""
+    terms = tuple(Term(x.type, labels) for x, labels in items)
+    pairs = find_order(terms, output) if len(items) > 2 else ((0, 1),)
+    left: dict[int, tuple[T, Labels]] = dict(enumerate(items))
+    for number, (i, j) in enumerate(pairs, start=len(items)):
+        (a, la), (b, lb) = left.pop(i), left.pop(j)
+        needed = {*output, *(label for _, labels in left.values() for label in labels)}
+        lo = tuple(label for label in dict.fromkeys((*la, *lb)) if label in needed)
+        lo = lo if left else output
+        left[number] = contract(a, b, la, lb, lo, "einsum"), lo
+    return left[number]

@@ -59,9 +59,9 @@ def update_by_product(a: T, other: Any) -> T:
         raise ArgumentTypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
     here = resolve_pending(a)
     out = move(out, with_dtype(here.type, out.type.dtype))
-    if here.local is not None and out.local is not None:
-        np.copyto(here.local, out.local, casting="same_kind")
-    a.local, a._type = here.local, here.type
+    if here.tile is not None and out.tile is not None:
+        np.copyto(here.tile, out.tile, casting="same_kind")
+    a._take_over(here)
     return a
 
 

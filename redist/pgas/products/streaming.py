@@ -65,11 +65,11 @@ def pieces(
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
         own = x.new(
             source,
-            None if x.local is None else _pad(x.local, dim, start, n, source.tile_bytes, x._memory),
+            None if x.tile is None else _pad(x.tile, dim, start, n, source.tile_bytes, x._memory),
         )
-        block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).local
+        block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).tile
         if not whole:
-            held = 0 if x.local is None else max(0, min(n, x.local.shape[dim] - start))
+            held = 0 if x.tile is None else max(0, min(n, x.tile.shape[dim] - start))
             yield block, slice(0, held), slice(start, start + held)
             continue
         for i in range(cut.n_tiles):

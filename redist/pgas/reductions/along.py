@@ -35,7 +35,7 @@ def gather_along(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) ->
     )
     own = x.new(said, None if tile is None else x._memory.contiguous(tile[np.newaxis]))
     whole = move(own, said.with_dims(((), *(t.dims[i] for i in rest))))
-    return None if whole.local is None else whole.local[: max(1, t.cut(dim).n_filled)]
+    return None if whole.tile is None else whole.tile[: max(1, t.cut(dim).n_filled)]
 
 
 def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
@@ -44,7 +44,7 @@ def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
     dim = dim_of(axis, x.ndim)
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
     x._memory.check_room(t.tile_bytes)
-    local = x.local
+    local = x.tile
     out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
     if x.type.cuts[dim] > 1:
         total = None if local is None else function.reduce(local, axis=dim, dtype=dtype)
@@ -73,8 +73,8 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
     place = _local_argument(x, function, dim)
     if x.type.cuts[dim] > 1:
         best = None
-        if x.local is not None and place is not None:
-            best = _take_at(x.local, place, dim)
+        if x.tile is not None and place is not None:
+            best = _take_at(x.tile, place, dim)
             place = place + own_box(x)[dim][0]
         values = gather_along(x, dim, best, x.dtype)
         places = gather_along(x, dim, place, np.dtype(np.int64))
@@ -86,12 +86,12 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
 
 
 def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | None:
-    if x.local is None:
+    if x.tile is None:
         return None
-    if x.local.shape[dim] == 0:
-        shape = [n for i, n in enumerate(x.local.shape) if i != dim]
+    if x.tile.shape[dim] == 0:
+        shape = [n for i, n in enumerate(x.tile.shape) if i != dim]
         return x._memory.asarray(np.zeros(shape, np.int64))
-    return as_tile(_first_argument(x, function, x.local, dim)).astype(np.int64, copy=False)
+    return as_tile(_first_argument(x, function, x.tile, dim)).astype(np.int64, copy=False)
 
 
 def _first_argument(x: Tiled, function: Callable[..., Any], values: Tile, axis: int | None) -> Any:
@@ -120,9 +120,9 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
     parts = x.type.used
     n = math.prod(part.size for part in parts)
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
-    if x.local is not None and x.local.size:
-        at = np.unravel_index(int(_first_argument(x, function, x.local, None)), x.local.shape)
-        value[0] = x._memory.host(x.local[at])
+    if x.tile is not None and x.tile.size:
+        at = np.unravel_index(int(_first_argument(x, function, x.tile, None)), x.tile.shape)
+        value[0] = x._memory.host(x.tile[at])
         index = tuple(int(i) + start for i, (start, _) in zip(at, own_box(x), strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
@@ -140,5 +140,5 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
 
 def _from_all(x: Tiled, tile: Tile, parts: Sequence[SubAxis], n: int) -> Tile | None:
     said = ArrayType(x.mesh, dtype_of(tile.dtype), (n,), (tuple(parts),))
-    own = x.new(said, None if x.local is None else x._memory.asarray(tile))
-    return move(own, said.with_dims(((),))).local
+    own = x.new(said, None if x.tile is None else x._memory.asarray(tile))
+    return move(own, said.with_dims(((),))).tile

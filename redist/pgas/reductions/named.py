@@ -137,10 +137,10 @@ def _logical(x: T, op: str, axis: Axis, keepdims: bool) -> T:
     x = resolve_pending(_truth(x))
     dims = tuple(sorted(dims_of(axis, x.ndim)))
     t = reduced_type(x.type, dims, op, keepdims, np.bool_)
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
     function = np.any if op == "max" else np.all
-    return x.new(t, as_tile(function(x.local, axis=dims, keepdims=keepdims)))
+    return x.new(t, as_tile(function(x.tile, axis=dims, keepdims=keepdims)))
 
 
 def _argument(x: T, function: Any, axis: int | None, keepdims: bool) -> T:
@@ -176,6 +176,6 @@ def _cumulate(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: b
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))
     t = make_type(x.mesh, out.type.dtype, shape, default_dims(x.mesh, shape))
     first = x.new(t, new_tile(x, t))
-    if first.local is not None:
-        fill_with(first.local, np.asarray(function.identity, out.dtype))
+    if first.tile is not None:
+        fill_with(first.tile, np.asarray(function.identity, out.dtype))
     return concat([first, out], axis=axis)

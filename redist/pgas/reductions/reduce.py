@@ -42,9 +42,9 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     memory = x._memory
     if memory.limit_bytes is not None:
         memory.check(t.tile_bytes)
-    if x.local is None:
+    if x.tile is None:
         return x.new(t, None)
-    return x.new(t, memory.asarray(_tile(x.local, op, dims, keepdims, t)))
+    return x.new(t, memory.asarray(_tile(x.tile, op, dims, keepdims, t)))
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

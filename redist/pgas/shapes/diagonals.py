@@ -46,14 +46,14 @@ def diagonal(x: T, first: int, second: int, offset: int = 0) -> T:
     pending = () if aligned else cut
     op = ("max" if x.dtype == np.bool_ else "sum") if pending else None
     result = ArrayType(t.mesh, t.dtype, shape, dims, op, pending)
-    if x.local is None:
+    if x.tile is None:
         return x.new(result, None)
     box = own_box(x)
     (top, below), (left, right) = box[first], box[second]
     low, high = max(0, -offset), max(0, -offset) + n  # rows that the diagonal passes
     r0 = max(low, top, left - offset)
     r1 = max(r0, min(high, below, right - offset))
-    tile = x.local.transpose([*rest, first, second])
+    tile = x.tile.transpose([*rest, first, second])
     i = x._memory.asarray(np.arange(r0, r1))
     part = tile[..., i - top, i + offset - left]
     if aligned or not pending:

@@ -44,9 +44,9 @@ def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
     if t.cuts[dim] == 1:
         given = [move(x, make_type(x.mesh, x.type.dtype, x.shape, t.dims)) for x in given]
         out = first.new(t, new_tile(first, t))
-        tiles = [x.local for x in given if x.local is not None]
-        if out.local is not None and tiles:
-            np.concatenate(tiles, axis=dim, out=out.local)
+        tiles = [x.tile for x in given if x.tile is not None]
+        if out.tile is not None and tiles:
+            np.concatenate(tiles, axis=dim, out=out.tile)
         return out
     out = first.new(t, new_tile(first, t))
     at = 0
@@ -91,9 +91,9 @@ def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
         (*t.dims[:dim], (), *t.dims[dim:]),
     )
     out = first.new(result, new_tile(first, result))
-    tiles = [x.local for x in moved if x.local is not None]
-    if out.local is not None and tiles:
-        np.stack(tiles, axis=dim, out=out.local)
+    tiles = [x.tile for x in moved if x.tile is not None]
+    if out.tile is not None and tiles:
+        np.stack(tiles, axis=dim, out=out.tile)
     return out
 
 

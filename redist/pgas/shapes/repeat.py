@@ -52,8 +52,8 @@ def spread(x: T, t: ArrayType) -> T:
     """**Collective** if x must move. Broadcast values to an array of type ``t``."""
     x = move(x, operand_type(x.type, t))
     tile = new_tile(x, t)
-    if tile is not None and x.local is not None:
-        tile[...] = x.local
+    if tile is not None and x.tile is not None:
+        tile[...] = x.tile
     return x.new(t, tile)
 
 
@@ -151,7 +151,7 @@ def _times(x: T, times: dict[int, int], behind: bool) -> T:
             wide.append(size)
             dims.append(cut)
     t = make_type(x.mesh, x.type.dtype, tuple(mid), tuple(dims))
-    inner = None if x.local is None else _beside(x.local, x.shape, times, behind)
+    inner = None if x.tile is None else _beside(x.tile, x.shape, times, behind)
     return reshape(spread(x.new(t, inner), t_wide(t, tuple(wide))), tuple(end))
 
 

@@ -56,8 +56,8 @@ def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
     out = x
     if near or not far:
         out = x.new(x.type, new_tile(x, x.type))
-        if x.local is not None and out.local is not None:
-            _roll_tile(x.local, out.local, {i: total[i] for i in near})
+        if x.tile is not None and out.tile is not None:
+            _roll_tile(x.tile, out.tile, {i: total[i] for i in near})
     for i in far:
         out = _roll_cut(out, i, total[i])
     return out

@@ -75,11 +75,11 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
 
 def _along(x: T, indices: Tiled, dim: int) -> T:
     """Take from rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
-    own, n = indices.local, x.shape[dim]
+    own, n = indices.tile, x.shape[dim]
     wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)
     if rounds_of(x.comm, 0, wrong)[1]:
         raise IndexKeyError(f"an index is out of bounds for dim {dim} of size {n}")
     t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
-    if x.local is None or own is None:
+    if x.tile is None or own is None:
         return x.new(t, None)
-    return x.new(t, np.take_along_axis(x.local, in_bounds(own, dim, n), dim))
+    return x.new(t, np.take_along_axis(x.tile, in_bounds(own, dim, n), dim))

@@ -30,13 +30,13 @@ def _half(x: T, k: int, *, lower: bool) -> T:
     x = resolve_pending(x)
     out = x.new(x.type, new_tile(x, x.type))
     box = box_of(x.type, x.comm.rank)
-    if out.local is not None and x.local is not None and box is not None:
+    if out.tile is not None and x.tile is not None and box is not None:
         (first, last), (start, end) = box[-2:]
         if x._memory.on_device:
-            out.local[...] = (np.tril if lower else np.triu)(x.local, k + first - start)
+            out.tile[...] = (np.tril if lower else np.triu)(x.tile, k + first - start)
             return out
-        np.copyto(out.local, x.local)
+        np.copyto(out.tile, x.tile)
         for i in range(last - first):  # row by row: no table of the whole tile
             edge = min(max(first + i + k + int(lower) - start, 0), end - start)
-            out.local[..., i, slice(edge, None) if lower else slice(0, edge)] = 0
+            out.tile[..., i, slice(edge, None) if lower else slice(0, edge)] = 0
     return out

@@ -67,7 +67,7 @@ def name_of(x: Tiled) -> str:
     """**Local.** Where the tile of this rank lies, or would."""
     if not x._memory.on_device:
         return "cpu"
-    return f"cuda:{current_gpu() if x.local is None else gpu_of(x.local)}"
+    return f"cuda:{current_gpu() if x.tile is None else gpu_of(x.tile)}"
 
 
 def kind_of(x: Tiled) -> str:
@@ -97,13 +97,13 @@ def to_device(x: T, device: Any) -> T:
         return x
     kind: Any = x._kinds[on_device]
     kind._memory.check_room(x.type.tile_bytes)
-    if x.local is None:
+    if x.tile is None:
         tile = None
     elif on_device:
-        tile = kind._memory.asarray(x.local)
+        tile = kind._memory.asarray(x.tile)
     else:
-        tile = kind._memory.empty(x.local.shape, x.dtype, x.type.tile_bytes)
-        np.copyto(tile, x._memory.host(x.local))
+        tile = kind._memory.empty(x.tile.shape, x.dtype, x.type.tile_bytes)
+        np.copyto(tile, x._memory.host(x.tile))
     moved: T = kind(x.type, x.comm, tile)
     return moved
 

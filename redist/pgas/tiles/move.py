@@ -42,7 +42,7 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     if memory.on_device and not _combines(source):
         return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
-    own = TileMove(a.local, source, target, tile_shape(target, a.comm.rank), memory)
+    own = TileMove(a.tile, source, target, tile_shape(target, a.comm.rank), memory)
     return a.new(target, seam.redistribute(own, a.comm, limit)[0])
 
 
@@ -62,7 +62,7 @@ def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
         return None
-    held = 0 if a.local is None else a.local.nbytes
+    held = 0 if a.tile is None else a.tile.nbytes
     room = memory.limit_bytes - memory.live_bytes - GRAIN + held
     if all_fit(a.comm, plan_move(a.type, target, a.comm, None).peak_bytes <= room):
         return None

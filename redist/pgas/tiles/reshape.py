@@ -39,17 +39,17 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
     t, stays = plan_reshape(x.type, sizes)
     if stays:
         own = tile_shape(t, x.comm.rank)
-        view = None if x.local is None or own is None else _try_view(x.local, own)
-        if copy is False and view is None and x.local is not None:
+        view = None if x.tile is None or own is None else _try_view(x.tile, own)
+        if copy is False and view is None and x.tile is not None:
             raise ArgumentError(
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
             )
-        copies = x.local is not None and (copy or view is None)
+        copies = x.tile is not None and (copy or view is None)
         staging_room(x, 0, round_to_grains(t.tile_bytes) if copies else 0)
-        if x.local is None or own is None or not copies:
+        if x.tile is None or own is None or not copies:
             return x.new(t, view)
-        fresh = x._memory.empty(x.local.shape, x.dtype, t.tile_bytes)
-        fresh[...] = x.local
+        fresh = x._memory.empty(x.tile.shape, x.dtype, t.tile_bytes)
+        fresh[...] = x.tile
         return x.new(t, fresh.reshape(own))
     if copy is False:
         raise ArgumentError(

@@ -66,21 +66,21 @@ def _carry(
     """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
     joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
-    local, room = contiguous_tile(x, by_index.STAGING_BYTES) if joins else (x.local, None)
+    local, room = contiguous_tile(x, by_index.STAGING_BYTES) if joins else (x.tile, None)
     if room is None:
         room = staging_room(x, by_index.STAGING_BYTES)
-    result = out.local
+    result = out.tile
     if x._memory.on_device:
         local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
     received = seam.select(x.comm, *ends, _view(local, of), _view(result, to), room)
-    if x._memory.on_device and out.local is not None and result is not None:
-        out.local[...] = x._memory.asarray(result)
-    return out.local, received
+    if x._memory.on_device and out.tile is not None and result is not None:
+        out.tile[...] = x._memory.asarray(result)
+    return out.tile, received
 
 
 def contiguous_tile(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     """**Collective** under a memory limit. Copy the tile unless in C order; it, and the staging left."""
-    tile = x.local
+    tile = x.tile
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
     left = staging_room(x, most_bytes, round_to_grains(x.type.tile_bytes))
@@ -91,7 +91,7 @@ def contiguous_tile(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
 
 def made_up(out: Tiled) -> Tile | None:
     """**Local.** The tile of an array, filled with values that compute without trouble."""
-    return None if out.local is None else make_up(out.local, out._memory)
+    return None if out.tile is None else make_up(out.tile, out._memory)
 
 
 def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:

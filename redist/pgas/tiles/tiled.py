@@ -20,12 +20,12 @@ T = TypeVar("T", bound="Tiled")
 class Tiled:
     """A global array as its rank sees it.
 
-    ``local`` is the tile: writable, no copy, None on ranks outside the mesh. ``type`` may say that a
-    reduction is pending; :attr:`settled` has the values. Its class says, on all ranks alike, in which
-    memory the tiles lie.
+    ``tile`` is what this rank holds: no copy, None on ranks outside the mesh. ``type`` may say that a
+    reduction is pending; :attr:`settled` has the values. ``version`` counts what may have changed the
+    values. Its class says, on all ranks alike, in which memory the tiles lie.
     """
 
-    __slots__ = ("__weakref__", "_space", "_type", "comm", "local")
+    __slots__ = ("__weakref__", "_space", "_type", "comm", "tile", "version")
     _memory: ClassVar[TileMemory] = BUFFERS
     _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
     """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
@@ -33,13 +33,27 @@ class Tiled:
     """Set once other ranks can reach the tiles."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
-        self._type, self.comm, self.local = type, comm, local
+        self._type, self.comm, self.tile, self.version = type, comm, local, 0
         if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
             self._memory.adopt(local, type.tile_bytes)
 
     def new(self: T, type: ArrayType, local: Tile | None) -> T:
         """Another array over the same ranks."""
         return self.__class__(type, self.comm, local)
+
+    @property
+    def local(self) -> Tile | None:
+        """The tile of this rank: writable, no copy, None on ranks outside the mesh.
+
+        Whoever asks for it may write, so the array counts as changed.
+        """
+        self.version += 1
+        return self.tile
+
+    def _take_over(self, other: Tiled) -> None:
+        """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
+        self.tile, self._type = other.tile, other._type
+        self.version += 1
 
     @property
     def type(self) -> ArrayType:

@@ -28,6 +28,8 @@ from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageReplay
 from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
 
 AnyArray = NDArray[Any]
+Arrays = Sequence[Any]
+"""The arrays of a call at one end, one of every array that moves; None outside its mesh."""
 AddressTables = tuple[Addresses, Addresses]
 """Base addresses for even and for odd meetings."""
 MOST_CALLS = 3
@@ -42,26 +44,35 @@ class Whose(Enum):
     BETWEEN = auto()
 
 
+End = tuple[Whose, int]
+"""Whose array, and which of a batch."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedStage:
-    """One stage of a recorded call: what it did, and whose arrays it reads and writes."""
+    """One stage of a recorded call: what it did, and which arrays each of its parts reads and writes."""
 
     stage: Stage
     replay: StageReplay
-    reads: Whose
-    writes: Whose
+    reads: tuple[End, ...]
+    writes: tuple[End, ...]
 
 
 def recorded_stages(host: HostExecutor, record: CallRecord) -> list[RecordedStage]:
     """The stages of a call; empty if the kernel cannot repeat one of them."""
     schedule = host.schedule
-    whose = {0: Whose.SOURCE, schedule.last(0): Whose.TARGET}
+
+    def end(item: int, buffer: int) -> End:
+        whose = {0: Whose.SOURCE, schedule.last(item): Whose.TARGET}
+        return whose.get(buffer, Whose.BETWEEN), item
+
     found = []
-    for stage, ran, (part,) in zip(host.stages, record.stages, schedule.stages, strict=True):
-        between = {part.source, part.target} - set(whose)
+    for stage, ran, parts in zip(host.stages, record.stages, schedule.stages, strict=True):
+        reads = tuple(end(part.item, part.source) for part in parts)
+        writes = tuple(end(part.item, part.target) for part in parts)
+        between = any(whose is Whose.BETWEEN for whose, _ in (*reads, *writes))
         if ran.replay is None or (between and not host.keeps_tiles):
             return []
-        reads, writes = (whose.get(key, Whose.BETWEEN) for key in (part.source, part.target))
         found.append(RecordedStage(stage, ran.replay, reads, writes))
     return found if all(map(_can_repeat, found)) else []
 
@@ -70,42 +81,40 @@ def _can_repeat(recorded: RecordedStage) -> bool:
     """Whether a stage is nothing but what the kernel can do."""
     parts, rounds = recorded.stage.parts, recorded.replay.rounds
     return (
-        len(parts) == 1
-        and not parts[0].step.fills
+        not any(part.step.fills for part in parts)
         and len(rounds) <= MOST_ROUNDS
         and all(kernel_code(c.op, c.dtype) is not None for r in rounds for c in r.combines)
     )
 
 
 class RecordedCalls:
-    """Lets a host executor repeat its calls, if they are of one array and of ranks of one node.
+    """Lets a host executor repeat its calls, if its ranks are of one node.
 
     ``meets_first`` says that calls meet before their first stage, which is local.
     """
 
-    def __init__(self, host: HostExecutor, token: int, meets_first: bool, is_batch: bool) -> None:
+    def __init__(self, host: HostExecutor, token: int, meets_first: bool) -> None:
         self.host, self.token, self.meets_first = host, token, meets_first
         self.calls: list[RecordedCall] = []
         world, schedule = host.world, host.schedule
         self._can_record = (
-            not is_batch
-            and world.one_node
+            world.one_node
             and world.node.kernels is not None
             and not host.donates
             and schedule.plans[0].limit_bytes is None
             and not schedule.is_tight
         )
 
-    def find(self, local: Any, out: Any) -> tuple[RecordedCall, Any] | None:
-        """A call that these arrays fit, pointed at them, and the array for its result."""
+    def find(self, sources: Arrays, outs: Arrays) -> tuple[RecordedCall, Arrays] | None:
+        """A call that these arrays fit, pointed at them, and the arrays for its results."""
         calls = self.calls
-        if calls[0].is_again(local, out):
-            return calls[0], out
+        if calls[0].is_again(sources, outs):
+            return calls[0], outs
         for call in calls:
-            if call.fits(local, out):
-                result = call.new_result() if out is None else out
-                call.point_at(local, result)
-                return call, result
+            if call.fits(sources, outs):
+                results = call.results(outs)
+                call.point_at(sources, results)
+                return call, results
         return None
 
     def record(self, tiles: Tiles, record: CallRecord) -> None:
@@ -114,26 +123,65 @@ class RecordedCalls:
             return
         stages = recorded_stages(self.host, record)
         if stages:
-            source, target = tiles[0, 0], tiles[0, self.host.schedule.last(0)]
+            items = range(len(self.host.schedule.plans))
+            sources = [tiles[item, 0] for item in items]
+            targets = [tiles[item, self.host.schedule.last(item)] for item in items]
             call = RecordedCall(
-                self.host, stages, source, target, self.token, self.meets_first, record.met_after
+                self.host, stages, sources, targets, self.token, self.meets_first, record.met_after
             )
             self.calls.insert(0, call)
             del self.calls[MOST_CALLS:]
 
 
-class RecordedCall:
-    """One way to repeat a call with one array: same dtype, shape and strides.
+@dataclass(slots=True, eq=False)
+class RecordedEnd:
+    """An array of a recorded call at one end: what it is like, and the last one that it was.
 
-    If the neighbours read this rank's arrays in place, they must also be the same arrays.
+    If the neighbours read or write it in place, ``is_fixed``, it must be the same array every time.
+    ``pointers`` are where its address stands in the tables.
     """
+
+    like: tuple[Any, ...] | None
+    is_fixed: bool
+    pointers: list[tuple[Addresses, int]]
+    last: Any
+    place: int
+
+    def is_again(self, array: Any) -> bool:
+        """Whether this is the very array of the last call, as it was."""
+        return (
+            array is not None
+            and self.last() is array
+            and (array.dtype, array.shape, array.strides) == self.like
+            and address_of(array) == self.place
+        )
+
+    def fits(self, array: Any) -> bool:
+        """Whether an array is like the ones before, and the same one if it must be."""
+        if self.like is None:
+            return array is None
+        return (
+            type(array) is np.ndarray
+            and (array.dtype, array.shape, array.strides) == self.like
+            and (not self.is_fixed or self.last() is array)
+        )
+
+    def point_at(self, array: Any) -> None:
+        """Take an array for the next run."""
+        self.last, self.place = _weak(array), _place(array)
+        for table, base in self.pointers:
+            table[base] = self.place
+
+
+class RecordedCall:
+    """One way to repeat a call: with arrays of the same dtypes, shapes and strides."""
 
     def __init__(
         self,
         host: HostExecutor,
         stages: Sequence[RecordedStage],
-        source: AnyArray | None,
-        target: AnyArray | None,
+        sources: Arrays,
+        targets: Arrays,
         token: int,
         meets_first: bool,
         meets_after: bool,
@@ -141,19 +189,22 @@ class RecordedCall:
         world = host.world
         assert world.node.kernels is not None
         self.host, self.world, self.stages, self.token = host, world, tuple(stages), token
-        self.like = _likeness(source)
-        self.out_like = _likeness(target)
-        self.is_new_like = target is None or target.flags.c_contiguous
-        me = world.rank
-        described = {one.reads for one in stages if one.replay.found.kinds.get((me, 0)) in IN_PLACE}
-        described |= {one.writes for one in stages if (me, 0) in one.replay.found.opened}
-        self.same_source = Whose.SOURCE in described
-        self.same_out = Whose.TARGET in described
+        self.are_new_like = all(t is None or t.flags.c_contiguous for t in targets)
         self.tables: list[AddressTables] = [one.stage.tables(one.replay) for one in stages]
-        self.pointers = self._places_of(Whose.SOURCE), self._places_of(Whose.TARGET)
-        """Where the addresses of source and target stand in the tables."""
-        self.last = _weak(source), _weak(target)
-        self.places = _place(source), _place(target)
+        described = self._described()
+        self.sources, self.targets = (
+            tuple(
+                RecordedEnd(
+                    _likeness(array),
+                    (whose, item) in described,
+                    self._pointers((whose, item)),
+                    _weak(array),
+                    _place(array),
+                )
+                for item, array in enumerate(arrays)
+            )
+            for whose, arrays in ((Whose.SOURCE, sources), (Whose.TARGET, targets))
+        )
         self.kept: list[AnyArray] = []
         """What operations have the addresses of."""
         self.stage_of: list[int] = []
@@ -173,12 +224,23 @@ class RecordedCall:
         self.meeting, self.pages = world.meeting, world.pages
         self.version = world.pages.version
 
-    def _places_of(self, whose: Whose) -> list[tuple[Addresses, int]]:
+    def _described(self) -> set[End]:
+        """The arrays of this rank that neighbours read or write in place."""
+        me, found = self.world.rank, set()
+        for one in self.stages:
+            kinds, opened = one.replay.found.kinds, one.replay.found.opened
+            found |= {end for k, end in enumerate(one.reads) if kinds.get((me, k)) in IN_PLACE}
+            found |= {end for k, end in enumerate(one.writes) if (me, k) in opened}
+        return found
+
+    def _pointers(self, end: End) -> list[tuple[Addresses, int]]:
+        """Where the addresses of an array stand in the tables."""
         found = []
         for one, tables in zip(self.stages, self.tables, strict=True):
             bases = one.stage.bases
-            for array, base in ((one.writes, bases.target(0)), (one.reads, bases.source(0))):
-                found += [(table, base) for table in tables if array is whose]
+            places = [bases.target(k) for k, other in enumerate(one.writes) if other == end]
+            places += [bases.source(k) for k, other in enumerate(one.reads) if other == end]
+            found += [(table, base) for base in places for table in tables]
         return found
 
     # Recording
@@ -239,64 +301,57 @@ class RecordedCall:
         return operations
 
     def _description(self, replay: StageReplay, rank: int) -> Description:
-        """Where a rank describes its array, for even and odd meetings, and how it did."""
-        rows = [rows[:1] for rows in self.world.pages[rank].descriptions]
+        """Where a rank describes its arrays, for even and odd meetings, and how it did."""
+        n = len(replay.descriptions[rank])
+        rows = [rows[:n] for rows in self.world.pages[rank].descriptions]
         even, odd, same = map(address_of, (*rows, replay.descriptions[rank]))
         return Description(even, odd, same, rows[0].nbytes)
 
     # Matching
 
-    def is_again(self, local: Any, out: Any) -> bool:
+    def is_again(self, sources: Arrays, outs: Arrays) -> bool:
         """Whether these are the very arrays of the last call, as they were."""
-        return (
-            local is not None
-            and out is not None
-            and self.last[0]() is local
-            and self.last[1]() is out
-            and (local.dtype, local.shape, local.strides) == self.like
-            and (out.dtype, out.shape, out.strides) == self.out_like
-            and (address_of(local), address_of(out)) == self.places
-            and out.flags.writeable
-            and self.pages.version == self.version
-        )
+        for end, array in zip(self.sources, sources, strict=True):
+            if not end.is_again(array):
+                return False
+        for end, array in zip(self.targets, outs, strict=True):
+            if not end.is_again(array) or not array.flags.writeable:
+                return False
+        return bool(self.pages.version == self.version)
 
-    def fits(self, local: Any, out: Any) -> bool:
-        """Whether a call with these arrays can be run so; ``out`` is None if it would be new."""
+    def fits(self, sources: Arrays, outs: Arrays) -> bool:
+        """Whether a call with these arrays can be run so; an ``out`` is None if it would be new."""
         if self.pages.version != self.version:
             return False
-        if self.like is None:
-            good = local is None
-        else:
-            good = (
-                type(local) is np.ndarray
-                and (local.dtype, local.shape, local.strides) == self.like
-                and (not self.same_source or self.last[0]() is local)
-            )
-        if good and out is not None:
-            good = (
-                type(out) is np.ndarray
-                and (out.dtype, out.shape, out.strides) == self.out_like
-                and out.flags.writeable
-                and (not self.same_out or self.last[1]() is out)
-                and (local is None or not np.may_share_memory(local, out))
-            )
-        return good and (out is not None or (self.is_new_like and not self.same_out))
+        for end, array in zip(self.sources, sources, strict=True):
+            if not end.fits(array):
+                return False
+        given: list[Any] = []
+        for end, array in zip(self.targets, outs, strict=True):
+            if array is None:
+                if not self.are_new_like or end.is_fixed:
+                    return False
+            elif not end.fits(array) or not array.flags.writeable:
+                return False
+            else:
+                given.append(array)
+        return not given or _are_apart(given, [one for one in sources if one is not None])
 
-    def new_result(self) -> Any:
-        """A new array for the result."""
-        return None if self.out_like is None else np.empty(self.out_like[1], self.out_like[0])
+    def results(self, outs: Arrays) -> Arrays:
+        """The arrays for the results, new ones where there is none yet."""
+        return [
+            np.empty(end.like[1], end.like[0]) if out is None and end.like is not None else out
+            for end, out in zip(self.targets, outs, strict=True)
+        ]
 
-    def point_at(self, local: Any, out: Any) -> None:
+    def point_at(self, sources: Arrays, targets: Arrays) -> None:
         """Take these arrays for the next run."""
-        self.last = _weak(local), _weak(out)
-        self.places = _place(local), _place(out)
-        for places, address in zip(self.pointers, self.places, strict=True):
-            for table, base in places:
-                table[base] = address
+        for end, array in zip((*self.sources, *self.targets), (*sources, *targets), strict=True):
+            end.point_at(array)
 
     # Running
 
-    def run(self, local: Any, out: Any, timeout_s: float | None) -> None:
+    def run(self, tiles: Tiles, timeout_s: float | None) -> None:
         """**Collective.** Move between the arrays that the call was pointed at, which these are."""
         state, meeting = self.state, self.meeting
         state.at, state.entered, state.seq = 0, 0, meeting.seq
@@ -307,7 +362,6 @@ class RecordedCall:
         with self.world.operation(timeout_s):
             done, in_place = self._wait(answer)
             if done < len(self.stages) or in_place:
-                tiles = {(0, 0): local, (0, self.host.schedule.last(0)): out}
                 self.host.finish(self.token, tiles, done, in_place)
 
     def _wait(self, answer: int) -> tuple[int, bool]:
@@ -338,6 +392,14 @@ class RecordedCall:
         table = self.tables[number][meeting.seq & 1].copy()
         record = stage.resume(met, replay.flag, replay.strides, table)
         return number + 1, record.in_place
+
+
+def _are_apart(outs: Arrays, sources: Arrays) -> bool:
+    """Whether no result would be written over a source, or over another result."""
+    for number, out in enumerate(outs):
+        if any(np.may_share_memory(out, other) for other in (*sources, *outs[:number])):
+            return False
+    return True
 
 
 def _weak(array: Any) -> Any:

@@ -175,7 +175,7 @@ class Stage:
         in_rounds = pooled or self.staging.crosses
         rounds = self._program(self.staging.rounds if in_rounds else self.whole, places, strides)
         described = {
-            rank: world.pages[rank].descriptions[parity][:1].copy()
+            rank: world.pages[rank].descriptions[parity][: len(self.parts)].copy()
             for rank in world.node.ranks
             if world.meeting.flag_of(rank)
         }

@@ -186,7 +186,7 @@ def play(comm: MPI.Comm, script: Script, seed: int, options: dict[str, Any]) -> 
     rng = Random(1000 * seed + comm.rank)
     a = pgas.asarray(script.start, type=script.type, comm=comm)
     if a.local is not None and script.order == "F":
-        a.local = np.array(a.local, order="F")
+        a.tile = np.array(a.local, order="F")
     if options:
         onesided.reach(a, **options)
     model = script.start.copy()

@@ -97,7 +97,7 @@ def einsum(draw: Draw) -> str | None:
 
 def forget() -> None:
     """Places are found again."""
-    placing.place.cache_clear()
+    placing.find_cheapest.cache_clear()
     contracting._prepare.cache_clear()
 
 
