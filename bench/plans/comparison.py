@@ -1,17 +1,16 @@
-"""How good are the plans beside those of other planners? redist's rows of that comparison.
-
-The rows of the others were found with programs that are not part of this repository; they are kept
-among the stored figures (``bench/results/comparison.json``) with the version beside which they were.
-"""
+"""How good are the plans beside what XLA compiles for the same problems, where jax is installed?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
+from bench.problems.installed import why_absent
 from bench.problems.problems import problems
 from bench.report.figures import geomean
 from bench.report.report import Report, Table, Value
+from bench.xla.compare import compare_with_xla
 from redist.plan.plan import Plan
 from redist.plan.request import Request
 from redist.synth.find import find_plan
@@ -44,9 +43,27 @@ def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Report:
             worst = max(worst, *ratios)
         cases = f"{len(DEVICES) * each} random, {' / '.join(map(str, DEVICES))} devices"
         rows.append((way, cases, *means, worst, MEMORY, ""))
+    if why_absent("jax") is None:
+        rows.append(_xla_row(each))
     columns = ("planner", "cases", *(f"{d} devices" for d in DEVICES), "worst", "memory", "cannot")
     title = "Received bytes over the lower bound, geomeans by number of devices"
     return Report("comparison", (Table(title, columns, tuple(rows), name="received"),))
+
+
+def _xla_row(each: int) -> tuple[Value, ...]:
+    """The same of what XLA compiles."""
+    means, worst, temporaries = [], 1.0, 0.0
+    for devices in track(DEVICES, len(DEVICES), "XLA"):
+        some = list(problems(each, SEED, kinds=("even",), devices=(devices,)))
+        pairs = compare_with_xla(some, devices)
+        ratios = [pair.received for pair in pairs if pair.ours.lower_bound_bytes > 0]
+        means.append(geomean(ratios))
+        worst = max(worst, *ratios)
+        temporaries = max(temporaries, *(pair.temporaries for pair in pairs))
+    name = f"XLA SPMD (jax {version('jax')})"
+    cases = f"{len(DEVICES) * each} random, {' / '.join(map(str, DEVICES))} devices"
+    memory = f"temporaries up to {temporaries:.0f}x the larger tile"
+    return name, cases, *means, worst, memory, "no limit; may gather everything first"
 
 
 def received_ratios(way: str, devices: int, n: int) -> Iterator[float]:
