@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from redist.pgas.memory import memory_limit
     from redist.pgas.watch.explain import explain
     from redist.pgas.watch.trace import trace
-    from redist.runtime.redistribute import redistribute
+    from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
 
 __all__ = [
@@ -99,6 +99,7 @@ __all__ = [
     "jax",
     "memory_limit",
     "pgas",
+    "prepare",
     "prove",
     "redistribute",
     "same_layout",
@@ -118,6 +119,7 @@ _LAZY = {
     "explain": "redist.pgas.watch.explain",
     "memory_limit": "redist.pgas.memory",
     "prove": "redist.judge.proof",
+    "prepare": "redist.runtime.redistribute",
     "redistribute": "redist.runtime.redistribute",
     "simulate": "redist.judge.simulation",
     "trace": "redist.pgas.watch.trace",

@@ -127,6 +127,35 @@ def redistribute_with_transfer(
     return transfer(local, out), transfer
 
 
+def prepare(
+    source: Type | Named,
+    target: Type | Named,
+    comm: Comm | None = None,
+    limit_bytes: int | None = None,
+    donate: bool = False,
+    *,
+    mesh: Mesh | None = None,
+    target_mesh: Mesh | None = None,
+    topology: Topology | str | None = None,
+    timeout_s: float | None = TIMEOUT_S,
+) -> Transfer:
+    """**Collective over** ``comm``. Plan and prepare what :func:`redistribute` will do, without data.
+
+    The first call like it then only moves. What it returns says what will be done: plans, bytes, peak::
+
+        redist.prepare("f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)).peak_bytes
+    """
+    comm = comm_or_world(comm)
+    world = world_of(comm, "auto", None, timeout_s)
+    options = TransferOptions(limit_bytes, donate, topology=topology)
+    asked = try_request(source, target, mesh, target_mesh, world.size, options)
+    request = _agree_on_new(world, *asked, timeout_s)
+    transfer = Transfer.for_request(comm, request, timeout_s)
+    key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
+    (world.kept(TransferCache) or world.keep(TransferCache())).add(key, transfer)
+    return transfer
+
+
 def _agree_on_new(
     world: World,
     request: TransferRequest | None,

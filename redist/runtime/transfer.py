@@ -16,7 +16,7 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.runtime.arguments import OWN, CallArguments, Locals, Own, place_of
 from redist.runtime.copies.gpu_arrays import on_this_gpu
-from redist.runtime.host.executor import HostExecutor, Tiles
+from redist.runtime.host.executor import HostExecutor, Tiles, tiles_of
 from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.host.recorded import RecordedCall, RecordedCalls
 from redist.runtime.host.report import Report, TransferCounts
@@ -271,9 +271,8 @@ class Transfer:
         world = self._world
         world.failure.raise_if_broken()
         start = time.perf_counter()
-        tiles = self._tiles(sources, results)
         try:
-            call.run(tiles, self.timeout_s)
+            call.run(sources, results, self.timeout_s)
         except Disagreement:
             place = place_of(local, out)
             if self._explain(None, place):
@@ -281,7 +280,7 @@ class Transfer:
             raise
         except BaseException as error:
             world.abort_once(error)
-            self._host.take_back(tiles)
+            self._host.take_back(tiles_of(self._schedule, sources, results))
             raise
         self._counts.count(0, time.perf_counter() - start)
         self._counts.calls += 1
@@ -300,7 +299,7 @@ class Transfer:
         try:
             with self._world.operation(self.timeout_s):
                 self._meet(on_gpu, error is not None)
-                tiles = self._tiles(sources, targets)
+                tiles = tiles_of(self._schedule, sources, targets)
                 self._run_on_gpu(tiles) if on_gpu else self._run_on_host(tiles)
         except Disagreement as met:
             if self._explain(error or met.error, place):
@@ -310,7 +309,7 @@ class Transfer:
             raise  # the same request, prepared on some ranks only
         except BaseException:
             if not on_gpu:
-                self._host.take_back(self._tiles(sources, targets))
+                self._host.take_back(tiles_of(self._schedule, sources, targets))
             raise
         self._counts.calls += 1
         last = self._schedule.last
@@ -352,14 +351,6 @@ class Transfer:
             met = self._world.meet(Token.ERROR if failed else self._token_at(on_gpu))
             if failed or met is not Met.SAME:
                 raise Disagreement
-
-    def _tiles(self, sources: Sequence[Any], targets: Sequence[Any]) -> Tiles:
-        """The arrays of a call by (array, buffer)."""
-        tiles: Tiles = {(item, 0): source for item, source in enumerate(sources)}
-        for item, target in enumerate(targets):
-            if target is not None:
-                tiles[item, self._schedule.last(item)] = target
-        return tiles
 
     def _run_on_host(self, tiles: Tiles) -> None:
         """**Collective.** Run all stages in memory, and record how."""

@@ -82,7 +82,8 @@ def jobs() -> Iterator[Job]:
     for ranks in (2, 3, 4):
         n, quick = str(sample(12, of=300)), ranks > 2
         jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
-    jobs[4, ()] += WRONG
+    jobs[3, ()].append(Run("mpi.repeating"))
+    jobs[4, ()] += [Run("mpi.repeating"), *WRONG]
     for (ranks, variables), runs in jobs.items():
         yield Job(ranks, tuple(runs), variables)
     yield Job(4, tuple(LATE))

@@ -30,6 +30,15 @@ class CallRecord:
     met_after: bool
 
 
+def tiles_of(schedule: TransferStages, sources: Sequence[Any], targets: Sequence[Any]) -> Tiles:
+    """The arrays of a call by (array, buffer)."""
+    tiles: Tiles = {(item, 0): source for item, source in enumerate(sources)}
+    for item, target in enumerate(targets):
+        if target is not None:
+            tiles[item, schedule.last(item)] = target
+    return tiles
+
+
 class Executor(ABC):
     """Runs the stages of a transfer on arrays of one kind.
 

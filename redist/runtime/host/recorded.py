@@ -22,7 +22,7 @@ from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
-from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles
+from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles, tiles_of
 from redist.runtime.host.places import IN_PLACE
 from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageReplay
 from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
@@ -351,7 +351,7 @@ class RecordedCall:
 
     # Running
 
-    def run(self, tiles: Tiles, timeout_s: float | None) -> None:
+    def run(self, sources: Arrays, results: Arrays, timeout_s: float | None) -> None:
         """**Collective.** Move between the arrays that the call was pointed at, which these are."""
         state, meeting = self.state, self.meeting
         state.at, state.entered, state.seq = 0, 0, meeting.seq
@@ -362,6 +362,7 @@ class RecordedCall:
         with self.world.operation(timeout_s):
             done, in_place = self._wait(answer)
             if done < len(self.stages) or in_place:
+                tiles = tiles_of(self.host.schedule, sources, results)
                 self.host.finish(self.token, tiles, done, in_place)
 
     def _wait(self, answer: int) -> tuple[int, bool]:

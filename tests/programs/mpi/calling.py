@@ -97,6 +97,14 @@ def one_rank_has_an_array_too_many(s: Scene) -> None:
         t({**both, "c": s.local} if s.on(2) else both)
 
 
+@fault("rank 3: float64[2, 4] is no source tile 'b'")
+def an_array_of_a_known_batch_is_wrong(s: Scene) -> None:
+    with batch(s) as t:
+        for _ in range(3):
+            t({"a": s.local, "b": s.local})
+        t({"a": s.local, "b": s.local.astype("f8") if s.on(3) else s.local})
+
+
 @fault("rank 0: out 'a' overlaps")
 def out_of_one_array_is_the_source_of_another(s: Scene) -> None:
     with batch(s) as t:
