@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.copies import race as copies
 from bench.examples import race as examples
-from bench.plans import collectives, comparison, hierarchy, overhead, planning, quality
+from bench.plans import collectives, comparison, hierarchy, overhead, planning, products, quality
 from bench.problems.judge import WrongPlanError
 from bench.pytorch import race as pytorch
 from bench.races import jax_race
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "planning": planning.run,
     "collectives": collectives.run,
     "hierarchy": hierarchy.run,
+    "products": products.run,
     "xla": xla.run,
     "jax": jax_race.run,
     "torch": pytorch.run,

@@ -35,6 +35,7 @@ REPORTS = {
     "planning": ("random", "repeated", "devices", "axes", "rank"),
     "collectives": ("random", "devices"),
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
+    "products": ("received",),
     "xla": ("received",),
     "jax": ("random",),
     "torch": ("summary", "moves", "refit"),

@@ -49,6 +49,7 @@ def steps() -> list[Measurement]:
         ("planning", ("--n", "1000"), 8),
         ("collectives", ("--n", "2000"), 20),
         ("hierarchy", (), 2),
+        ("products", (), 0.5),
         ("examples", (), 3),
         ("overhead", (), 0.5),
         ("copies", (), 1),

@@ -151,7 +151,54 @@ def memory(draw: Draw) -> str | None:
     return None if fine else "wrong values"
 
 
-OFTEN: tuple[Check, ...] = (matmul, tensordot, vecdot, einsum, in_blocks)
+LINEAR: dict[str, Any] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "-a": lambda a, b: -a,
+    "3 * a": lambda a, b: 3 * a,
+    "a * -2": lambda a, b: a * -2,
+    "a / 4": lambda a, b: a / 4,
+    "a * 0.5 - b": lambda a, b: a * 0.5 - b,
+}
+NOT_LINEAR: dict[str, Any] = {
+    "a * b": lambda a, b: a * b,
+    "2 / a": lambda a, b: 2 / a,
+    "a + 1": lambda a, b: a + 1,
+    "a * inf": lambda a, b: a * float("inf"),
+    "abs(a)": lambda a, b: abs(a),
+    "a < b": lambda a, b: a < b,
+}
+
+
+def linear(draw: Draw) -> str | None:
+    """Sums that are pending stay so under linear functions, and under no others."""
+    mesh = draw.mesh()
+    k = 2 * mesh.n_devices
+    names = ",".join(name for name, _ in mesh.axes)
+    dtype = str(draw.rng.choice(["f8", "f4", "c16", "i8"]))
+    values = [draw.rng.integers(1, 9, (3, k)).astype(dtype) for _ in range(4)]
+    arrays = [
+        xp.asarray(one, type="{}, {" + names + "}", comm=draw.comm, mesh=mesh) for one in values
+    ]
+    a, b = (xp.einsum("ik,jk->ij", *arrays[i : i + 2]) for i in (0, 2))
+    x, y = (np.einsum("ik,jk->ij", *values[i : i + 2]) for i in (0, 2))
+    if mesh.n_devices > 1 and "sum" not in (a.type.pending_op, b.type.pending_op):
+        return f"nothing is pending: {a.type}, {b.type} on {mesh}"
+    for text, function in {**LINEAR, **NOT_LINEAR}.items():
+        if dtype == "c16" and text == "a < b":
+            continue
+        with np.errstate(all="ignore"):
+            out, want = function(a, b), function(x, y)
+        stays = text in LINEAR and want.dtype == x.dtype and a.type == b.type
+        if a.type.pending_op and (out.type.pending_op is not None) != stays:
+            return f"{text} of {a.type} gives {out.type}"
+        said = wrong(out, want, f"{text} of {a.type} on {mesh}")
+        if said is not None:
+            return said
+    return None
+
+
+OFTEN: tuple[Check, ...] = (matmul, tensordot, vecdot, einsum, in_blocks, linear)
 ONCE: tuple[Check, ...] = (errors, memory)
 CHECKS = names_of([*OFTEN, *ONCE])
 
