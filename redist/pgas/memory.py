@@ -201,20 +201,9 @@ def as_tile(values: Any) -> Tile:
     return tile
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
-    """**Local.** Allocate a tile in memory."""
-    return BUFFERS.empty(shape, dtype, worst_bytes)
-
-
 def round_to_grains(n_bytes: int) -> int:
     """Round bytes up to the next whole grain, as segments have them."""
     return ceil_div(n_bytes, GRAIN) * GRAIN
-
-
-def check_room(n_bytes: int) -> None:
-    """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
-    if BUFFERS.limit_bytes is not None:
-        BUFFERS.check(n_bytes)
 
 
 class memory_limit:
@@ -222,7 +211,7 @@ class memory_limit:
 
     >>> import redist
     >>> with redist.memory_limit("1MiB"):
-    ...     empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
+    ...     BUFFERS.empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...

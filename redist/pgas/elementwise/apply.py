@@ -12,7 +12,7 @@ from redist.errors import ArgumentTypeError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
-from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
+from redist.pgas.memory import SHARED_FROM, TileMemory
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
@@ -73,10 +73,10 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         ]
         function(*nothing)  # an error there is one here too
         return first.new(result, None)
-    if memory is not BUFFERS:
+    if memory.on_device:
         memory.check_room(result.tile_bytes)
         return first.new(result, on_device.compute(function, tiles, kinds, dtype))
-    return first.new(result, _compute(function, tiles, result))
+    return first.new(result, _compute(function, tiles, result, memory))
 
 
 def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
@@ -127,7 +127,7 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     if here.tile is not None:
         tile = value.tile if isinstance(value, Tiled) else _scalar(function, value)
-        if here._memory is BUFFERS:
+        if not here._memory.on_device:
             function(here.tile, tile, out=here.tile, casting="same_kind")
         else:
             tiles = (here.tile, tile)
@@ -136,13 +136,15 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
     return a
 
 
-def _compute(function: Callable[..., Any], tiles: list[Any], result: ArrayType) -> Tile:
+def _compute(
+    function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
+) -> Tile:
     largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
     if largest < SHARED_FROM or not takes_out(function):
-        check_room(result.tile_bytes)
+        memory.check_room(result.tile_bytes)
         return np.asarray(function(*tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
-    out = empty(shape, result.dtype.to_numpy(), result.tile_bytes)
+    out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
     return np.asarray(function(*tiles, out=out))
 
 

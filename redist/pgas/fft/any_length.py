@@ -18,7 +18,7 @@ from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.fft.cut_lines import by_rows, factors, scale_of
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import InRange
-from redist.pgas.memory import empty
+from redist.pgas.memory import TileMemory
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of
@@ -78,7 +78,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     shape = tuple(length if i == dim else 1 for i in range(x.ndim))
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
     own = tile_shape(t, x.comm.rank)
-    factor = x.new(t, None if own is None else _full_tile(own, t, 1))
+    factor = x.new(t, None if own is None else _full_tile(x._memory, own, t, 1))
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
     if wide.tile is not None and factor.tile is not None:
@@ -112,7 +112,9 @@ def resize(x: T, dim: int, n: int, cut: Axes) -> T:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
         own = tile_shape(t, x.comm.rank)
-        x = concat([x, x.new(t, None if own is None else _full_tile(own, t, 0))], axis=dim)
+        x = concat(
+            [x, x.new(t, None if own is None else _full_tile(x._memory, own, t, 0))], axis=dim
+        )
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
@@ -150,8 +152,8 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
         part *= values(np.arange(at, stop)).reshape(shape)
 
 
-def _full_tile(shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
-    out = empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+def _full_tile(memory: TileMemory, shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
+    out = memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
     out[...] = value
     return out
 

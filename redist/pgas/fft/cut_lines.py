@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.memory import empty
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move
@@ -90,7 +89,8 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
         return x.new(result, None)
     n, others_here = wide.tile.shape[1], wide.tile.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
-    out = empty(tuple((n * rows, *others_here)[i] for i in back), dtype, result.tile_bytes)
+    shape = tuple((n * rows, *others_here)[i] for i in back)
+    out = x._memory.empty(shape, dtype, result.tile_bytes)
     down = out.transpose(order).reshape(n, rows, *others_here)
     assert np.may_share_memory(down, out) or not out.size
     np.multiply(np.swapaxes(wide.tile, 0, 1), dtype.type(scale), out=down)

@@ -11,7 +11,7 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas.fft import any_length
-from redist.pgas.memory import SHARED_FROM, check_room, empty
+from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
@@ -113,8 +113,8 @@ def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
         x._memory.check_room(2 * t.tile_bytes)
         return x.new(t, _on_gpu(getattr(np.fft, name), x.tile, dim, n, norm, own, dtype))
     line_bytes = 16 * max(size, x.shape[dim])
-    check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
-    out = empty(own, dtype, t.tile_bytes)
+    x._memory.check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
+    out = x._memory.empty(own, dtype, t.tile_bytes)
     if out.size:
         lines(getattr(np.fft, name), x.tile, dim, n, norm, out)
     return x.new(t, out)

@@ -16,7 +16,7 @@ from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
-from redist.pgas.memory import empty, round_to_grains
+from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
@@ -66,7 +66,7 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     if x.tile is None:
         return None
     own = (*x.tile.shape[:dim], counts[x.comm.rank], *x.tile.shape[dim + 1 :])
-    return empty(own, t.dtype.to_numpy(), worst)
+    return x._memory.empty(own, t.dtype.to_numpy(), worst)
 
 
 def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:

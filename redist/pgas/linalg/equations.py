@@ -11,7 +11,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.matrices import check_matrices, make_whole, run_together
-from redist.pgas.memory import BUFFERS, SHARED_FROM
+from redist.pgas.memory import SHARED_FROM
 from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
@@ -73,9 +73,9 @@ def solve(x1: T, x2: T, /) -> T:
 def is_large(x: Tiled) -> bool:
     """**Collective** under a memory limit. Whether a matrix should not be whole on every rank."""
     size = x.size * x.dtype.itemsize
-    if size > WHOLE_BYTES or BUFFERS.limit_bytes is None or size < SHARED_FROM:
+    if size > WHOLE_BYTES or x._memory.limit_bytes is None or size < SHARED_FROM:
         return size > WHOLE_BYTES
-    return not all_fit(x.comm, 2 * size <= BUFFERS.limit_bytes - BUFFERS.live_bytes)
+    return not all_fit(x.comm, 2 * size <= x._memory.limit_bytes - x._memory.live_bytes)
 
 
 def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> Any:

@@ -13,7 +13,6 @@ from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg.decompositions import svdvals
 from redist.pgas.linalg.matrices import check_matrices, real_dtype
-from redist.pgas.memory import check_room
 from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
@@ -87,7 +86,7 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
 def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     """The 2-norm over dims that no axis cuts."""
     t = reduced_type(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
-    check_room(t.tile_bytes)
+    x._memory.check_room(t.tile_bytes)
     if x.tile is None:
         return x.new(t, None)
     if len(dims) == x.ndim and not keepdims:

@@ -15,7 +15,6 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.matrices import refuse_together
-from redist.pgas.memory import empty
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -42,7 +41,7 @@ class _Solving:
         self.low = self.high = 0
         if a.tile is not None and b.tile is not None:
             self.low, self.high = own_box(a)[0]
-            self.work = empty(
+            self.work = a._memory.empty(
                 (a.tile.shape[0], self.n + self.sides),
                 a.dtype,
                 a.type.tile_bytes + b.type.tile_bytes,
@@ -54,8 +53,8 @@ class _Solving:
         rows = self.high - self.low
         triangle = y = None
         if self.work is not None:
-            triangle = empty((self.n, rows), self.a.dtype, self.a.type.tile_bytes)
-            y = empty((rows, self.sides), self.a.dtype, self.b.type.tile_bytes)
+            triangle = self.a._memory.empty((self.n, rows), self.a.dtype, self.a.type.tile_bytes)
+            y = self.a._memory.empty((rows, self.sides), self.a.dtype, self.b.type.tile_bytes)
         for start in range(0, self.n, PANEL):
             self._take_out(start, min(self.n, start + PANEL), triangle, y)
         self.work = None

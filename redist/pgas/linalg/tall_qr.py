@@ -11,7 +11,6 @@ from redist.layout.axes import whole
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import tile_index
 from redist.pgas.linalg.matrices import LARGEST_BYTES
-from redist.pgas.memory import empty
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -65,7 +64,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
     shape = (*x.tile.shape[:-1], k)
-    out = np.matmul(q, part, out=empty(shape, x.dtype, q_type.tile_bytes))
+    out = np.matmul(q, part, out=x._memory.empty(shape, x.dtype, q_type.tile_bytes))
     return x.new(q_type, out), x.new(r_type, np.ascontiguousarray(r_all))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.memory import BUFFERS, SHARED_FROM, check_room, empty
+from redist.pgas.memory import BUFFERS, SHARED_FROM
 from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.index_sets.part import Part
@@ -58,7 +58,7 @@ class ArrayAccess:
     def read(self, selection: TileSelection) -> Any:
         """**Local.** Read the elements selected, as a new array or one number."""
         part = selection.part
-        check_room(part.n_elems * self.dtype.itemsize)
+        BUFFERS.check_room(part.n_elems * self.dtype.itemsize)
         out = np.empty(part.shape, self.dtype)
         self.window.read(selection.pieces(self.cuts), out)
         return out.reshape(selection.shape)[()]
@@ -99,8 +99,8 @@ class ArrayAccess:
         n_bytes = math.prod(shape) * itemsize
         travels = part.has_list or n_bytes < SHARED_FROM or not self.window.world.one_node
         extra = n_bytes + (8 * part.n_elems if part.flat else 0) if travels else 0
-        check_room((n_bytes if n_bytes < SHARED_FROM else 0) + extra)
-        data = np.empty(shape, self.dtype) if part.has_list else empty(shape, self.dtype, 0)
+        BUFFERS.check_room((n_bytes if n_bytes < SHARED_FROM else 0) + extra)
+        data = np.empty(shape, self.dtype) if part.has_list else BUFFERS.empty(shape, self.dtype, 0)
         data[...] = values
         wide = data if shape == selection.shape else np.broadcast_to(data, selection.shape)
         return wide.reshape(part.shape)

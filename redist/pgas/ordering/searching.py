@@ -11,7 +11,6 @@ from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas.elementwise.apply import SCALARS
-from redist.pgas.memory import check_room
 from redist.pgas.shapes.take import take
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import require_room
@@ -76,7 +75,7 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     """Find places in each rank's tile of x1: the sum over tiles is the place."""
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
-    check_room(pending.tile_bytes)
+    x2._memory.check_room(pending.tile_bytes)
     if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
     return x2.new(pending, np.asarray(np.searchsorted(x1.tile, x2.tile, side), INT))

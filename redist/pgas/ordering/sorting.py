@@ -18,7 +18,6 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, coordinates, grid
-from redist.pgas.memory import check_room, empty
 from redist.pgas.ordering.splitters import find_splitters
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.budget import require_room
@@ -68,11 +67,11 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
         return x.new(t, None)
     given = np.flip(x.tile, dim) if descending else x.tile
     if not with_places:
-        out = empty(given.shape, given.dtype, t.tile_bytes)
+        out = x._memory.empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
         out.sort(axis=dim, kind=_kind(out, stable))
         return x.new(t, np.ascontiguousarray(np.flip(out, dim)) if descending else out)
-    check_room(2 * t.tile_bytes)
+    x._memory.check_room(2 * t.tile_bytes)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
         places = np.ascontiguousarray(np.flip(given.shape[dim] - 1 - places, dim))
@@ -164,7 +163,7 @@ def _sort_cut(
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
     worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
-    out = empty(x.tile.shape, result.dtype, worst)
+    out = x._memory.empty(x.tile.shape, result.dtype, worst)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
     return out, received

@@ -15,7 +15,7 @@ import numpy as np
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.memory import DEVICE, SHARED_FROM, as_tile, empty
+from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.products.contract_layout import Labels, Placed, Product, place
 from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
 from redist.pgas.tiles.devices import check_alike
@@ -48,7 +48,7 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     x, y = move(a, found.a), move(b, found.b)
     if x.tile is None or y.tile is None:
         return a.new(found.result, None)
-    return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result))
+    return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result, a._memory))
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +124,7 @@ def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, whi
             continue
         tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
         x, y = tiles if which == 0 else tiles[::-1]
-        one = multiply(x, y, la, lb, lo, found.result)
+        one = multiply(x, y, la, lb, lo, found.result, a._memory)
         if out is None:
             out = one
         elif dtype == np.bool_:
@@ -149,12 +149,20 @@ def _part(tile: Tile, dim: int, part: slice) -> Tile:
     return tile[(slice(None),) * dim + (part,)]
 
 
-def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType) -> Tile:
+def multiply(
+    x: Tile,
+    y: Tile,
+    la: Labels,
+    lb: Labels,
+    lo: Labels,
+    result: ArrayType,
+    memory: TileMemory,
+) -> Tile:
     """**Local.** Multiply two tiles, by matrix products if there is something to contract."""
     dtype = result.dtype.to_numpy()
     if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
         shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
-        return _matmul(x, y, shape, dtype, result.tile_bytes)
+        return _matmul(x, y, shape, dtype, result.tile_bytes, memory)
     x, la = _drop_stretched(x, la, y, lb)
     y, lb = _drop_stretched(y, lb, x, la)
     both = [label for label in la if label in lb]
@@ -177,21 +185,23 @@ def multiply(x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: Array
     size = {**dict(zip(la, x.shape, strict=True)), **dict(zip(lb, y.shape, strict=True))}
     made = [*batch, *left, *right]
     shape = (*p.shape[:-1], q.shape[-1])
-    flat = _matmul(p, q, shape, dtype, result.tile_bytes)
+    flat = _matmul(p, q, shape, dtype, result.tile_bytes, memory)
     tile = flat.reshape([size[label] for label in made])
     return tile.transpose([made.index(label) for label in lo])
 
 
-def _matmul(x: Tile, y: Tile, shape: Shape, dtype: np.dtype[Any], worst_bytes: int) -> Tile:
+def _matmul(
+    x: Tile, y: Tile, shape: Shape, dtype: np.dtype[Any], worst_bytes: int, memory: TileMemory
+) -> Tile:
     """**Local.** The matrix products of two tiles, in tiles of the right memory."""
     if is_device(x):
-        DEVICE.check_room(worst_bytes)
+        memory.check_room(worst_bytes)
         if dtype.kind == "b":  # CuPy has no product of truth values
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
         return np.matmul(x.astype(dtype, copy=False), y.astype(dtype, copy=False))
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         return np.asarray(np.matmul(x, y, dtype=dtype))
-    return np.matmul(x, y, out=empty(shape, dtype, worst_bytes), dtype=dtype)
+    return np.matmul(x, y, out=memory.empty(shape, dtype, worst_bytes), dtype=dtype)
 
 
 @lru_cache(maxsize=1024)

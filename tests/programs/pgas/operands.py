@@ -109,7 +109,7 @@ class Operands:
         turned = not pending and tile.ndim > 1 and draws[1] < 0.2
         if self.tiles == "mixed":  # each rank as it likes
             buffers.SHARED_FROM = 0 if self._own.random() < 0.6 else 2**62
-        out = buffers.empty(tile.shape[::-1] if turned else tile.shape, tile.dtype, 0)
+        out = buffers.BUFFERS.empty(tile.shape[::-1] if turned else tile.shape, tile.dtype, 0)
         out = out.T if turned else out
         out[...] = tile
         return Array(t, self.comm, out)
