@@ -25,7 +25,8 @@ INNER: dict[str, str] = {
     ),
     "redist.synth": (
         "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
-        "candidates axis_moves two_step_search collective_prices shape_bounds collective_search find"
+        "candidates axis_moves two_step_search collective_prices shape_bounds prime_shapes "
+        "collective_search find"
     ),
     "redist.check": "holdings figures delivery replay families prove",
     "redist.runtime": (

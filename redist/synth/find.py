@@ -20,6 +20,7 @@ from redist.synth.collective_search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Path, Pricer
+from redist.synth.prime_shapes import floor_over_primes
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
 from redist.text.units import ceil_div
@@ -179,8 +180,24 @@ def _searched_to(
             return found, MORE_THAN_ANY_COST if primes else None
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
-        return found, bound if primes else prices.floor()
-    return None, None
+        if not primes:
+            bound = max(prices.floor(), _floor_over_primes(request, pricer, start, goal, kept))
+        return found, bound
+    if request.strategy == "auto":
+        return None, None
+    return None, max(_floor(request) or 0, _floor_over_primes(request, pricer, start, goal, kept))
+
+
+def _floor_over_primes(
+    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, kept: tuple[SubAxis, ...]
+) -> int:
+    """What no route over prime factors costs less than, where these are too many to search; or 0."""
+    source, target = request.source, request.target
+    if common_pieces(source, target) is None or resolved_axes(source, target):
+        return 0
+    used = (*source.used, *target.used)
+    factors = factors_of(start.mesh, used, kept, request.topology, True)
+    return floor_over_primes(request, pricer, factors, kept, start, goal)
 
 
 def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) -> TypeSpace | None:

@@ -150,7 +150,10 @@ class Prices:
         if self.request.objective == "bytes":
             return lack.sum(axis=1) << MESSAGE_BITS
         latency, byte_fs = self.cheapest_level()
-        worst = lack.max(axis=1) * self.request.source.dtype.itemsize
+        # What only the copies of one tile have, beyond what they may keep, leaves the one that sends most.
+        held = space.volumes[ids].max(axis=1) // np.maximum(space.copies()[ids], 1)
+        leaves = np.maximum(held - int(space.volumes[v].max()), 0)
+        worst = np.maximum(lack.max(axis=1), leaves) * self.request.source.dtype.itemsize
         # With m messages a step joins at most m + 1 tiles into one, and makes at most m + 1 holders
         # of one, be it of an element or of anything at all.
         pieces = np.where(lack > 0, space.pieces_to(ids, v), 0).max(axis=1)
