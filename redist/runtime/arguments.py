@@ -127,8 +127,6 @@ class CallArguments:
 
     def try_in_order(self, local: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
         """Both ends of a call in the order of the names; None if they are no ends of one."""
-        if not self.is_batch:
-            return [local], [out]
         try:
             return self.in_order(local, "local"), self.in_order(out, "out")
         except RequestError:

@@ -138,6 +138,7 @@ class Transfer:
         self._gpu: CudaExecutor | None = None
         """The executor for arrays of GPUs, once there were such arrays."""
         self._was_on_gpu = False
+        self._is_batch = request.is_batch
         self._arguments = CallArguments(self._schedule, self._names, request.is_batch)
         self._exchanges = not all(stage.is_local for stage in self._host.stages)
         # A rank that has no source cannot know whether it is among GPUs.
@@ -220,9 +221,11 @@ class Transfer:
             local, out = self._own(out)
         is_unknown = local is None and out is None
         if self._recorded.calls and not (is_unknown and self._was_on_gpu):
-            ends = self._arguments.try_in_order(local, out)
+            ends: Any = (local,), (out,)
+            if self._is_batch:
+                ends = self._arguments.try_in_order(local, out)
             found = None if ends is None else self._recorded.find(*ends)
-            if ends is not None and found is not None:
+            if found is not None:
                 return self._repeat(*found, ends[0], local, out)
         return self._run(local, out, place_of(local, out))
 
@@ -284,7 +287,7 @@ class Transfer:
             raise
         self._counts.count(0, time.perf_counter() - start)
         self._counts.calls += 1
-        return self._arguments.by_name(results)
+        return self._arguments.by_name(results) if self._is_batch else results[0]
 
     def _run(self, local: Any, out: Any, place: ArrayPlace) -> Any:
         """Run once, not through a recorded call."""
