@@ -25,15 +25,17 @@ class Tiled:
     values. Its class says, on all ranks alike, in which memory the tiles lie.
     """
 
-    __slots__ = ("__weakref__", "_space", "_type", "comm", "tile", "version")
+    __slots__ = ("__weakref__", "_space", "_type", "_version", "comm", "tile")
     _memory: ClassVar[TileMemory] = BUFFERS
     _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
     """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
     _space: Any
     """Set once other ranks can reach the tiles."""
+    _version: int
+    """Set once something may have changed the values: most arrays are made and read only."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
-        self._type, self.comm, self.tile, self.version = type, comm, local, 0
+        self._type, self.comm, self.tile = type, comm, local
         if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
             self._memory.adopt(local, type.tile_bytes)
 
@@ -49,6 +51,15 @@ class Tiled:
         """
         self.version += 1
         return self.tile
+
+    @property
+    def version(self) -> int:
+        """How often something may have changed the values on this rank."""
+        return getattr(self, "_version", 0)
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self._version = value
 
     def _take_over(self, other: Tiled) -> None:
         """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
