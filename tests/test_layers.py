@@ -43,7 +43,10 @@ INNER: dict[str, str] = {
     "redist.runtime.index_sets": "positions held shared part",
     "redist.runtime.elements": "block_copies by_index by_position",
     "redist.runtime.onesided": "records read_service window publish intervals delivery",
-    "redist.runtime.host": "report datatypes messages own_tiles staging places stage executor recorded",
+    "redist.runtime.host": (
+        "report datatypes messages own_tiles staging places stage executor recorded_stages "
+        "recorded_ends recorded"
+    ),
     "redist.runtime.cuda": "arrays donation kernels transports stage executor arguments",
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"

@@ -112,19 +112,26 @@ def redistribute_with_transfer(
         transfer = cache.by_key.get(key)
     except TypeError:  # something in it is of the wrong kind; the meeting tells all ranks
         transfer = None
-    if transfer is not None:
-        transfer.timeout_s = timeout_s
-        try:
-            return transfer(local, out), transfer
-        except Disagreement:  # others asked for the same in other words, and have not prepared it
-            request = transfer.request
-    else:
-        options = TransferOptions(limit_bytes, donate, topology=topology)
-        asked = try_request(source, target, mesh, target_mesh, world.size, options)
-        request = _agree_on_new(world, *asked, timeout_s)
-    transfer = Transfer.for_request(comm, request, timeout_s)
-    cache.add(key, transfer)
-    return transfer(local, out), transfer
+    if transfer is None:
+        transfer = prepare(
+            source,
+            target,
+            comm,
+            limit_bytes,
+            donate,
+            mesh=mesh,
+            target_mesh=target_mesh,
+            topology=topology,
+            timeout_s=timeout_s,
+        )
+        return transfer(local, out), transfer
+    transfer.timeout_s = timeout_s
+    try:
+        return transfer(local, out), transfer
+    except Disagreement:  # others asked for the same in other words, and have not prepared it
+        transfer = Transfer.for_request(comm, transfer.request, timeout_s)
+        cache.add(key, transfer)
+        return transfer(local, out), transfer
 
 
 def prepare(

@@ -7,10 +7,7 @@ describe, publish, meet, check that the neighbours' arrays are where they were, 
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -24,67 +21,16 @@ from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
 from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles, tiles_of
 from redist.runtime.host.places import IN_PLACE
-from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageReplay
+from redist.runtime.host.recorded_ends import Arrays, RecordedEnd, are_apart
+from redist.runtime.host.recorded_stages import End, RecordedStage, Whose, recorded_stages
+from redist.runtime.host.stage import StageReplay
 from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
 
 AnyArray = NDArray[Any]
-Arrays = Sequence[Any]
-"""The arrays of a call at one end, one of every array that moves; None outside its mesh."""
 AddressTables = tuple[Addresses, Addresses]
 """Base addresses for even and for odd meetings."""
 MOST_CALLS = 3
 """Recorded calls that a transfer keeps."""
-
-
-class Whose(Enum):
-    """Whose array a stage reads or writes."""
-
-    SOURCE = auto()
-    TARGET = auto()
-    BETWEEN = auto()
-
-
-End = tuple[Whose, int]
-"""Whose array, and which of a batch."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedStage:
-    """One stage of a recorded call: what it did, and which arrays each of its parts reads and writes."""
-
-    stage: Stage
-    replay: StageReplay
-    reads: tuple[End, ...]
-    writes: tuple[End, ...]
-
-
-def recorded_stages(host: HostExecutor, record: CallRecord) -> list[RecordedStage]:
-    """The stages of a call; empty if the kernel cannot repeat one of them."""
-    schedule = host.schedule
-
-    def end(item: int, buffer: int) -> End:
-        whose = {0: Whose.SOURCE, schedule.last(item): Whose.TARGET}
-        return whose.get(buffer, Whose.BETWEEN), item
-
-    found = []
-    for stage, ran, parts in zip(host.stages, record.stages, schedule.stages, strict=True):
-        reads = tuple(end(part.item, part.source) for part in parts)
-        writes = tuple(end(part.item, part.target) for part in parts)
-        between = any(whose is Whose.BETWEEN for whose, _ in (*reads, *writes))
-        if ran.replay is None or (between and not host.keeps_tiles):
-            return []
-        found.append(RecordedStage(stage, ran.replay, reads, writes))
-    return found if all(map(_can_repeat, found)) else []
-
-
-def _can_repeat(recorded: RecordedStage) -> bool:
-    """Whether a stage is nothing but what the kernel can do."""
-    parts, rounds = recorded.stage.parts, recorded.replay.rounds
-    return (
-        not any(part.step.fills for part in parts)
-        and len(rounds) <= MOST_ROUNDS
-        and all(kernel_code(c.op, c.dtype) is not None for r in rounds for c in r.combines)
-    )
 
 
 class RecordedCalls:
@@ -134,46 +80,6 @@ class RecordedCalls:
             del self.calls[MOST_CALLS:]
 
 
-@dataclass(slots=True, eq=False)
-class RecordedEnd:
-    """An array of a recorded call at one end: what it is like, and the last one that it was.
-
-    If the neighbours read or write it in place, ``is_fixed``, it must be the same array every time.
-    ``pointers`` are where its address stands in the tables.
-    """
-
-    like: tuple[Any, ...] | None
-    is_fixed: bool
-    pointers: list[tuple[Addresses, int]]
-    last: Any
-    place: int
-
-    def is_again(self, array: Any) -> bool:
-        """Whether this is the very array of the last call, as it was."""
-        return (
-            array is not None
-            and self.last() is array
-            and (array.dtype, array.shape, array.strides) == self.like
-            and address_of(array) == self.place
-        )
-
-    def fits(self, array: Any) -> bool:
-        """Whether an array is like the ones before, and the same one if it must be."""
-        if self.like is None:
-            return array is None
-        return (
-            type(array) is np.ndarray
-            and (array.dtype, array.shape, array.strides) == self.like
-            and (not self.is_fixed or self.last() is array)
-        )
-
-    def point_at(self, array: Any) -> None:
-        """Take an array for the next run."""
-        self.last, self.place = _weak(array), _place(array)
-        for table, base in self.pointers:
-            table[base] = self.place
-
-
 class RecordedCall:
     """One way to repeat a call: with arrays of the same dtypes, shapes and strides."""
 
@@ -195,13 +101,7 @@ class RecordedCall:
         described = self._described()
         self.sources, self.targets = (
             tuple(
-                RecordedEnd(
-                    _likeness(array),
-                    (whose, item) in described,
-                    self._pointers((whose, item)),
-                    _weak(array),
-                    _place(array),
-                )
+                RecordedEnd.of(array, (whose, item) in described, self._pointers((whose, item)))
                 for item, array in enumerate(arrays)
             )
             for whose, arrays in ((Whose.SOURCE, sources), (Whose.TARGET, targets))
@@ -336,7 +236,7 @@ class RecordedCall:
                 return False
             else:
                 given.append(array)
-        return not given or _are_apart(given, [one for one in sources if one is not None])
+        return not given or are_apart(given, [one for one in sources if one is not None])
 
     def results(self, outs: Arrays) -> Arrays:
         """The arrays for the results, new ones where there is none yet."""
@@ -437,28 +337,3 @@ class RecordedMove(RecordedCall):
         """Take these arrays for the next run."""
         self.sources[0].point_at(sources[0])
         self.targets[0].point_at(targets[0])
-
-
-def _are_apart(outs: Arrays, sources: Arrays) -> bool:
-    """Whether no result would be written over a source, or over another result."""
-    for number, out in enumerate(outs):
-        if any(np.may_share_memory(out, other) for other in (*sources, *outs[:number])):
-            return False
-    return True
-
-
-def _weak(array: Any) -> Any:
-    """A reference that keeps no memory alive."""
-    return _nothing if array is None else weakref.ref(array)
-
-
-def _place(array: Any) -> int:
-    return 0 if array is None else address_of(array)
-
-
-def _nothing() -> None:
-    return None
-
-
-def _likeness(array: AnyArray | None) -> tuple[Any, ...] | None:
-    return None if array is None else (array.dtype, array.shape, array.strides)
