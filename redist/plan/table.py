@@ -33,9 +33,15 @@ def format_alternatives(plan: Plan) -> str:
     if not plan.considered:
         return "nothing else was considered: source and target are the same type"
     by_time = plan.objective == "time"
+    taken = "; ".join(step.op for step in plan.steps)
     ranked = sorted(
         plan.considered,
-        key=lambda a: (a.note != "", a.time_ps if by_time else a.received_bytes, a.messages),
+        key=lambda a: (
+            a.note != "",
+            a.time_ps if by_time else a.received_bytes,
+            a.messages,
+            a.steps != taken,
+        ),
     )
     head = ("alternative", "steps", "time", "received", "messages", "live", "")
     rows = [

@@ -120,8 +120,10 @@ def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]
         second = first.with_pending(source.pending_op, kept).with_dims(dims)
         if second.cut(dim).nests_in(source.cut(dim)) and n >= second.cuts[dim]:
             yield "reduce near first", (first, second, target)
+            yield "reduce near, then far into place", (first, target)
             for name, stops in _scattered_first(request):
                 yield f"reduce near first, {name}", (first, second, *stops)
+                yield f"reduce near, then far into place, {name}", (first, *stops)
             return
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import redist
 from redist import Mesh, synthesize
+from redist.layout.axes import SubAxis
 from redist.plan.schedule import make_schedule
 from redist.plan.steps import AllReduce, Slice
 from redist.plan.topology import Level, Topology
@@ -69,5 +70,15 @@ def test_reductions_on_two_levels_go_near_first():
     plan = synthesize(
         "f32[1024, 64] sum{x,y}", "f32[1024, 64]", mesh=Mesh(x=8, y=8), topology=TWO_LEVELS
     )
-    assert [step.op for step in plan.steps][:2] == ["reduce_scatter", "reduce_scatter"]
-    assert [step.group for step in plan.steps][:2] == [8, 8]
+    assert [step.op for step in plan.steps] == ["reduce_scatter", "all_reduce", "all_gather"]
+    assert [step.group for step in plan.steps] == [8, 8, 8]
+    assert plan.types[1].pending_axes == (SubAxis("x", 1, 8),)
+
+
+def test_sums_added_up_in_a_node_go_to_their_place_at_once():
+    """No third step brings them there: links carry the least that must enter a node."""
+    shared = Level("net", None, 10**9, 8 * 10**6, link_fs=8 * 10**6)
+    links = Topology((Level("node", 2, 2 * 10**7, 10**5), shared))
+    plan = synthesize("f64[65536] sum{x}", "f64[65536{x}]", mesh=Mesh(x=8), topology=links)
+    assert [step.op for step in plan.steps] == ["reduce_scatter", "reduce_scatter"]
+    assert plan.types[1].pending_axes == (SubAxis("x", 1, 4),)
