@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redist.errors import (
     ArgumentError,
     ArgumentTypeError,
+    CaptureError,
     CheckError,
     ConversionError,
     DimError,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from redist.judge.simulation import simulate
     from redist.measure.calibrate import calibrate
     from redist.pgas.memory import memory_limit
-    from redist.pgas.watch.explain import explain
+    from redist.pgas.programs.explain import explain
     from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
@@ -64,6 +65,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "ArrayType",
+    "CaptureError",
     "CheckError",
     "ConversionError",
     "DimError",
@@ -116,7 +118,7 @@ _LAZY = {
     "Transfer": "redist.runtime.transfer",
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",
-    "explain": "redist.pgas.watch.explain",
+    "explain": "redist.pgas.programs.explain",
     "memory_limit": "redist.pgas.memory",
     "prove": "redist.judge.proof",
     "prepare": "redist.runtime.redistribute",

@@ -55,6 +55,10 @@ class RequestError(RedistError):
     """A request that makes no sense as a whole: shapes differ, an unknown option."""
 
 
+class CaptureError(RequestError):
+    """Something that a program of global arrays cannot hold: it depends on values, or reaches outside."""
+
+
 class ArgumentError(RequestError, ValueError):
     """An argument with a value that a function cannot use."""
 

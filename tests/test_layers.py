@@ -63,9 +63,12 @@ INNER: dict[str, str] = {
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
-        "ordering onesided ufuncs operators array device_array creation conversion linalg fft random"
+        "ordering onesided ufuncs operators array device_array ghosts creation conversion linalg fft "
+        "random programs"
     ),
-    "redist.pgas.watch": "call_site gather_warning seam timeline trace dry_run explain",
+    "redist.pgas.watch": "call_site gather_warning seam timeline trace",
+    "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array",
+    "redist.pgas.programs": "signature outside capture explain tidy agree replay program",
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
     ),

@@ -49,6 +49,7 @@ from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 from redist.pgas.products.einsum import einsum
 from redist.pgas.products.matmul import matmul, tensordot, vecdot
+from redist.pgas.programs.program import program
 from redist.pgas.reductions import (
     all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
@@ -81,7 +82,7 @@ __all__ = [
     "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min",
     "minimum", "move_together", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter",
     "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi", "positive", "pow", "prod",
-    "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll",
+    "program",     "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll",
     "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
     "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
     "tensordot", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64",

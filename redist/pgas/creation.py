@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import ArgumentError, ArgumentTypeError, LayoutError, RequestError, ShapeError
+from redist.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CaptureError,
+    LayoutError,
+    RequestError,
+    ShapeError,
+)
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
 from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
+from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import is_gpu, kind_of
@@ -48,7 +57,7 @@ def make(
 
     It writes into memory, also for tiles on GPUs, unless it can write ``anywhere``.
     """
-    kind = DeviceArray if is_gpu(device) else Array
+    kind = new_kind(is_gpu(device))
     memory = kind._memory
     sizes = sizes_of(shape)
     comm = comm_or_world(comm)
@@ -70,9 +79,23 @@ def make(
         elif memory.on_device:
             _carry_over(tile, own_box(made), fill, memory)
         else:
-            for part, box in _parts(tile, own_box(made)):
-                fill(part, box)
+            memory.write(write_parts, tile, own_box(made), fill)
     return made
+
+
+def new_kind(on_device: bool) -> type[Array]:
+    """**Local.** The kind of new arrays: ghosts while a program is captured."""
+    if current_tape() is None:
+        return DeviceArray if on_device else Array
+    if on_device:
+        raise CaptureError("cannot make an array on a GPU in a program: make it outside")
+    return GhostArray
+
+
+def write_parts(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None:
+    """Let ``fill`` write a tile part by part."""
+    for part, inner in _parts(tile, box):
+        fill(part, inner)
 
 
 def _carry_over(

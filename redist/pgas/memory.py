@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ class TileMemory:
     """
 
     on_device: ClassVar[bool] = False
+    is_ghost: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.limit_bytes: int | None = None
@@ -74,6 +76,14 @@ class TileMemory:
     def contiguous(self, tile: Tile) -> Tile:
         """**Local.** Copy a tile into C order; itself if it is."""
         return np.ascontiguousarray(tile)
+
+    def write(self, function: Callable[..., None], tile: Tile, *args: Any) -> None:
+        """**Local.** Let a function write a tile, which is its first argument."""
+        function(tile, *args)
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """**Local.** Call a function of tiles whose result has sizes of theirs; it may look at values."""
+        return function(*args, **options)
 
     def check_room(self, n_bytes: int) -> None:
         """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
@@ -189,15 +199,15 @@ BUFFERS = TileMemory()
 DEVICE = DeviceTileMemory()
 
 
-def as_tile(values: Any) -> Tile:
+def as_tile(values: Any, dtype: Any = None) -> Tile:
     """**Local.** Convert a result on tiles to an array: NumPy gives numbers if no dim is left.
 
     >>> as_tile(np.float32(3)).shape
     ()
     """
     if isinstance(values, (np.ndarray, np.generic)):
-        return np.asarray(values)
-    tile: Tile = values
+        return np.asarray(values, dtype)
+    tile: Tile = values if dtype is None else values.astype(dtype, copy=False)
     return tile
 
 

@@ -12,13 +12,12 @@ from redist.errors import ArgumentTypeError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
-from redist.pgas.memory import SHARED_FROM, TileMemory
+from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.seam import require_writable
 
 SCALARS = (bool, int, float, complex)
 Number = bool | int | float | complex | np.generic
@@ -112,7 +111,6 @@ def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: A
 
 def update(function: Callable[..., Any], a: T, other: Any) -> T:
     """**Collective** if the other operand must move. Write ``function(a, other)`` into a's own tile."""
-    require_writable("an update")
     here = resolve_pending(a)
     value = other
     if isinstance(other, Tiled):
@@ -128,7 +126,7 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
     if here.tile is not None:
         tile = value.tile if isinstance(value, Tiled) else _scalar(function, value)
         if not here._memory.on_device:
-            function(here.tile, tile, out=here.tile, casting="same_kind")
+            here._memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
         else:
             tiles = (here.tile, tile)
             here.tile[...] = on_device.compute(function, tiles, (here.dtype, kind), dtype)
@@ -139,13 +137,13 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
 def _compute(
     function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
 ) -> Tile:
-    largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
+    largest = max(tile.nbytes for tile in tiles if hasattr(tile, "nbytes"))
     if largest < SHARED_FROM or not takes_out(function):
         memory.check_room(result.tile_bytes)
-        return np.asarray(function(*tiles))
+        return as_tile(memory.call(function, *tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
     out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
-    return np.asarray(function(*tiles, out=out))
+    return as_tile(memory.call(function, *tiles, out=out))
 
 
 def _scalar(function: Callable[..., Any], x: Any) -> Any:

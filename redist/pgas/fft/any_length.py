@@ -162,4 +162,4 @@ def _real(x: T) -> T:
     """**Local.** Copy the real parts to new tiles."""
     dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    return x.new(t, None if x.tile is None else np.ascontiguousarray(x.tile.real))
+    return x.new(t, None if x.tile is None else x._memory.contiguous(x.tile.real))

@@ -73,7 +73,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     wide = move(first, matrix(rows, columns, (), cut))
     del first
     if wide.tile is not None:
-        _in_place(wide.tile, 0)
+        wide._memory.write(_in_place, wide.tile, 0)
         i2 = np.arange(*own_box(wide)[1])
         for k1 in range(rows):
             roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
@@ -81,7 +81,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     tall = move(wide, tall_type)
     del wide
     if tall.tile is not None:
-        _in_place(tall.tile, 1)
+        tall._memory.write(_in_place, tall.tile, 1)
     wide = move(tall, matrix(rows, columns, (), cut))
     del tall
     result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)

@@ -116,8 +116,15 @@ def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     x._memory.check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
     out = x._memory.empty(own, dtype, t.tile_bytes)
     if out.size:
-        lines(getattr(np.fft, name), x.tile, dim, n, norm, out)
+        x._memory.write(_write_lines, out, getattr(np.fft, name), x.tile, dim, n, norm)
     return x.new(t, out)
+
+
+def _write_lines(
+    out: Tile, function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str
+) -> None:
+    """**Local.** Transform the lines of a tile into another."""
+    lines(function, tile, dim, n, norm, out)
 
 
 def _on_gpu(

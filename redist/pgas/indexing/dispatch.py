@@ -10,7 +10,6 @@ from redist.pgas.indexing.keys import AtIndices, ByMask, parse
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.pgas.watch.seam import require_writable
 
 
 def get(x: T, key: Any) -> T:
@@ -37,7 +36,6 @@ def check_key(x: Tiled, key: Any) -> None:
 
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
-    require_writable("a[...] = value")
     here = resolve_pending(a)
     on_device = here._memory.on_device
     items = parse(copy_to_host(key) if on_device else key, here.shape)

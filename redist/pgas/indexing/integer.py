@@ -21,7 +21,6 @@ from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import (
     Link,
     contiguous_tile,
-    made_up,
     new_tile,
     select,
 )
@@ -50,7 +49,7 @@ def get(x: T, items: Sequence[Item]) -> T:
         chosen.agree(x, 0, 1)
         return out
     exchange = ElementExchange("fetch", x.type, out.type)
-    traffic().perform(exchange, lambda: _fetch(x, out, chosen), lambda: made_up(out))
+    traffic().perform(exchange, _fetch, (x, out, chosen), lambda: out.tile, into=out)
     return out
 
 
@@ -74,6 +73,12 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     t = chosen.type
     values = fit_values(values, t.shape)
     values = move(values, operand_type(values.type, t))
+    traffic().perform(ElementExchange("store", t, a.type), _store, (a, values, chosen), into=a)
+
+
+def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
+    """**Collective.** Write the values; nothing, and the bytes that this rank received."""
+    t = chosen.type
     box = box_of(t, a.comm.rank)
     sends = box is not None and is_first_copy(t, a.comm.rank)
     sizes = tuple(hi - lo for lo, hi in box) if box is not None else ()
@@ -82,7 +87,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     elems = max(1, room // chosen.round_bytes(a, 1))
     rounds = chosen.agree(a, n, elems)
     if t.global_elems == 0:
-        return
+        return None, 0
 
     def part(lo: int, hi: int) -> Tile:
         if values.tile is None or hi <= lo:
@@ -92,15 +97,40 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
             wide[np.unravel_index(np.arange(lo, hi), sizes)] if sizes else wide.reshape(1)
         )
 
-    def work() -> tuple[None, int]:
-        seam, positions = traffic(), chosen.positions
-        return None, seam.store(a.comm, a.type, a.tile, rounds, n, positions, part, elems)
-
-    traffic().perform(ElementExchange("store", t, a.type), work)
+    seam, positions = traffic(), chosen.positions
+    return None, seam.store(a.comm, a.type, a.tile, rounds, n, positions, part, elems)
 
 
 def _along_one(x: T, items: Sequence[Item], item: AtIndices) -> T:
     """Take elements by indices along one dim that all ranks have: a product of lists, as slices are."""
+    given = item.indices
+    if isinstance(given, np.ndarray) or not given._memory.is_ghost:
+        return _take_along(x, items, item)
+    shape: list[int] = []
+    dims: list[Any] = []
+    for one in items:
+        assert isinstance(one, (NewDim, InRange, AtIndices))
+        here = given.shape if one is item else (_length(one),)
+        cut = () if isinstance(one, NewDim) else x.type.dims[one.dim]
+        shape += here
+        dims += [cut, *((),) * (len(here) - 1)] if here else []
+    t = make_type(x.mesh, x.type.dtype, tuple(shape), tuple(dims))
+    if given.ndim != 1:
+        traffic().require_data("elements by an array of indices", "it has other than one dim")
+    what = ElementExchange("take", x.type, t)
+    at = list(items).index(item)
+    tile = traffic().perform(what, _taken, (x, tuple(items), at), lambda: new_tile(x, t))
+    return x.new(t, tile)
+
+
+def _taken(x: Tiled, items: Sequence[Item], at: int) -> tuple[Tile | None, int]:
+    """**Collective.** Take elements by indices along one dim: the tile, and what was counted elsewhere."""
+    item = items[at]
+    assert isinstance(item, AtIndices)
+    return _take_along(x, items, item).tile, 0
+
+
+def _take_along(x: T, items: Sequence[Item], item: AtIndices) -> T:
     given = item.indices
     whole = given if isinstance(given, np.ndarray) else gather_small(given)
     indices = in_bounds(whole, item.dim, x.shape[item.dim])

@@ -11,7 +11,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.matrices import check_matrices, make_whole, run_together
-from redist.pgas.memory import SHARED_FROM
+from redist.pgas.memory import SHARED_FROM, as_tile
 from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
@@ -66,8 +66,8 @@ def solve(x1: T, x2: T, /) -> T:
     t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
     tile_a: Any = a.tile
     tile_b: Any = b.tile
-    tile = run_together("solve", a, lambda: np.linalg.solve(tile_a, tile_b))
-    return a.new(t, None if tile is None else np.asarray(tile, dtype))
+    tile = run_together("solve", a, np.linalg.solve, tile_a, tile_b)
+    return a.new(t, None if tile is None else as_tile(tile, dtype))
 
 
 def is_large(x: Tiled) -> bool:

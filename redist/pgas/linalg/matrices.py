@@ -10,11 +10,13 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, MatrixError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
+from redist.pgas.memory import as_tile
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.free_memory import least_available
 from redist.text.units import format_bytes
 
@@ -52,16 +54,27 @@ def make_whole(name: str, x: T) -> T:
     return move(x, free_dims(x.type, inner))
 
 
-def run_together(name: str, x: Tiled, work: Callable[[], R]) -> R | None:
-    """**Collective.** Run ``work``; raise on every rank if it refuses a matrix on one."""
+def run_together(name: str, x: Tiled, work: Callable[..., R], *tiles: Any) -> R | None:
+    """**Collective.** ``work(*tiles)``; raise on every rank if it refuses a matrix on one."""
+    if not x._memory.is_ghost:
+        return _run_together(name, x, work, tiles)[0]
+    exchange = ElementExchange(name, x.type, x.type)
+    given = name, x, work, tiles
+    instead = None if x.tile is None else work(*tiles)
+    return traffic().perform(exchange, _run_together, given, lambda: instead)
+
+
+def _run_together(
+    name: str, x: Tiled, work: Callable[..., R], tiles: Sequence[Any]
+) -> tuple[R | None, int]:
     out, fine = None, True
     try:
         if x.tile is not None:
-            out = work()
+            out = work(*tiles)
     except np.linalg.LinAlgError:
         fine = False
     refuse_together(name, x, not fine)
-    return out
+    return out, 0
 
 
 def refuse_together(name: str, x: Tiled, bad: bool) -> None:
@@ -82,7 +95,7 @@ def per_matrix(
     """
     x = make_whole(name, x)
     tile = x.tile
-    found = run_together(name, x, lambda: _run(function, tile))
+    found = run_together(name, x, _run, function, tile)
     return [
         x.new(
             _type(x, shape, dtype), None if found is None else _as_result(found[i], x, shape, dtype)
@@ -116,7 +129,7 @@ def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
 
 def _as_result(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
     assert x.tile is not None
-    return np.asarray(value, dtype=dtype).reshape((*x.tile.shape[:-2], *shape))
+    return as_tile(value, dtype).reshape((*x.tile.shape[:-2], *shape))
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

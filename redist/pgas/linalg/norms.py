@@ -13,6 +13,7 @@ from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.linalg.decompositions import svdvals
 from redist.pgas.linalg.matrices import check_matrices, real_dtype
+from redist.pgas.memory import as_tile
 from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
@@ -93,7 +94,7 @@ def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
         tile = np.linalg.norm(x.tile if x.ndim == 1 else x.tile.reshape(-1))  # the quickest
     else:
         tile = np.linalg.vector_norm(x.tile, axis=dims, keepdims=keepdims)
-    return x.new(t, np.asarray(tile, t.dtype.to_numpy()))
+    return x.new(t, as_tile(tile, t.dtype.to_numpy()))
 
 
 def _absolute(x: T) -> T:

@@ -18,6 +18,7 @@ from redist.pgas.linalg.matrices import refuse_together
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.watch.seam import traffic
 
 PANEL = 96
 """Columns that are made orthogonal at a time."""
@@ -67,7 +68,7 @@ class _Solving:
         """**Collective.** Make a panel's columns orthogonal, and take them out of those behind it."""
         t, work = self.a.type, self.work
         panel = ArrayType(t.mesh, t.dtype, (self.n, end - start), (self.cut, ()))
-        tile = None if work is None else np.ascontiguousarray(work[:, start:end])
+        tile = None if work is None else self.a._memory.contiguous(work[:, start:end])
         q, r = tall_qr.qr(self.a.new(panel, tile))
         part = None
         if work is not None:
@@ -112,6 +113,10 @@ class _Solving:
 
     def _check(self) -> None:
         """Raise if the triangle says that the matrix is singular; all ranks have the same triangle."""
+        if self.a._memory.is_ghost:
+            traffic().require_data(
+                f"a solution with the large matrix {self.a.type}", "it may be singular"
+            )
         if self.diagonal and self.diagonal[0] is not None:
             size = np.abs(np.concatenate([np.diagonal(r) for r in self.diagonal]))
             singular = not size.min() > np.finfo(size.dtype).eps * size.max()

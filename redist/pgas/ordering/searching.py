@@ -11,13 +11,14 @@ from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas.elementwise.apply import SCALARS
+from redist.pgas.memory import as_tile
 from redist.pgas.shapes.take import take
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.select import made_up, new_tile
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import places_of
@@ -64,8 +65,9 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
     require_room(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
     tile = traffic().perform(
         ElementExchange("search", x2.type, t),
-        lambda: _ask_holders(x1, x2, side),
-        lambda: made_up(x2.new(t, new_tile(x2, t))),
+        _ask_holders,
+        (x1, x2, side),
+        lambda: new_tile(x2, t),
         lambda: t.tile_bytes + x2.type.tile_bytes,
     )
     return x2.new(t, tile)
@@ -78,7 +80,7 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     x2._memory.check_room(pending.tile_bytes)
     if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
-    return x2.new(pending, np.asarray(np.searchsorted(x1.tile, x2.tile, side), INT))
+    return x2.new(pending, as_tile(np.searchsorted(x1.tile, x2.tile, side), INT))
 
 
 def _in_order(x1: T, sorter: T) -> T:

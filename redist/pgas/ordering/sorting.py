@@ -24,7 +24,7 @@ from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.select import made_up, new_tile
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.world import Comm
@@ -58,8 +58,9 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
         require_room(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
         tile = traffic().perform(
             ElementExchange(what, x.type, t),
-            lambda: _sort_cut(x, dim, descending, stable, with_places),
-            lambda: made_up(x.new(t, new_tile(x, t))),
+            _sort_cut,
+            (x, dim, descending, stable, with_places),
+            lambda: new_tile(x, t),
             lambda: x.type.tile_bytes + with_places * t.tile_bytes,
         )
         return x.new(t, tile)
@@ -70,11 +71,11 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
         out = x._memory.empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
         out.sort(axis=dim, kind=_kind(out, stable))
-        return x.new(t, np.ascontiguousarray(np.flip(out, dim)) if descending else out)
+        return x.new(t, x._memory.contiguous(np.flip(out, dim)) if descending else out)
     x._memory.check_room(2 * t.tile_bytes)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
-        places = np.ascontiguousarray(np.flip(given.shape[dim] - 1 - places, dim))
+        places = x._memory.contiguous(np.flip(given.shape[dim] - 1 - places, dim))
     return x.new(t, places)
 
 

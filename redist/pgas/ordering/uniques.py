@@ -159,7 +159,8 @@ def _balance(x: Tiled, *columns: Tile) -> list[Tile]:
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
     out = traffic().perform(
         ElementExchange("unique", x.type, x.type),
-        lambda: merge_runs(comm, rows, everyone, sizes, wanted),
+        merge_runs,
+        (comm, rows, everyone, sizes, wanted),
     )
     return [column.reshape(-1) for column in out]
 
@@ -226,6 +227,7 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     seam.perform(
         ElementExchange("spread", t, t),
         lambda: (None, seam.exchange(comm, given, sent, out, places)),
+        (),
     )
     return x.new(t, None if shape is None else out)
 
@@ -244,5 +246,5 @@ def _scatter(x: T, places: Ints, ids: Ints) -> T:
             lambda lo, hi: places[lo:hi], lambda lo, hi: ids[lo:hi], ROUND_ELEMS,
         )  # fmt: skip
 
-    seam.perform(ElementExchange("store", t, t), work)
+    seam.perform(ElementExchange("store", t, t), work, ())
     return x.new(t, tile)

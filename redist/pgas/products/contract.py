@@ -200,7 +200,7 @@ def _matmul(
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
         return np.matmul(x.astype(dtype, copy=False), y.astype(dtype, copy=False))
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
-        return np.asarray(np.matmul(x, y, dtype=dtype))
+        return as_tile(np.matmul(x, y, dtype=dtype))
     return np.matmul(x, y, out=memory.empty(shape, dtype, worst_bytes), dtype=dtype)
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from redist.errors import ArgumentTypeError, RequestError
 from redist.layout.mesh import Mesh
 from redist.pgas.array import Array
-from redist.pgas.creation import Shape, Type, make, sizes_of
+from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
+from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.random.philox import Box, Stream, Words, fill
+from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.ranks.world import Comm
 
@@ -85,14 +87,34 @@ class Generator:
         self, shape: Shape, kind: np.dtype[Any], per: int, turn: Callable[[Words], Tile],
         where: tuple[Type | None, Mesh | None, Comm | None, Any],
     ) -> Array:  # fmt: skip
-        stream = Stream(self.seed, self.calls)
-        self.calls += 1
         sizes = sizes_of(shape)
+        tape = current_tape()
+        if tape is not None:  # every run of the program takes the next stream
+            later = tape.call_later(self._next_stream)
+            made = make(sizes, kind, None, *where)
+            if made.tile is not None and made.tile.size:
+                given = own_box(made), sizes, later, per, turn
+                made._memory.write(_fill_whole, made.tile, *given)
+            return made
+        stream = self._next_stream()
 
         def write(tile: Tile, box: Box) -> None:
             fill(tile, sizes, box, stream, per, turn)
 
         return make(sizes, kind, write, *where)
+
+    def _next_stream(self) -> Stream:
+        stream = Stream(self.seed, self.calls)
+        self.calls += 1
+        return stream
+
+
+def _fill_whole(
+    tile: Tile, box: Box, sizes: tuple[int, ...], stream: Stream, per: int,
+    turn: Callable[[Words], Tile],
+) -> None:  # fmt: skip
+    """Write a tile of random values, part by part."""
+    write_parts(tile, box, lambda part, inner: fill(part, sizes, inner, stream, per, turn))
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:

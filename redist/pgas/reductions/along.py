@@ -17,7 +17,9 @@ from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.watch.seam import ElementExchange, traffic
 
 
 def gather_along(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) -> Tile | None:
@@ -117,6 +119,19 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
     """**Collective** if the array is cut. Find the flat index of the first largest or smallest value."""
     if x.size == 0:
         raise ArgumentError("cannot find a largest or smallest value in nothing")
+    ndim = x.ndim if keepdims else 0
+    t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
+    if x._memory.is_ghost:
+        given = x, function, t
+        what = ElementExchange(function.__name__, x.type, t)
+        tile = traffic().perform(what, _argument_tile, given, lambda: new_tile(x, t))
+    else:
+        tile, _ = _argument_tile(x, function, t)
+    return x.new(t, tile)
+
+
+def _argument_tile(x: Tiled, function: Callable[..., Any], t: ArrayType) -> tuple[Tile | None, int]:
+    """**Collective** if the array is cut. The place as a tile, and nothing that was not counted."""
     parts = x.type.used
     n = math.prod(part.size for part in parts)
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
@@ -126,16 +141,14 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
         index = tuple(int(i) + start for i, (start, _) in zip(at, own_box(x), strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
-    ndim = x.ndim if keepdims else 0
-    t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
     if values is None or places is None:
-        return x.new(t, None)
+        return None, 0
     values, places = x._memory.host(values), x._memory.host(places)
     held = places >= 0
     values, places = values[held], places[held]
     best = values[function(values)]
     same = (values == best) | ((values != values) & (best != best))
-    return x.new(t, x._memory.asarray(np.asarray(places[same].min()).reshape(t.shape)))
+    return x._memory.asarray(np.asarray(places[same].min()).reshape(t.shape)), 0
 
 
 def _from_all(x: Tiled, tile: Tile, parts: Sequence[SubAxis], n: int) -> Tile | None:

@@ -15,8 +15,9 @@ from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import make_type
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.select import place_axes
-from redist.pgas.tiles.tiled import T, Tiled
+from redist.pgas.tiles.select import new_tile, place_axes
+from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import rounds_of
 
 
@@ -75,11 +76,20 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
 
 def _along(x: T, indices: Tiled, dim: int) -> T:
     """Take from rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
+    t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
+    if not x._memory.is_ghost:
+        return x.new(t, _taken_along(x, indices, dim)[0])
+    exchange = ElementExchange("take", x.type, t)
+    tile = traffic().perform(exchange, _taken_along, (x, indices, dim), lambda: new_tile(x, t))
+    return x.new(t, tile)
+
+
+def _taken_along(x: Tiled, indices: Tiled, dim: int) -> tuple[Tile | None, int]:
+    """**Collective.** The tile of the elements taken; nothing moves for it."""
     own, n = indices.tile, x.shape[dim]
     wrong = own is not None and own.size > 0 and not (-n <= int(own.min()) and int(own.max()) < n)
     if rounds_of(x.comm, 0, wrong)[1]:
         raise IndexKeyError(f"an index is out of bounds for dim {dim} of size {n}")
-    t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
     if x.tile is None or own is None:
-        return x.new(t, None)
-    return x.new(t, np.take_along_axis(x.tile, in_bounds(own, dim, n), dim))
+        return None, 0
+    return np.take_along_axis(x.tile, in_bounds(own, dim, n), dim), 0

@@ -13,9 +13,9 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from redist.errors import ArgumentError, RequestError
-from redist.pgas.memory import BUFFERS
+from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.pgas.tiles.tiled import T, Tiled
+from redist.pgas.watch.call_site import calling_line
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
 
@@ -76,7 +76,14 @@ def kind_of(x: Tiled) -> str:
 
 
 def check_alike(what: str, *arrays: Any) -> None:
-    """**Local.** Raise if some tiles lie in memory and some on GPUs."""
+    """**Local.** Raise if some tiles lie in memory and some on GPUs, or some are no part of a program."""
+    given = [x for x in arrays if isinstance(x, Tiled)]
+    if len({x._memory.is_ghost for x in given}) > 1:
+        real = next(x for x in given if not x._memory.is_ghost)
+        raise CaptureError(
+            f"cannot {what} {real.type} in a program ({calling_line()}): it is no part of the "
+            "program; give it as an argument"
+        )
     found = {x._memory.on_device for x in arrays if isinstance(x, Tiled)}
     if len(found) > 1:
         raise RequestError(
@@ -137,7 +144,7 @@ def in_memory(function: F) -> F:
     @wraps(function)
     def anywhere(*args: Any, **options: Any) -> Any:
         for one in (*args, *options.values()) if options else args:
-            if isinstance(one, Tiled) and one._memory is not BUFFERS:
+            if isinstance(one, Tiled) and one._memory.on_device:
                 break
         else:
             return function(*args, **options)

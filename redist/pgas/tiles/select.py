@@ -13,8 +13,7 @@ from redist.pgas.tiles.budget import require_room, staging_room
 from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
-from redist.pgas.watch.dry_run import make_up
-from redist.pgas.watch.seam import ElementExchange, RankTraffic, traffic
+from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements import by_index
 from redist.runtime.elements.by_index import Side, planned_bytes, side
 from redist.runtime.index_sets.held import Edge
@@ -45,7 +44,6 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
 
     Tiles on GPUs are copied to memory for it, and the result's back.
     """
-    seam = traffic()
     ends = (
         side(x.type, tuple((link.source_dim, link.source) for link in links)),
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
@@ -54,14 +52,15 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
     def expected_bytes() -> int:
         return planned_bytes(x.comm.rank, *ends, x.dtype.itemsize)
 
+    def work(x: Tiled, out: Tiled) -> tuple[Tile | None, int]:
+        return _carry(x, out, links, ends)
+
     exchange = ElementExchange("select", x.type, out.type)
-    seam.perform(
-        exchange, lambda: _carry(seam, x, out, links, ends), lambda: made_up(out), expected_bytes
-    )
+    traffic().perform(exchange, work, (x, out), lambda: out.tile, expected_bytes, into=out)
 
 
 def _carry(
-    seam: RankTraffic, x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
+    x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
 ) -> tuple[Tile | None, int]:
     """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
@@ -72,7 +71,7 @@ def _carry(
     result = out.tile
     if x._memory.on_device:
         local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
-    received = seam.select(x.comm, *ends, _view(local, of), _view(result, to), room)
+    received = traffic().select(x.comm, *ends, _view(local, of), _view(result, to), room)
     if x._memory.on_device and out.tile is not None and result is not None:
         out.tile[...] = x._memory.asarray(result)
     return out.tile, received
@@ -87,11 +86,6 @@ def contiguous_tile(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
-
-
-def made_up(out: Tiled) -> Tile | None:
-    """**Local.** The tile of an array, filled with values that compute without trouble."""
-    return None if out.tile is None else make_up(out.tile, out._memory)
 
 
 def _view(tile: Tile | None, dims: Sequence[Dim]) -> Tile | None:

@@ -6,8 +6,13 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
+from types import FrameType
+
+import numpy as np
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,17 @@ def calling_line() -> Line:
     >>> calling_line().file.startswith(PACKAGE)
     False
     """
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+    return public_call(sys._getframe(1))[1]
+
+
+def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
+    """**Local.** The outermost call of this package under way, and the line that made it."""
+    public = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(PACKAGE):
+            public = frame
+        elif not name.startswith(NUMPY) or frame.f_back is None:
+            return public, Line(name, frame.f_lineno)
         frame = frame.f_back
-    return Line(frame.f_code.co_filename, frame.f_lineno)
+    return public, Line("?", 0)

@@ -6,10 +6,10 @@ force and notes what it did; an explanation puts one in its place that only note
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
@@ -99,14 +99,17 @@ class RankTraffic(Protocol):
     def perform(
         self,
         exchange: ElementExchange,
-        work: Callable[[], tuple[R, int]],
+        work: Callable[..., tuple[R, int]],
+        args: Sequence[Any],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = _nothing,
+        into: Any = None,
     ) -> R:
-        """**Collective.** The result of ``work``, which also gives the bytes that this rank received.
+        """**Collective.** The result of ``work(*args)``, which also gives the bytes that this rank received.
 
         Where nothing shall move, what ``instead`` gives, and a note of the bytes expected. Work that
-        depends on data has no ``instead``: it asks by :meth:`require_data` first.
+        depends on data has no ``instead``: it asks by :meth:`require_data` first. All arrays that it
+        reads are in ``args``; ``into`` is the one whose tile it writes, if it does.
         """
 
     def require_data(self, what: str, why: str) -> None:
@@ -158,12 +161,14 @@ class RuntimeTraffic:
     def perform(
         self,
         exchange: ElementExchange,
-        work: Callable[[], tuple[R, int]],
+        work: Callable[..., tuple[R, int]],
+        args: Sequence[Any],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = _nothing,
+        into: Any = None,
     ) -> R:
         """Do the work."""
-        return work()[0]
+        return work(*args)[0]
 
     def require_data(self, what: str, why: str) -> None:
         """Data moves: nothing to refuse."""
@@ -204,12 +209,6 @@ _TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=_RUNTIME)
 def traffic() -> RankTraffic:
     """**Local.** The traffic in force here."""
     return _TRAFFIC.get()
-
-
-def require_writable(what: str) -> None:
-    """**Local.** An error if an expression would change arrays while nothing moves."""
-    why = "it changes an array in place; explain an expression without effects"
-    _TRAFFIC.get().require_data(what, why)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
@@ -106,20 +107,22 @@ class TracedTraffic(WrappedTraffic):
     def perform(
         self,
         exchange: ElementExchange,
-        work: Callable[[], tuple[R, int]],
+        work: Callable[..., tuple[R, int]],
+        args: Sequence[Any],
         instead: Callable[[], R] | None = None,
         expected_bytes: Callable[[], int] = lambda: 0,
+        into: Any = None,
     ) -> R:
         """Do the work, and note what came of it, if it was done."""
         done: list[int] = []
 
-        def counted() -> tuple[R, int]:
-            result, received_bytes = work()
+        def counted(*given: Any) -> tuple[R, int]:
+            result, received_bytes = work(*given)
             done.append(received_bytes)
             return result, received_bytes
 
         started = time.perf_counter()
-        result = self.inner.perform(exchange, counted, instead, expected_bytes)
+        result = self.inner.perform(exchange, counted, args, instead, expected_bytes, into)
         seconds = time.perf_counter() - started
         for received in done:
             what, source, target = exchange

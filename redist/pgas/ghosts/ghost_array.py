@@ -1,0 +1,108 @@
+"""Global arrays whose tiles are ghosts: programs are captured with them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from redist.errors import CaptureError
+from redist.layout.array_type import ArrayType
+from redist.pgas.array import Array
+from redist.pgas.ghosts.memory import GHOSTS
+from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.memory import TileMemory
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.call_site import calling_line
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import Comm
+
+RETURN_IT = "return it and decide outside, or use pgas.where"
+END_IT = "end the program first, or use pgas.map_tiles"
+
+
+class GhostArray(Array):
+    """An :class:`Array` as a program sees it while it is captured: types and shapes, no values."""
+
+    __slots__ = ()
+    _memory: ClassVar[TileMemory] = GHOSTS
+    _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
+
+    def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
+        self._type, self.comm, self.tile = type, comm, local
+        tape = current_tape()
+        if tape is not None:
+            tape.made(type)
+
+    @property
+    def local(self) -> NoReturn:
+        """Refused: a program has no values before it runs."""
+        self._reach_into("reach into")
+
+    @property
+    def version(self) -> int:
+        """How often the program has changed the values."""
+        return getattr(self, "_version", 0)
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self._version = value
+        tape = current_tape()
+        if tape is not None:
+            tape.updated()
+
+    def gather(self) -> Tile:
+        """Refused, because a program has no values before it runs; an explanation notes the move."""
+        if not _explains():
+            self._read("gather")
+        return super().gather()
+
+    def _element(self) -> Any:
+        if not _explains():
+            self._read("read")
+        super().gather()
+        return self.dtype.type(1)
+
+    def _tile(self) -> NoReturn:
+        self._reach_into("reach into")
+
+    def get(self, index: Any) -> NoReturn:
+        """Refused: one rank's indices are no part of a program."""
+        self._reach_into("get elements of")
+
+    def put(self, index: Any, values: Any) -> NoReturn:
+        """Refused: one rank's indices are no part of a program."""
+        self._reach_into("put into")
+
+    def accumulate(self, index: Any, values: Any, op: str = "sum") -> NoReturn:
+        """Refused: one rank's indices are no part of a program."""
+        self._reach_into("accumulate into")
+
+    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> NoReturn:
+        """Refused: one rank's indices are no part of a program."""
+        self._reach_into("open an epoch on")
+
+    def fence(self, timeout_s: float | None = TIMEOUT_S) -> NoReturn:
+        """Refused: one rank's indices are no part of a program."""
+        self._reach_into("fence")
+
+    def __reduce__(self) -> NoReturn:
+        self._read("pickle")
+
+    def __repr__(self) -> str:
+        return f"<{self.type}, captured: no values>"
+
+    def _read(self, what: str) -> NoReturn:
+        raise CaptureError(
+            f"cannot {what} {self.type} in a program ({calling_line()}): its value is not known "
+            f"before the program runs; {RETURN_IT}"
+        )
+
+    def _reach_into(self, what: str) -> NoReturn:
+        raise CaptureError(f"cannot {what} {self.type} in a program ({calling_line()}): {END_IT}")
+
+
+def _explains() -> bool:
+    tape = current_tape()
+    return tape is not None and tape.explains
+
+
+GhostArray._kinds[False] = GhostArray

@@ -1,0 +1,207 @@
+"""Traffic between ghosts: moves and exchanges go onto the tape, and nothing passes between ranks."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NoReturn
+
+from redist.errors import CaptureError
+from redist.layout.array_type import ArrayType
+from redist.pgas.array import Array
+from redist.pgas.ghosts.ghost import Ghost
+from redist.pgas.ghosts.memory import GhostMemory
+from redist.pgas.ghosts.stand_ins import pretend
+from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
+from redist.pgas.memory import TileMemory
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.call_site import Line, calling_line
+from redist.pgas.watch.seam import (
+    ElementExchange,
+    R,
+    RankTraffic,
+    TileMove,
+    WrappedTraffic,
+    traffic,
+)
+from redist.runtime.ranks.world import Comm
+from redist.runtime.transfer import Transfer
+
+FROM_OUTSIDE = "it is no part of the program; give it as an argument"
+
+
+@dataclass(frozen=True, slots=True)
+class TileMover:
+    """Moves a tile when the program runs; ``memory`` is where the new one comes from."""
+
+    move: MoveOf
+    comm: Comm
+    memory: TileMemory
+
+    def __call__(self, tile: Tile | None) -> Tile | None:
+        """**Collective.** The new tile."""
+        move = self.move
+        own = TileMove(tile, move.source, move.target, move.shape, self.memory)
+        return traffic().redistribute(own, self.comm, None)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRef:
+    """A global array in the arguments of an exchange: its type, and the number of its tile."""
+
+    type: ArrayType
+    comm: Comm
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanger:
+    """Passes elements between ranks when the program runs."""
+
+    exchange: ElementExchange
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
+    numbers: tuple[int, ...]
+    """The values in ``args``, in the order in which it is called with them."""
+    line: Line
+    expected_bytes: Callable[[], int]
+
+    def __call__(self, *tiles: Tile) -> Any:
+        """**Collective.** What the work gives."""
+        values = dict(zip(self.numbers, tiles, strict=True))
+        return traffic().perform(self.exchange, self.work, restored(self.args, values))
+
+
+class GhostTraffic(WrappedTraffic):
+    """Writes what would pass between ranks onto a tape. Warnings are those of the traffic in force."""
+
+    def __init__(self, inner: RankTraffic, tape: Tape) -> None:
+        super().__init__(inner)
+        self.tape = tape
+        refuse: Any = self._refuse
+        self.select = self.fetch = self.store = self.exchange = self.tell_all = refuse
+
+    def redistribute(
+        self, move: TileMove, comm: Comm, limit_bytes: int | None
+    ) -> tuple[Any, Transfer | None]:
+        """Note the move."""
+        tape, local = self.tape, move.local
+        if local is not None and not isinstance(local, Ghost):
+            raise CaptureError(f"cannot move {move.source} ({calling_line()}): {FROM_OUTSIDE}")
+        what = MoveOf(move.source, move.target, move.shape, calling_line())
+        made = None
+        if move.shape is not None:
+            made = Ghost(pretend(move.shape, move.target.dtype.to_numpy()), tape)
+        number = tape.new_value() if made is None else made.number
+        given = None if local is None else Ref(local.number)
+        reads = () if local is None else (local.root,)
+        memory = move.memory.real if isinstance(move.memory, GhostMemory) else move.memory
+        mover = TileMover(what, comm, memory)
+        tape.record(TaskKind.MOVE, mover, (given,), {}, number, reads, (), False, what)
+        return made, None
+
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Comm
+    ) -> tuple[dict[str, Any], Transfer | None]:
+        """Note each of the moves."""
+        return {name: self.redistribute(move, comm, None)[0] for name, move in moves.items()}, None
+
+    def perform(
+        self,
+        exchange: ElementExchange,
+        work: Callable[..., tuple[R, int]],
+        args: Sequence[Any],
+        instead: Callable[[], R] | None = None,
+        expected_bytes: Callable[[], int] = lambda: 0,
+        into: Any = None,
+    ) -> R:
+        """Note the exchange: its work is done when the program runs."""
+        ghosts: list[Ghost] = []
+        given = tuple(stored(one, ghosts) for one in args)
+        reads = [one.root for one in ghosts]
+        numbers = tuple(one.number for one in ghosts)
+        exchanger = Exchanger(exchange, work, given, numbers, calling_line(), expected_bytes)
+        refs = [Ref(number) for number in numbers]
+        if into is not None:
+            writes = () if into.tile is None else (into.tile.root,)
+            self.tape.record(TaskKind.EXCHANGE, exchanger, refs, {}, None, reads, writes)
+            return into.tile
+        if instead is None:
+            self._refuse()
+        model: Any = instead()
+        several = isinstance(model, (tuple, list))
+        made = None if model is None or several else Ghost(model.like, self.tape)
+        number = self.tape.new_value() if made is None else made.number
+        self.tape.record(TaskKind.EXCHANGE, exchanger, refs, {}, number, reads)
+        if several:
+            return tuple(self._part(number, at, one) for at, one in enumerate(model))  # type: ignore[return-value]
+        return made  # type: ignore[return-value]
+
+    def _part(self, whole: int, at: int, model: Ghost) -> Ghost:
+        """One of several results."""
+        part = Ghost(model.like, self.tape)
+        self.tape.record(TaskKind.PURE, operator.getitem, (Ref(whole), at), {}, part.number)
+        return part
+
+    def require_data(self, what: str, why: str) -> NoReturn:
+        """There are no data: refuse."""
+        raise CaptureError(
+            f"cannot capture {what} ({calling_line()}): {why}; call it outside, or use pgas.where"
+        )
+
+    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
+        """Warn, unless nothing will run."""
+        if not self.tape.explains:
+            super().warn_of_gather(source, target, rank)
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        self.require_data("an exchange of elements", "what is exchanged depends on values")
+
+
+def stored(thing: Any, ghosts: list[Ghost]) -> Any:
+    """The same structure with references to arrays and tiles, whose ghosts are found."""
+
+    def change(one: Any) -> Any:
+        if isinstance(one, Ghost):
+            ghosts.append(one)
+            return Ref(one.number)
+        tile: Any = one.tile
+        if tile is not None:
+            ghosts.append(tile)
+        return ArrayRef(one.type, one.comm, None if tile is None else tile.number)
+
+    return replaced(thing, (Ghost, Tiled), change)
+
+
+def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:
+    """The same structure with arrays and tiles in the places of references."""
+
+    def change(one: Any) -> Any:
+        if isinstance(one, Ref):
+            return tiles[one.number]
+        return Array(one.type, one.comm, None if one.number is None else tiles[one.number])
+
+    return replaced(thing, (ArrayRef, Ref), change)
+
+
+def replaced(thing: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) -> Any:
+    """The same structure with something else in the places of some things; itself without any.
+
+    >>> replaced((1, ["x", 2]), (str,), str.upper)
+    (1, ['X', 2])
+    """
+    if isinstance(thing, kinds):
+        return change(thing)
+    if type(thing) in (tuple, list):
+        made = [replaced(one, kinds, change) for one in thing]
+        same = all(one is other for one, other in zip(made, thing, strict=True))
+        return thing if same else type(thing)(made)
+    if type(thing) is dict:
+        return {key: replaced(one, kinds, change) for key, one in thing.items()}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
+        changed = {key: replaced(one, kinds, change) for key, one in kept.items()}
+        if any(changed[key] is not one for key, one in kept.items()):
+            return replace(thing, **changed)
+    return thing

@@ -1,0 +1,143 @@
+"""Run a function once on ghosts: what is left behind is the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redist.errors import CaptureError
+from redist.layout.array_type import ArrayType
+from redist.pgas.ghosts.ghost import Ghost
+from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.stand_ins import order_of, pretend
+from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
+from redist.pgas.ghosts.traffic import GhostTraffic
+from redist.pgas.programs.signature import map_arrays
+from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.seam import through, traffic
+from redist.runtime.ranks.world import Comm
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayEnd:
+    """How an array stands at the end: its type and tile, or the number of the argument that it is."""
+
+    type: ArrayType
+    comm: Comm
+    tile: int | None
+    argument: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capture:
+    """A program as one rank has captured it.
+
+    ``inputs`` has the values of the tiles of all arrays that it was given or reaches, None where this rank
+    has none; ``ends`` how these arrays stand afterwards, ``changed`` which of them have other values.
+    """
+
+    tasks: tuple[Task, ...]
+    nodes: tuple[CapturedNode, ...]
+    inputs: tuple[int | None, ...]
+    ends: tuple[ArrayEnd, ...]
+    changed: tuple[bool, ...]
+    result: Any
+    roots: Mapping[int, int]
+
+    @property
+    def kept(self) -> set[int]:
+        """The values that are needed at the end."""
+        found = {end.tile for end in self.ends if end.tile is not None}
+
+        def look(end: Any) -> Any:
+            if isinstance(end, ArrayEnd) and end.tile is not None:
+                found.add(end.tile)
+            return end
+
+        map_ends(self.result, look)
+        return found
+
+
+def map_ends(thing: Any, change: Callable[[ArrayEnd], Any]) -> Any:
+    """The same structure of results with something else in the places of arrays."""
+    if isinstance(thing, ArrayEnd):
+        return change(thing)
+    if isinstance(thing, tuple) and hasattr(thing, "_make"):
+        return thing._make(map_ends(one, change) for one in thing)
+    if type(thing) in (tuple, list):
+        return type(thing)(map_ends(one, change) for one in thing)
+    if isinstance(thing, dict):
+        return {key: map_ends(one, change) for key, one in thing.items()}
+    return thing
+
+
+def capture(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+    arrays: Sequence[Tiled],
+    explains: bool = False,
+) -> Capture:
+    """**Local.** Run a function while ``arrays``, which it is given or reaches, have no values."""
+    tape = Tape(explains)
+    with haunted(arrays, tape) as inputs:
+        before = [(array.type, array.tile) for array in arrays]
+        with taping(tape), through(GhostTraffic(traffic(), tape)):
+            result = function(*args, **options)
+        place = {id(array): i for i, array in enumerate(arrays)}
+
+        def end_of(array: Tiled) -> Any:
+            if id(array) in place:
+                return ArrayEnd(array.type, array.comm, _number(array), place[id(array)])
+            if isinstance(array, GhostArray):
+                return ArrayEnd(array.type, array.comm, _number(array))
+            raise CaptureError(
+                f"cannot return {array.type}: it is no part of the program; give what it is made of "
+                "as an argument"
+            )
+
+        made = map_arrays(result, end_of)
+        ends = tuple(ArrayEnd(array.type, array.comm, _number(array)) for array in arrays)
+        changed = tuple(
+            array.version > 0 or (array.type, array.tile) != old
+            for array, old in zip(arrays, before, strict=True)
+        )
+    return Capture(tuple(tape.tasks), tuple(tape.nodes), inputs, ends, changed, made, tape.roots)
+
+
+def _number(array: Tiled) -> int | None:
+    tile: Any = array.tile
+    return None if tile is None else tile.number
+
+
+@contextmanager
+def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
+    """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
+    held = [(array.__class__, array.tile, array._type, array.version) for array in arrays]
+    numbers: list[int | None] = []
+    try:
+        for array in arrays:
+            tile = array.tile
+            array.__class__ = GhostArray
+            array._version = 0
+            if tile is not None:
+                like = pretend(tile.shape, tile.dtype, order_of(tile))
+                if tile.strides != like.strides:
+                    like = like_strided(tile)
+                array.tile = Ghost(like, tape)  # type: ignore[assignment]
+            numbers.append(_number(array))
+        yield tuple(numbers)
+    finally:
+        for array, (kind, tile, t, version) in zip(arrays, held, strict=True):
+            array.__class__ = kind
+            array.tile, array._type = tile, t
+            array._version = version
+
+
+def like_strided(tile: Any) -> Any:
+    """An array without memory that has the strides of another."""
+    from numpy.lib.stride_tricks import as_strided
+
+    return as_strided(pretend((1,) * tile.ndim, tile.dtype), tile.shape, tile.strides)

@@ -1,0 +1,75 @@
+"""Arguments of a program: which of them are arrays, and what calls of one program have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from redist.pgas.tiles.tiled import Tiled
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The arrays of a call, each once, and a key that calls of one program have in common.
+
+    ``kept`` are the arguments that count by identity: they must live as long as the key is used.
+    """
+
+    arrays: tuple[Tiled, ...]
+    key: Hashable
+    kept: tuple[Any, ...]
+
+
+def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
+    """**Local.** Find the arrays in the arguments of a call, and its key.
+
+    >>> sign((1, [2.0, "x"]), {}).key == sign((1, [2.0, "x"]), {}).key
+    True
+    >>> sign((1,), {}).key == sign((True,), {}).key
+    False
+    """
+    arrays: list[Tiled] = []
+    kept: list[Any] = []
+    places: dict[int, int] = {}
+
+    def key_of(thing: Any) -> Hashable:
+        if isinstance(thing, Tiled):
+            at = places.setdefault(id(thing), len(arrays))
+            if at == len(arrays):
+                arrays.append(thing)
+            return ("array", at, thing.__class__, thing.type, getattr(thing.comm, "handle", 0))
+        if type(thing) in (tuple, list):
+            return (type(thing), *map(key_of, thing))
+        if isinstance(thing, dict):
+            return (dict, *((k, key_of(one)) for k, one in thing.items()))
+        if is_dataclass(thing) and not isinstance(thing, type):
+            found = [key_of(getattr(thing, one.name)) for one in fields(thing)]
+            return (type(thing), *found)
+        try:
+            hash(thing)
+        except TypeError:
+            kept.append(thing)
+            return ("object", id(thing))
+        return (type(thing), thing)
+
+    key = key_of(args), key_of(dict(options))
+    return Signature(tuple(arrays), key, tuple(kept))
+
+
+def map_arrays(thing: Any, change: Callable[[Tiled], Any]) -> Any:
+    """The same structure of results with other arrays."""
+    if isinstance(thing, Tiled):
+        return change(thing)
+    if isinstance(thing, tuple) and hasattr(thing, "_make"):
+        return thing._make(map_arrays(one, change) for one in thing)
+    if type(thing) in (tuple, list):
+        return type(thing)(map_arrays(one, change) for one in thing)
+    if isinstance(thing, dict):
+        return {key: map_arrays(one, change) for key, one in thing.items()}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
+        changed = {key: map_arrays(one, change) for key, one in kept.items()}
+        if any(changed[key] is not one for key, one in kept.items()):
+            return replace(thing, **changed)
+    return thing

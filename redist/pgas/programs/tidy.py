@@ -1,0 +1,180 @@
+"""What a program need not do: tasks that nothing needs, and tasks that give what another has given.
+
+Moves are left out, or made once for several, only where all ranks agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE)
+SMALL_BYTES = 4096
+"""Constants up to this size are compared by value."""
+NOTHING = -1
+
+
+def drop_dead(
+    tasks: Sequence[Task],
+    kept: Iterable[int],
+    roots: Mapping[int, int],
+    live: Iterable[int],
+    needed_moves: Iterable[int] = (),
+) -> list[Task]:
+    """The tasks without those that nothing needs; ``live`` is memory that is looked at afterwards.
+
+    Of moves and exchanges, counted in order, those in ``needed_moves`` stay in any case.
+    """
+    values = set(kept)
+    memory = set(live) | {roots[value] for value in values if value in roots}
+    stay, left = set(needed_moves), []
+    number = sum(task.kind in COLLECTIVE for task in tasks)
+    for task in reversed(tasks):
+        is_needed = task.kind is TaskKind.EFFECT or task.out in values
+        is_needed = is_needed or any(root in memory for root in task.writes)
+        if task.kind in COLLECTIVE:
+            number -= 1
+            is_needed = is_needed or number in stay
+        if is_needed:
+            values.update(refs_in((task.args, task.options)))
+            memory.update(task.reads)
+            left.append(task)
+    return left[::-1]
+
+
+def needed_moves(
+    tasks: Sequence[Task], kept: Iterable[int], roots: Mapping[int, int], live: Iterable[int]
+) -> list[int]:
+    """The moves and exchanges, by their number, that this rank needs."""
+    left = {id(task) for task in drop_dead(tasks, kept, roots, live)}
+    together = [task for task in tasks if task.kind in COLLECTIVE]
+    return [number for number, task in enumerate(together) if id(task) in left]
+
+
+def share_equal(
+    tasks: Sequence[Task],
+    kept: Iterable[int],
+    roots: Mapping[int, int],
+    allowed: Sequence[int] | None = None,
+) -> tuple[list[Task], list[int]]:
+    """The tasks without those whose results are there already, and for every move the first that equals it.
+
+    ``allowed`` has such a list that all ranks can do: moves equal others only within it.
+    """
+    writers = Counter(root for task in tasks for root in task.writes)
+    leaving = {roots[value] for value in kept if value in roots}
+    same: dict[int, int] = {}
+    known: dict[Hashable, int] = {}
+    new_roots = {task.out: task for task in tasks if task.kind is TaskKind.NEW}
+    dropped_new: set[int] = set()
+    out: list[Task] = []
+    firsts: list[int] = []
+    numbers: dict[int, int] = {}
+    """Of moves, by the value that they give."""
+    for task in tasks:
+        is_move = task.kind is TaskKind.MOVE
+        written = _fresh_target(task, new_roots, writers)
+        fixed = all(writers[root] == 0 or root == written for root in task.reads)
+        made = task.out if written is None else written
+        key: Hashable = None
+        if (task.kind is TaskKind.PURE or is_move or written is not None) and fixed:
+            key = _key_of(task, same, written)
+        if is_move:
+            number = len(firsts)
+            if allowed is not None:
+                key = (key, allowed[number])
+            firsts.append(number)
+        if key is not None and made is not None:
+            earlier = known.get(key)
+            root = roots.get(made, made)
+            may_go = root not in leaving and writers[root] == (0 if written is None else 1)
+            if earlier is not None and may_go:
+                same[made] = earlier
+                if written is not None:
+                    dropped_new.add(written)
+                if is_move:
+                    firsts[-1] = numbers[earlier]
+                continue
+            if earlier is None and may_go | (root in leaving):
+                known[key] = made
+            if is_move:
+                numbers[made] = firsts[-1]
+        out.append(task)
+    renamed = [_renamed(task, same) for task in out if task.out not in dropped_new]
+    return renamed, firsts
+
+
+def _fresh_target(
+    task: Task, new_roots: Mapping[int | None, Task], writers: Mapping[int, int]
+) -> int | None:
+    """The new memory that a task writes, if it alone does and all of it at once."""
+    if task.kind is not TaskKind.WRITE or len(task.writes) != 1:
+        return None
+    (root,) = task.writes
+    whole = task.options.get("out") == Ref(root) or (
+        task.function is np.copyto and task.args[0] == Ref(root)
+    )
+    return root if whole and root in new_roots and writers[root] == 1 else None
+
+
+def _key_of(task: Task, same: Mapping[int, int], written: int | None) -> Hashable:
+    here = {**same, written: NOTHING} if written is not None else same
+    named = tuple(sorted((name, frozen(one, here)) for name, one in task.options.items()))
+    function: Hashable = (
+        task.function if task.move is None else (task.move.source, task.move.target)
+    )
+    return task.kind, function, frozen(task.args, here), named
+
+
+def frozen(thing: Any, same: Mapping[int, int]) -> Hashable:
+    """A key for an operand: equal for what gives equal results."""
+    if isinstance(thing, Ref):
+        return ("value", same.get(thing.number, thing.number))
+    if type(thing) in (tuple, list):
+        return (type(thing).__name__, *(frozen(one, same) for one in thing))
+    if isinstance(thing, slice):
+        return ("slice", *(frozen(one, same) for one in (thing.start, thing.stop, thing.step)))
+    if isinstance(thing, (np.ndarray, np.generic)):
+        if thing.nbytes > SMALL_BYTES or thing.dtype.kind == "O":
+            return ("object", id(thing))
+        return ("array", str(thing.dtype), thing.shape, thing.tobytes())
+    if isinstance(thing, (float, complex)):
+        return (type(thing).__name__, repr(thing))
+    try:
+        hash(thing)
+    except TypeError:
+        return ("object", id(thing))
+    return (type(thing).__name__, thing)
+
+
+def refs_in(thing: Any) -> list[int]:
+    """The numbers of all values in the operands of a task."""
+    if isinstance(thing, Ref):
+        return [thing.number]
+    if isinstance(thing, (tuple, list)):
+        return [number for one in thing for number in refs_in(one)]
+    if isinstance(thing, dict):
+        return [number for one in thing.values() for number in refs_in(one)]
+    return []
+
+
+def _renamed(task: Task, same: Mapping[int, int]) -> Task:
+    if not any(number in same for number in refs_in((task.args, task.options))):
+        return task
+    return replace(task, args=_rename(task.args, same), options=_rename(task.options, same))
+
+
+def _rename(thing: Any, same: Mapping[int, int]) -> Any:
+    if isinstance(thing, Ref):
+        return Ref(same.get(thing.number, thing.number))
+    if type(thing) in (tuple, list):
+        return type(thing)(_rename(one, same) for one in thing)
+    if isinstance(thing, dict):
+        return {key: _rename(one, same) for key, one in thing.items()}
+    return thing

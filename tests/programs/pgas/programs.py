@@ -1,0 +1,292 @@
+"""Programs against the functions that they were made of, bit for bit, on operands of every layout.
+
+As in ``mpirun -n 3 python -m tests.programs.pgas.programs --n 100 --seed 0``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist import CaptureError, RedistError, pgas
+from redist.pgas.array import Array
+from tests.programs.pgas.calls import CASES, Operands
+from tests.programs.pgas.drawing import Draw, xp
+from tests.programs.together import all_well, main
+
+REFUSED = {
+    "unique_all", "unique_inverse", "nonzero", "__bool__", "__int__", "__float__", "__complex__",
+    "__index__", "__contains__", "__array__",
+}  # fmt: skip
+"""Functions whose result depends on values: no program has them."""
+
+
+def copied(array: Any) -> Any:
+    """The same values in tiles of its own, also if a reduction is pending."""
+    return array.copy() if isinstance(array, Array) else array
+
+
+def arrays_in(thing: Any) -> list[Any]:
+    """The arrays of a result, in order."""
+    if isinstance(thing, (tuple, list)):
+        return [one for part in thing for one in arrays_in(part)]
+    return [thing]
+
+
+def unlike(got: Any, want: Any) -> str | None:
+    """In what two results differ on this rank: types, or any bit."""
+    mine, theirs = arrays_in(got), arrays_in(want)
+    if len(mine) != len(theirs):
+        return f"{len(mine)} results, not {len(theirs)}"
+    for one, other in zip(mine, theirs, strict=True):
+        if not isinstance(other, Array):
+            if repr(one) != repr(other):
+                return f"{one!r}, not {other!r}"
+            continue
+        if one.type != other.type or one.__class__ is not other.__class__:
+            return f"{one.type}, not {other.type}"
+        if one.tile is None or other.tile is None:
+            if one.tile is not other.tile:
+                return "a tile where there is none"
+            continue
+        if one.tile.dtype != other.tile.dtype or one.tile.shape != other.tile.shape:
+            return f"a tile of {one.tile.dtype}{one.tile.shape}, not {other.tile.shape}"
+        if one.tile.tobytes() != other.tile.tobytes():
+            return f"{one.type}: {one.tile.tolist()}, not {other.tile.tolist()}"[:600]
+    return None
+
+
+def compare(function: Callable[..., Any], arrays: list[Any]) -> tuple[str | None, bool]:
+    """What differs between a function and a program of it, called three times; whether it was refused."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        given = [copied(one) for one in arrays]
+        error: Exception | None = None
+        want: Any = None
+        try:
+            want = function(*given)
+        except (TypeError, ValueError, OverflowError, RedistError) as problem:
+            error = problem
+        step: Any = pgas.program(function)
+        for call in range(3):
+            mine = [copied(one) for one in arrays]
+            try:
+                got = step(*mine)
+            except CaptureError as problem:
+                return str(problem), True
+            except (TypeError, ValueError, OverflowError, RedistError) as problem:
+                if error is None:
+                    return f"call {call}: {type(problem).__name__}: {problem}", False
+                return None, False
+            if error is not None:
+                return f"call {call}: no error, but eager says {error}", False
+            found = unlike(got, want)
+            if found:
+                return f"call {call}: {found}", False
+            found = unlike(mine, given)
+            if found:
+                return f"call {call}, arguments: {found}", False
+    return None, False
+
+
+def functions(draw: Draw, name: str) -> str | None:
+    """One public function as a program."""
+    values, call = CASES[name](Operands(draw))
+    mesh = draw.mesh()
+    arrays = [draw.array(one, mesh) if isinstance(one, np.ndarray) else one for one in values]
+    what = ", ".join(str(x.type) if isinstance(x, Array) else repr(x) for x in arrays)
+    found, refused = compare(lambda *given: call(xp, *given), arrays)
+    if refused and name in REFUSED:
+        return None
+    return f"{what} on {mesh}: {found}" if found else None
+
+
+# Random programs
+
+Op = Callable[[Any, np.random.Generator, list[Any]], Any]
+
+
+def pick(rng: np.random.Generator, values: list[Any]) -> Any:
+    return values[rng.integers(len(values))]
+
+
+def like(rng: np.random.Generator, values: list[Any], x: Any) -> Any:
+    """A value that broadcasts with another."""
+    fits = []
+    for one in values:
+        try:
+            np.broadcast_shapes(one.shape, x.shape)
+        except ValueError:
+            continue
+        fits.append(one)
+    return pick(rng, fits)
+
+
+def binary(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    name = rng.choice(["add", "subtract", "multiply", "maximum", "hypot", "less"])
+    out = getattr(xp, name)(x, like(rng, values, x))
+    return xp.astype(out, np.float64) if name == "less" else out
+
+
+def unary(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    return getattr(xp, rng.choice(["negative", "abs", "tanh", "square", "exp", "sqrt"]))(x)
+
+
+def number(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    return (lambda: x * 0.5, lambda: 1.0 - x, lambda: x / 3.0, lambda: x // 0.5)[rng.integers(4)]()
+
+
+def reduced(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    if 0 in x.shape:
+        return x + 1.0
+    axis = int(rng.integers(x.ndim)) if x.ndim else None
+    name = rng.choice(["sum", "max", "mean", "argmin", "cumulative_sum", "std"])
+    if name == "argmin":
+        return xp.astype(xp.argmin(x, axis=axis), np.float64)
+    if name == "cumulative_sum":
+        return xp.cumulative_sum(x, axis=axis) if x.ndim else x * 2.0
+    return getattr(xp, name)(x, axis=axis, keepdims=bool(rng.integers(2)))
+
+
+def product(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    fits = [y for y in values if x.ndim == 2 and y.ndim == 2 and y.shape[0] == x.shape[1]]
+    if fits:
+        return x @ pick(rng, fits)
+    return x @ x.T if x.ndim == 2 else xp.sum(x * x)
+
+
+def sliced(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    key = []
+    for n in x.shape:
+        lo, hi = sorted(rng.integers(0, n + 1, 2).tolist())
+        key.append(slice(lo, hi, int(rng.choice([1, 1, 2]))) if rng.random() < 0.7 else slice(None))
+    return x[tuple(key)]
+
+
+def moved(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    names = [name for name, _ in x.mesh.axes]
+    cuts = [[] for _ in x.shape]  # type: ignore[var-annotated]
+    for name in names:
+        if cuts and rng.random() < 0.7:
+            cuts[rng.integers(len(cuts))].append(name)
+    return x.to(", ".join("{" + ",".join(cut) + "}" for cut in cuts)) if x.ndim else x + 0.0
+
+
+def shaped(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    match rng.integers(7):
+        case 0 if x.ndim == 2:
+            return x.T
+        case 1:
+            return xp.reshape(x, (-1,)) if x.size else x * 1.0
+        case 2 if x.ndim:
+            return xp.roll(x, 1, axis=0)
+        case 3 if x.ndim:
+            return xp.concat([x, x * 2.0], axis=0)
+        case 4:
+            return xp.expand_dims(x, axis=0) if x.ndim < 3 else x - 1.0
+        case 5 if x.ndim and x.size:
+            return xp.sort(x, axis=int(rng.integers(x.ndim)))
+        case _:
+            return xp.where(x > 0, x, -x)
+
+
+def updated(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    """An update in place, of a value that nothing views."""
+    y = x * 1.0
+    match rng.integers(4):
+        case 0:
+            y += 1.5
+        case 1:
+            y *= x
+        case 2 if y.ndim and y.shape[0]:
+            y[0] = 2.0
+        case _ if y.ndim:
+            y[: y.shape[0] // 2] = x[: y.shape[0] // 2]
+        case _:
+            y -= 1.0
+    return y
+
+
+def new(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    made = (xp.zeros_like, xp.ones_like)[rng.integers(2)](x)
+    return made + xp.arange(x.shape[-1], dtype="f8", mesh=x.mesh, comm=x.comm) if x.ndim else made
+
+
+def fourier(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    if not x.ndim or 0 in x.shape:
+        return x * 0.25
+    return xp.real(xp.fft.fft(x, axis=int(rng.integers(x.ndim))))
+
+
+OPS: tuple[Op, ...] = (
+    binary, binary, binary, unary, unary, number, number, reduced, reduced, product, sliced, moved, moved,
+    shaped, shaped, updated, updated, new, fourier,
+)  # fmt: skip
+MOST_ELEMS = 4000
+
+
+def random_function(seed: int, n_nodes: int) -> Callable[..., Any]:
+    """A function that makes the same choices in every call."""
+
+    def run(*arrays: Any) -> Any:
+        rng = np.random.default_rng(seed)
+        values = list(arrays)
+        for _ in range(n_nodes):
+            x = pick(rng, values[-6:])
+            made = OPS[rng.integers(len(OPS))](x, rng, values)
+            if made.size <= MOST_ELEMS:
+                values.append(made)
+        first = arrays[0]
+        if rng.random() < 0.4:
+            first += 1.0
+        if rng.random() < 0.3 and first.ndim and first.shape[0]:
+            first[0] = values[-1][(0,) * values[-1].ndim] if values[-1].size else 1.0
+        return pick(rng, values), pick(rng, values), values[-1]
+
+    return run
+
+
+def random_program(draw: Draw, seed: int) -> str | None:
+    """A random program of 5 to 40 nodes."""
+    mesh = draw.mesh()
+    shapes = [(draw.size(), draw.size()), (draw.size(),), (7, 4), (4, 7)]
+    arrays = [draw.array(draw.values(shape, "f8"), mesh) for shape in shapes]
+    n = int(draw.rng.integers(5, 41))
+    found, _ = compare(random_function(seed, n), arrays)
+    return f"seed {seed}, {n} nodes on {mesh}: {found}" if found else None
+
+
+CHECKS = ("random", *CASES)
+
+
+def program() -> int:
+    """0 if every program does what its function does."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--n", type=int, default=50, help="random programs")
+    parser.add_argument("--calls", type=int, default=1, help="calls of every public function")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=[])
+    args = parser.parse_args()
+    comm = MPI.COMM_WORLD
+    draw = Draw(comm, args.seed)
+    bad, done = 0, 0
+    for number in range(args.calls):
+        for name in args.only or list(CASES):
+            bad += not all_well(comm, name, functions(draw, name), str(number))
+            done += 1
+    for number in range(args.n):
+        seed = 100_000 * args.seed + number
+        bad += not all_well(comm, "random", random_program(draw, seed), str(seed))
+        done += 1
+    if comm.rank == 0:
+        print(f"{done - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    main(program)
