@@ -68,7 +68,7 @@ INNER: dict[str, str] = {
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array",
-    "redist.pgas.programs": "signature outside capture explain tidy agree replay program",
+    "redist.pgas.programs": "signature outside capture explain tidy judge agree replay program loops map_tiles",
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
     ),

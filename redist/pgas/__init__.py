@@ -49,6 +49,8 @@ from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 from redist.pgas.products.einsum import einsum
 from redist.pgas.products.matmul import matmul, tensordot, vecdot
+from redist.pgas.programs.loops import repeat, repeat_until
+from redist.pgas.programs.map_tiles import map_tiles
 from redist.pgas.programs.program import program
 from redist.pgas.reductions import (
     all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
@@ -58,7 +60,7 @@ from redist.pgas.shapes.join import concat, stack
 from redist.pgas.shapes.permute import (
     expand_dims, matrix_transpose, moveaxis, permute_dims, squeeze,
 )  # fmt: skip
-from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, repeat, tile
+from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, tile
 from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
 from redist.pgas.shapes.triangle import tril, triu
@@ -79,10 +81,10 @@ __all__ = [
     "greater_equal", "hypot", "iinfo", "imag", "inf", "int8", "int16", "int32", "int64",
     "isdtype", "isfinite", "isinf", "isnan", "less", "less_equal", "linalg", "linspace", "log",
     "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min",
+    "logical_xor", "map_tiles", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min",
     "minimum", "move_together", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter",
     "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi", "positive", "pow", "prod",
-    "program",     "random", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll",
+    "program",     "random", "real", "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll",
     "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
     "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh",
     "tensordot", "tile", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64",

@@ -15,6 +15,11 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.watch.call_site import Line, public_call
 
+GIVE_VIEWS = frozenset(
+    {"permute_dims", "matrix_transpose", "moveaxis", "expand_dims", "squeeze", "T", "mT", "reshape"}
+)
+"""Functions whose results may look at the memory of their operand."""
+
 
 class TaskKind(Enum):
     """What may be done with a task."""
@@ -95,6 +100,10 @@ class Tape:
         self.n_values = 0
         self.roots: dict[int, int] = {}
         """The memory of every value that has some, by the value that it was first."""
+        self._views: dict[int, CapturedNode] = {}
+        """By memory: the first node that made a view of it for the program."""
+        self._owners: dict[int, CapturedNode | None] = {}
+        """By memory: the node that made it."""
         self._frame: FrameType | None = None
 
     def new_value(self) -> int:
@@ -130,13 +139,30 @@ class Tape:
         self.record(TaskKind.EFFECT, function, (), {}, number)
         return Ref(number)
 
-    def made(self, t: ArrayType) -> None:
-        """Note that an array was made."""
-        self.nodes[self.current_node()].types.append(t)
+    def made(self, t: ArrayType, root: int | None) -> None:
+        """Note that an array was made; ``root`` is the memory of its tile."""
+        node = self.nodes[self.current_node()]
+        node.types.append(t)
+        if root is None:
+            return
+        owner = self._owners.setdefault(root, node)
+        if owner is not node and node.name in GIVE_VIEWS:
+            self._views.setdefault(root, node)
 
-    def updated(self) -> None:
-        """Note that an array was changed."""
-        self.nodes[self.current_node()].updates = True
+    def own(self, root: int) -> None:
+        """Note that memory is that of an array which was there before."""
+        self._owners[root] = None
+
+    def updated(self, root: int | None) -> None:
+        """Note that an array was changed; refuse it if another one looks at the same memory."""
+        node = self.nodes[self.current_node()]
+        node.updates = True
+        view = None if root is None else self._views.get(root)
+        if view is not None and view is not node:
+            raise CaptureError(
+                f"cannot update an array ({node.line}) of which {view.name} made a view "
+                f"({view.line}): write .copy() first"
+            )
 
     def refuse(self, why: str) -> NoReturn:
         """Raise because the call under way cannot be part of a program."""

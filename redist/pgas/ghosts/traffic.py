@@ -16,13 +16,14 @@ from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.call_site import Line, calling_line
+from redist.pgas.watch.call_site import Line, calling_line, standing_at
 from redist.pgas.watch.seam import (
     ElementExchange,
     R,
     RankTraffic,
     TileMove,
     WrappedTraffic,
+    is_watched,
     traffic,
 )
 from redist.runtime.ranks.world import Comm
@@ -43,7 +44,10 @@ class TileMover:
         """**Collective.** The new tile."""
         move = self.move
         own = TileMove(tile, move.source, move.target, move.shape, self.memory)
-        return traffic().redistribute(own, self.comm, None)[0]
+        if not is_watched():
+            return traffic().redistribute(own, self.comm, None)[0]
+        with standing_at(move.line):
+            return traffic().redistribute(own, self.comm, None)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,11 @@ class Exchanger:
     def __call__(self, *tiles: Tile) -> Any:
         """**Collective.** What the work gives."""
         values = dict(zip(self.numbers, tiles, strict=True))
-        return traffic().perform(self.exchange, self.work, restored(self.args, values))
+        args = restored(self.args, values)
+        if not is_watched():
+            return traffic().perform(self.exchange, self.work, args)
+        with standing_at(self.line):
+            return traffic().perform(self.exchange, self.work, args)
 
 
 class GhostTraffic(WrappedTraffic):

@@ -126,7 +126,9 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
                 like = pretend(tile.shape, tile.dtype, order_of(tile))
                 if tile.strides != like.strides:
                     like = like_strided(tile)
-                array.tile = Ghost(like, tape)  # type: ignore[assignment]
+                ghost: Any = Ghost(like, tape)
+                array.tile = ghost
+                tape.own(ghost.root)
             numbers.append(_number(array))
         yield tuple(numbers)
     finally:

@@ -13,6 +13,7 @@ from redist.pgas.array import Array
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes, common_classes, union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, capture, map_ends
+from redist.pgas.programs.judge import judge
 from redist.pgas.programs.outside import OutsideArray, find_outside
 from redist.pgas.programs.replay import Replay, write_replay
 from redist.pgas.programs.signature import Signature, sign
@@ -134,6 +135,7 @@ def _prepare(
     tasks, _ = share_equal(tasks, kept, roots, allowed)
     needed = union_of(comm, needed_moves(tasks, kept, roots, live))
     tasks = drop_dead(tasks, kept, roots, live, needed)
+    judge(captured.tasks, tasks, captured.inputs, kept, roots)
     replay = write_replay(tasks, captured.inputs, kept)
     strides = tuple(
         None if array.tile is None else array.tile.strides

@@ -5,6 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 
@@ -31,13 +34,26 @@ class Line:
         return linecache.getline(self.file, self.number).strip()
 
 
+_STANDS_AT: ContextVar[Line | None] = ContextVar("stands_at", default=None)
+
+
+@contextmanager
+def standing_at(line: Line) -> Iterator[None]:
+    """**Local.** Let what a block does count as done by a line: that of a program which is repeated."""
+    token = _STANDS_AT.set(line)
+    try:
+        yield
+    finally:
+        _STANDS_AT.reset(token)
+
+
 def calling_line() -> Line:
-    """**Local.** The line that called into this package.
+    """**Local.** The line that called into this package, or that a repeated program had there.
 
     >>> calling_line().file.startswith(PACKAGE)
     False
     """
-    return public_call(sys._getframe(1))[1]
+    return _STANDS_AT.get() or public_call(sys._getframe(1))[1]
 
 
 def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:

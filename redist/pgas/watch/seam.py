@@ -206,6 +206,11 @@ _RUNTIME = RuntimeTraffic()
 _TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=_RUNTIME)
 
 
+def is_watched() -> bool:
+    """**Local.** Whether another traffic than the runtime's own is in force here."""
+    return _TRAFFIC.get() is not _RUNTIME
+
+
 def traffic() -> RankTraffic:
     """**Local.** The traffic in force here."""
     return _TRAFFIC.get()

@@ -28,7 +28,7 @@ ELSEWHERE = {
     "reaching": ["get", "put", "accumulate", "epoch", "fence"],
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
-    "programs": ["program"],
+    "programs": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
         "from_local", "full", "linspace", "move_together", "ones", "zeros", "finfo", "iinfo",

@@ -257,7 +257,9 @@ def random_program(draw: Draw, seed: int) -> str | None:
     shapes = [(draw.size(), draw.size()), (draw.size(),), (7, 4), (4, 7)]
     arrays = [draw.array(draw.values(shape, "f8"), mesh) for shape in shapes]
     n = int(draw.rng.integers(5, 41))
-    found, _ = compare(random_function(seed, n), arrays)
+    found, refused = compare(random_function(seed, n), arrays)
+    if refused and found and "of which" in found and "made a view" in found:
+        return None
     return f"seed {seed}, {n} nodes on {mesh}: {found}" if found else None
 
 

@@ -1,0 +1,120 @@
+"""Judge a tidied program against what was captured: every result must be made of the same things.
+
+Both are run on symbols in the place of tiles: a symbol says how a value came about. Memory has the symbol of
+what was written last; a view is the way from memory to it. This shares nothing with what it judges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redist.errors import CaptureError
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+
+Symbol = str
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE)
+
+
+def judge(
+    captured: Sequence[Task],
+    tidied: Sequence[Task],
+    inputs: Iterable[int | None],
+    kept: Iterable[int],
+    roots: Mapping[int, int],
+) -> None:
+    """**Local.** Raise if a tidied program gives, leaves or moves anything but what was captured."""
+    ends = list(kept)
+    given = [number for number in inputs if number is not None]
+    whole, short = _Symbols(given, roots), _Symbols(given, roots)
+    for task in captured:
+        whole.run(task)
+    for task in tidied:
+        short.run(task)
+    for number in ends:
+        if whole.look(number) != short.look(number):
+            raise CaptureError(f"internal error: value {number} of a tidied program is another")
+    for number in given:
+        if whole.memory[roots[number]] != short.memory[roots[number]]:
+            raise CaptureError(
+                f"internal error: a tidied program leaves argument {number} otherwise"
+            )
+    if not set(short.moved) <= set(whole.moved):
+        raise CaptureError("internal error: a tidied program moves what the captured one does not")
+    if whole.effects != short.effects:
+        raise CaptureError("internal error: a tidied program has other effects")
+
+
+class _Symbols:
+    """Values as symbols while tasks run one after another."""
+
+    def __init__(self, inputs: Sequence[int], roots: Mapping[int, int]) -> None:
+        self.roots = roots
+        self.memory: dict[int, Symbol] = {roots[n]: f"input {n}" for n in inputs}
+        self.ways: dict[int, tuple[int, Symbol]] = {n: (roots[n], "") for n in inputs}
+        """Of values in memory: which memory, and how they look at it."""
+        self.plain: dict[int, Symbol] = {}
+        """Of values without memory."""
+        self.moved: list[Symbol] = []
+        self.effects: list[Symbol] = []
+
+    def look(self, number: int) -> Symbol:
+        """What a value is now."""
+        if number in self.ways:
+            root, way = self.ways[number]
+            return f"{self.memory[root]}{way}"
+        return self.plain[number]
+
+    def run(self, task: Task) -> None:
+        """Let a task happen."""
+        said = _digest(task.function, self._say(task.args), self._say(task.options))
+        if task.move is not None:
+            said = _digest(task.move.source, task.move.target, self._say(task.args))
+        if task.kind in COLLECTIVE:
+            self.moved.append(said)
+        if task.kind is TaskKind.EFFECT:
+            said = f"{said} {len(self.effects)}"
+            self.effects.append(said)
+        for root in task.writes:
+            self.memory[root] = _digest("written", said, self.memory.get(root))
+        out = task.out
+        if out is None:
+            return
+        root = self.roots.get(out)
+        if root is None:
+            self.plain[out] = said
+        elif root == out:
+            self.memory[root] = said
+            self.ways[out] = root, ""
+        else:
+            base, way = self._base(task, root)
+            self.ways[out] = (
+                base,
+                f"{way}/{_digest(task.function, self._say(task.args[1:]), task.options)}",
+            )
+
+    def _base(self, task: Task, root: int) -> tuple[int, Symbol]:
+        """The memory that a view looks at, and how its operand does."""
+        first = task.args[0]
+        if isinstance(first, Ref) and first.number in self.ways:
+            return self.ways[first.number]
+        return root, ""
+
+    def _say(self, thing: Any) -> Symbol:
+        if isinstance(thing, Ref):
+            return self.look(thing.number)
+        if isinstance(thing, (tuple, list)):
+            return f"({', '.join(map(self._say, thing))})"
+        if isinstance(thing, dict):
+            return f"({', '.join(f'{key}={self._say(one)}' for key, one in thing.items())})"
+        if isinstance(thing, slice):
+            return f"{thing.start}:{thing.stop}:{thing.step}"
+        if hasattr(thing, "tobytes"):
+            return _digest(str(thing.dtype), thing.shape, thing.tobytes())
+        return f"{type(thing).__name__} {thing!r}"
+
+
+def _digest(*parts: Any) -> Symbol:
+    """A short name for what something is made of."""
+    return hashlib.sha1(repr(parts).encode()).hexdigest()[:20]
