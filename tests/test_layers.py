@@ -62,13 +62,15 @@ INNER: dict[str, str] = {
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
-        "memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
+        "keeper memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
         "ordering onesided ufuncs operators array device_array ghosts creation conversion linalg fft "
         "random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array",
-    "redist.pgas.programs": "signature outside capture explain tidy judge agree replay program loops map_tiles",
+    "redist.pgas.programs": (
+        "signature outside capture explain tidy judge agree order replay prepare program loops map_tiles"
+    ),
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
     ),

@@ -48,7 +48,9 @@ def from_local(
         raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {shape}")
     if local is not None and local.dtype != type.dtype.to_numpy():
         raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
-    return (DeviceArray if on_device else Array)(type, comm, local)
+    made = (DeviceArray if on_device else Array)(type, comm, local)
+    made._is_shared = True
+    return made
 
 
 def asarray(

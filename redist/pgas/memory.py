@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import MemoryLimitError, RequestError
+from redist.pgas.keeper import FAR_BYTES
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_bytes, parse_bytes
@@ -239,6 +240,7 @@ class memory_limit:
                 f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
             )
         self._before = BUFFERS.limit_bytes
+        FAR_BYTES.clear()
         _limit_all(limit)
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))

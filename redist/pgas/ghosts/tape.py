@@ -36,6 +36,12 @@ class TaskKind(Enum):
     """**Collective.** Brings an array to another type."""
     EXCHANGE = auto()
     """**Collective.** Passes elements between ranks without a plan."""
+    BATCH = auto()
+    """**Collective.** Several moves as one operation; gives all their tiles."""
+    START = auto()
+    """**Collective.** Begins a move."""
+    WAIT = auto()
+    """Waits for a move that was begun."""
 
 
 @dataclass(frozen=True, slots=True)

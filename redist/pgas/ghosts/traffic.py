@@ -19,6 +19,7 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.call_site import Line, calling_line, standing_at
 from redist.pgas.watch.seam import (
     ElementExchange,
+    MoveUnderWay,
     R,
     RankTraffic,
     TileMove,
@@ -39,15 +40,45 @@ class TileMover:
     move: MoveOf
     comm: Comm
     memory: TileMemory
+    prepared: Transfer | None = None
+
+    def of(self, tile: Tile | None) -> TileMove:
+        """The move of a tile."""
+        move = self.move
+        return TileMove(tile, move.source, move.target, move.shape, self.memory, self.prepared)
+
+    def start(self, tile: Tile | None) -> MoveUnderWay:
+        """**Collective.** Begin to move."""
+        with standing_at(self.move.line):
+            return traffic().start(self.of(tile), self.comm)
 
     def __call__(self, tile: Tile | None) -> Tile | None:
         """**Collective.** The new tile."""
-        move = self.move
-        own = TileMove(tile, move.source, move.target, move.shape, self.memory)
+        move, own = self.move, self.of(tile)
         if not is_watched():
             return traffic().redistribute(own, self.comm, None)[0]
         with standing_at(move.line):
             return traffic().redistribute(own, self.comm, None)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMover:
+    """Moves several tiles as one operation when the program runs."""
+
+    movers: tuple[TileMover, ...]
+    prepared: Transfer | None = None
+
+    def __call__(self, *tiles: Tile | None) -> tuple[Tile | None, ...]:
+        """**Collective.** The new tiles."""
+        first = self.movers[0]
+        pairs = zip(self.movers, tiles, strict=True)
+        moves = {str(i): mover.of(tile) for i, (mover, tile) in enumerate(pairs)}
+        if not is_watched():
+            made, _ = traffic().redistribute_together(moves, first.comm, self.prepared)
+        else:
+            with standing_at(first.move.line):
+                made, _ = traffic().redistribute_together(moves, first.comm, self.prepared)
+        return tuple(made.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +140,12 @@ class GhostTraffic(WrappedTraffic):
         tape.record(TaskKind.MOVE, mover, (given,), {}, number, reads, (), False, what)
         return made, None
 
+    def start(self, move: TileMove, comm: Comm) -> NoReturn:
+        """Nothing is started while a program is captured."""
+        self._refuse()
+
     def redistribute_together(
-        self, moves: Mapping[str, TileMove], comm: Comm
+        self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Any], Transfer | None]:
         """Note each of the moves."""
         return {name: self.redistribute(move, comm, None)[0] for name, move in moves.items()}, None

@@ -81,6 +81,24 @@ def common_classes(comm: Comm, firsts: Sequence[int]) -> list[int]:
     return [first.setdefault(one, i) for i, one in enumerate(zip(*everyone, strict=True))]
 
 
+def most_of(comm: Comm, numbers: Sequence[int]) -> list[int]:
+    """**Collective.** Place by place, the largest number of all ranks."""
+    if comm.size == 1:
+        return list(numbers)
+    everyone: list[list[int]] = gather(comm, list(numbers), TIMEOUT_S)
+    return [max(several) for several in zip(*everyone, strict=True)]
+
+
+def same_or_unknown(comm: Comm, numbers: Sequence[int | None]) -> list[int | None]:
+    """**Collective.** Place by place, the number that all ranks have which know it; None if they differ."""
+    everyone: list[Any] = gather(comm, list(numbers), TIMEOUT_S) if comm.size > 1 else [numbers]
+    found = []
+    for several in zip(*everyone, strict=True):
+        known = {one for one in several if one is not None}
+        found.append(known.pop() if len(known) == 1 else None)
+    return found
+
+
 def union_of(comm: Comm, numbers: Sequence[int]) -> list[int]:
     """**Collective.** What at least one rank has."""
     if comm.size == 1:

@@ -115,7 +115,10 @@ def _number(array: Tiled) -> int | None:
 @contextmanager
 def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
     """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
-    held = [(array.__class__, array.tile, array._type, array.version) for array in arrays]
+    held = [
+        (array.__class__, array.tile, array._type, array.version, array.is_shared)
+        for array in arrays
+    ]
     numbers: list[int | None] = []
     try:
         for array in arrays:
@@ -132,10 +135,10 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
             numbers.append(_number(array))
         yield tuple(numbers)
     finally:
-        for array, (kind, tile, t, version) in zip(arrays, held, strict=True):
+        for array, (kind, tile, t, version, is_shared) in zip(arrays, held, strict=True):
             array.__class__ = kind
             array.tile, array._type = tile, t
-            array._version = version
+            array._version, array._is_shared = version, is_shared
 
 
 def like_strided(tile: Any) -> Any:

@@ -14,7 +14,7 @@ from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind
 
 Symbol = str
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE)
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.START)
 
 
 def judge(
@@ -23,15 +23,21 @@ def judge(
     inputs: Iterable[int | None],
     kept: Iterable[int],
     roots: Mapping[int, int],
+    moved: Sequence[Task] = (),
 ) -> None:
-    """**Local.** Raise if a tidied program gives, leaves or moves anything but what was captured."""
+    """**Local.** Raise if a tidied program gives, leaves or moves anything but what was captured.
+
+    What ``moved`` would give is there before it begins.
+    """
     ends = list(kept)
     given = [number for number in inputs if number is not None]
     whole, short = _Symbols(given, roots), _Symbols(given, roots)
     for task in captured:
         whole.run(task)
-    for task in tidied:
+    for task in (*moved, *tidied):
         short.run(task)
+    if short.started:
+        raise CaptureError("internal error: a move was begun and not waited for")
     for number in ends:
         if whole.look(number) != short.look(number):
             raise CaptureError(f"internal error: value {number} of a tidied program is another")
@@ -58,6 +64,9 @@ class _Symbols:
         """Of values without memory."""
         self.moved: list[Symbol] = []
         self.effects: list[Symbol] = []
+        self.started: dict[int, tuple[Symbol, dict[int, Symbol]]] = {}
+        """Moves under way: what they give, and what the memory that they read had in it."""
+        self.batches: dict[int, list[Symbol]] = {}
 
     def look(self, number: int) -> Symbol:
         """What a value is now."""
@@ -68,11 +77,21 @@ class _Symbols:
 
     def run(self, task: Task) -> None:
         """Let a task happen."""
+        if task.kind is TaskKind.BATCH:
+            self._run_batch(task)
+            return
+        if task.kind is TaskKind.WAIT:
+            self._end(task)
+            return
         said = _digest(task.function, self._say(task.args), self._say(task.options))
         if task.move is not None:
-            said = _digest(task.move.source, task.move.target, self._say(task.args))
+            said = _digest(task.move.source, task.move.target, self._say(task.args[0]))
         if task.kind in COLLECTIVE:
             self.moved.append(said)
+        if task.kind is TaskKind.START:
+            assert task.out is not None
+            self.started[task.out] = said, {root: self.memory[root] for root in task.reads}
+            return
         if task.kind is TaskKind.EFFECT:
             said = f"{said} {len(self.effects)}"
             self.effects.append(said)
@@ -81,18 +100,43 @@ class _Symbols:
         out = task.out
         if out is None:
             return
-        root = self.roots.get(out)
-        if root is None:
+        first = task.args[0] if task.args else None
+        if isinstance(first, Ref) and first.number in self.batches:
+            said = self.batches[first.number][task.args[1]]
+        its = self.roots.get(out)
+        if its is None:
             self.plain[out] = said
-        elif root == out:
-            self.memory[root] = said
-            self.ways[out] = root, ""
+        elif its == out:
+            self.memory[its] = said
+            self.ways[out] = its, ""
         else:
-            base, way = self._base(task, root)
+            base, way = self._base(task, its)
             self.ways[out] = (
                 base,
                 f"{way}/{_digest(task.function, self._say(task.args[1:]), task.options)}",
             )
+
+    def _run_batch(self, task: Task) -> None:
+        movers: Any = task.function
+        assert task.out is not None
+        said = [
+            _digest(mover.move.source, mover.move.target, self._say(source))
+            for mover, source in zip(movers.movers, task.args, strict=True)
+        ]
+        self.moved += said
+        self.batches[task.out] = said
+
+    def _end(self, task: Task) -> None:
+        """A move is there: what it read must not have changed since it began."""
+        said, before = self.started.pop(task.args[0].number)
+        if any(self.memory[root] != one for root, one in before.items()):
+            raise CaptureError("internal error: what a move under way reads was changed")
+        assert task.out is not None
+        if task.out in self.roots:
+            self.memory[task.out] = said
+            self.ways[task.out] = task.out, ""
+        else:
+            self.plain[task.out] = said
 
     def _base(self, task: Task, root: int) -> tuple[int, Symbol]:
         """The memory that a view looks at, and how its operand does."""
@@ -103,7 +147,7 @@ class _Symbols:
 
     def _say(self, thing: Any) -> Symbol:
         if isinstance(thing, Ref):
-            return self.look(thing.number)
+            return "batch" if thing.number in self.batches else self.look(thing.number)
         if isinstance(thing, (tuple, list)):
             return f"({', '.join(map(self._say, thing))})"
         if isinstance(thing, dict):

@@ -34,7 +34,7 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
 def repeat_until(
     step: Callable[..., Any], state: Any, stop: Callable[..., Any], most: int = 1000
 ) -> tuple[Any, int]:
-    """**Collective.** Call a step with what it gave before until ``stop`` of that is true; that, and how often.
+    """**Collective.** Call a step with what it gave before until ``stop`` is true of it; also how often.
 
     ``(centres, moved), n = pgas.repeat_until(step, (centres, moved), lambda c, m: m < 1e-6)``: the stop value
     is an array without dims, the same on every rank, so that all ranks stop together. After ``most`` times

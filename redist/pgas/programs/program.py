@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import os
+import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import RequestError
+from redist.errors import ArgumentError, RequestError, TransferError
+from redist.layout.array_type import ArrayType
 from redist.pgas.array import Array
+from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.agree import agree_on_nodes, common_classes, union_of
+from redist.pgas.programs.agree import agree_on_nodes
 from redist.pgas.programs.capture import ArrayEnd, Capture, capture, map_ends
-from redist.pgas.programs.judge import judge
 from redist.pgas.programs.outside import OutsideArray, find_outside
-from redist.pgas.programs.replay import Replay, write_replay
+from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready, prepare
 from redist.pgas.programs.signature import Signature, sign
-from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
-from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.ranks.meeting import Met
+from redist.runtime.ranks.tokens import Token
+from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 MOST_CAPTURED = 64
 """Captured programs that one function keeps."""
+MANY_CAPTURED = 9
+"""From so many captures of one function on, a warning says what differed."""
+MOST_MISSES = 3
+"""A program whose arguments were others so many times in a row keeps no copies of them any more."""
 EAGER = "REDIST_EAGER"
 """The variable that switches programs off."""
+AS_WRITTEN = "as written"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A captured program of one signature, ready to run."""
 
-    capture: Capture
-    outside: tuple[OutsideArray, ...]
-    replay: Replay
-    kept: tuple[int, ...]
-    strides: tuple[tuple[int, ...] | None, ...]
-    signature: Signature
+    def __init__(
+        self,
+        captured: Capture,
+        ready: Ready,
+        outside: Sequence[OutsideArray],
+        signature: Signature,
+        comm: Comm,
+    ) -> None:
+        self.captured, self.ready, self.outside = captured, ready, tuple(outside)
+        self.signature, self.comm = signature, comm
+        self._outside_types = [one.array.type for one in self.outside]
+        self._misses = 0
 
     def still_holds(self) -> bool:
-        """**Local.** Whether the arrays that it reaches are those of the capture."""
-        return all(one.still_stands() for one in self.outside)
+        """**Local.** Whether the arrays that it reaches are those of the capture, as they were."""
+        pairs = zip(self.outside, self._outside_types, strict=True)
+        return all(one.array.type == t and one.still_stands() for one, t in pairs)
 
     def run(self, given: Sequence[Tiled]) -> Any:
         """**Collective** if anything moves. Run the program on the arrays of a call."""
         arrays = [*given, *(one.array for one in self.outside)] if self.outside else given
         tiles = [array.tile for array in arrays]
-        values = self.replay(*tiles)
-        by_number = dict(zip(self.kept, values, strict=True))
-        for array, end, is_changed in zip(
-            arrays, self.capture.ends, self.capture.changed, strict=True
-        ):
+        ready = self.ready
+        if ready.short_replay is None or self._misses >= MOST_MISSES:
+            values = ready.replay(*tiles)
+        else:
+            values = self._run_with_copies(arrays, tiles)
+        by_number = dict(zip(ready.outputs, values, strict=False))
+        captured = self.captured
+        for array, end, is_changed in zip(arrays, captured.ends, captured.changed, strict=True):
             if is_changed:
                 array.tile = None if end.tile is None else by_number[end.tile]
                 array._type = end.type
@@ -63,15 +80,61 @@ class Prepared:
                 return arrays[end.argument]
             return Array(end.type, end.comm, None if end.tile is None else by_number[end.tile])
 
-        return map_ends(self.capture.result, made)
+        return map_ends(captured.result, made)
+
+    def _run_with_copies(self, arrays: Sequence[Tiled], tiles: list[Any]) -> tuple[Any, ...]:
+        """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them."""
+        ready = self.ready
+        assert ready.short_replay is not None
+        copies = [FAR_BYTES.get(_key(arrays[one.argument], one)) for one in ready.kept_moves]
+        has_all = all(copy is not None for copy in copies)
+        world = world_of(self.comm)
+        with world.operation(world.failure.timeout_s):
+            met = world.meet(Token.PROGRAM, int(has_all))
+        if met is Met.DISAGREE:
+            raise TransferError("ranks run different programs: all must make one call")
+        if has_all and met is Met.SAME:
+            self._misses = 0
+            return ready.short_replay(*tiles, *(copy.tile for copy in copies))
+        self._misses += 1
+        values = ready.replay(*tiles)
+        by_number = dict(zip(ready.outputs, values, strict=True))
+        for one in ready.kept_moves:
+            _keep(arrays[one.argument], one, by_number[one.value])
+        return values
+
+
+class _Copy:
+    """A moved copy of an argument; the tile is None on a rank that has none."""
+
+    __slots__ = ("tile",)
+
+    def __init__(self, tile: Tile | None) -> None:
+        self.tile = tile
+
+
+def _key(array: Tiled, one: KeptMove) -> Any:
+    assert one.move is not None
+    return id(array), array.version, array.type, one.move.target
+
+
+def _keep(array: Tiled, one: KeptMove, tile: Tile | None) -> None:
+    """**Local.** Keep a moved copy for as long as the array lives, unless others may write to it unseen."""
+    if array.is_shared:
+        return
+    key = _key(array, one)
+    n_bytes = 0 if tile is None else tile.nbytes
+    if FAR_BYTES.put(key, _Copy(tile), n_bytes):
+        weakref.finalize(array, FAR_BYTES.drop, key).atexit = False
 
 
 class Program(Generic[P, R]):
     """A function whose calls are captured, one for every kind of arguments, and repeated."""
 
-    def __init__(self, function: Callable[P, R]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[P, R], options: ProgramOptions) -> None:
+        self.function, self.options = function, options
         self._prepared: dict[Any, Prepared] = {}
+        self._captured = 0
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> R:
@@ -84,9 +147,7 @@ class Program(Generic[P, R]):
             if any(array.__class__ is not Array for array in signature.arrays):
                 return self.function(*args, **options)
             found = self._prepare(signature, args, options)
-            if len(self._prepared) >= MOST_CAPTURED:
-                self._prepared.pop(next(iter(self._prepared)))
-            self._prepared[signature.key] = found
+            self._remember(signature, found)
         result: R = found.run(signature.arrays)
         return result
 
@@ -104,10 +165,35 @@ class Program(Generic[P, R]):
             agree_on_nodes(name, comm, (), problem)
             raise
         agree_on_nodes(name, comm, captured.nodes, None)
-        return _prepare(captured, comm, tuple(outside), signature)
+        return Prepared(captured, prepare(captured, comm, self.options), outside, signature, comm)
+
+    def _remember(self, signature: Signature, prepared: Prepared) -> None:
+        self._captured += 1
+        if self._captured >= MANY_CAPTURED and self._prepared:
+            before = next(reversed(self._prepared.values())).signature
+            warnings.warn(
+                f"{self.function.__name__} was captured {self._captured} times; the last two differ "
+                f"in {_difference(before.key, signature.key)}",
+                stacklevel=3,
+            )
+        if len(self._prepared) >= MOST_CAPTURED:
+            self._prepared.pop(next(iter(self._prepared)))
+        self._prepared[signature.key] = prepared
 
     def __repr__(self) -> str:
-        return f"<program {self.function.__name__}: captured {len(self._prepared)} times>"
+        return f"<program {self.function.__name__}: captured {self._captured} times>"
+
+
+def _difference(one: Any, other: Any, where: str = "arguments") -> str:
+    """Where two keys differ first, in words."""
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            if a != b:
+                is_array = one[0] == "array"
+                return _difference(a, b, where if is_array else f"{where}[{i}]")
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType) and one.shape != other.shape:
+        return f"{where}.shape: {one.shape} and {other.shape}"
+    return f"{where}: {one} and {other}"
 
 
 def _comm_of(arrays: Sequence[Tiled]) -> Comm:
@@ -117,34 +203,24 @@ def _comm_of(arrays: Sequence[Tiled]) -> Comm:
     return comms[0] if comms else comm_or_world(None)
 
 
-def _prepare(
-    captured: Capture, comm: Comm, outside: tuple[OutsideArray, ...], signature: Signature
-) -> Prepared:
-    """**Collective.** Leave out what need not be done, and write the rest as one function."""
-    kept = sorted(captured.kept)
-    roots = captured.roots
-    live = [roots[n] for n in captured.inputs if n is not None]
-    tasks: Sequence[Any] = captured.tasks
-    allowed: list[int] | None = None
-    while True:
-        _, firsts = share_equal(tasks, kept, roots, allowed)
-        common = common_classes(comm, firsts)
-        if common == allowed or not firsts:
-            break
-        allowed = common
-    tasks, _ = share_equal(tasks, kept, roots, allowed)
-    needed = union_of(comm, needed_moves(tasks, kept, roots, live))
-    tasks = drop_dead(tasks, kept, roots, live, needed)
-    judge(captured.tasks, tasks, captured.inputs, kept, roots)
-    replay = write_replay(tasks, captured.inputs, kept)
-    strides = tuple(
-        None if array.tile is None else array.tile.strides
-        for array in (*signature.arrays, *(one.array for one in outside))
-    )
-    return Prepared(captured, outside, replay, tuple(kept), strides, signature)
+@overload
+def program(function: Callable[P, R], /) -> Program[P, R]: ...
 
 
-def program(function: Callable[P, R]) -> Program[P, R]:
+@overload
+def program(
+    *, layouts: str = AS_WRITTEN, prefetch: bool | str = True, cache: bool = True
+) -> Callable[[Callable[P, R]], Program[P, R]]: ...
+
+
+def program(
+    function: Any = None,
+    /,
+    *,
+    layouts: str = AS_WRITTEN,
+    prefetch: bool | str = True,
+    cache: bool = True,
+) -> Any:
     """**Local.** Make a function of global arrays a program: captured once, then repeated.
 
     In an SPMD program::
@@ -157,5 +233,15 @@ def program(function: Callable[P, R]) -> Program[P, R]:
 
     Results equal those of the function itself, bit for bit. Loops and branches over values of Python
     are unrolled; what depends on values of arrays is refused. ``REDIST_EAGER=1`` switches programs off.
+
+    ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
+    of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too.
     """
-    return Program(function)
+    if layouts != AS_WRITTEN:
+        raise ArgumentError(f"cannot use layouts {layouts!r}: known is {AS_WRITTEN!r}")
+    if prefetch not in (True, False, ALWAYS):
+        raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
+    options = ProgramOptions(prefetch, bool(cache))
+    if function is not None:
+        return Program(function, options)
+    return lambda given: Program(given, options)

@@ -24,7 +24,7 @@ def permute_dims(x: T, /, axes: Sequence[int]) -> T:
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
-    return x.new(select_dims(x.type, order), None if x.tile is None else x.tile.transpose(order))
+    return x.view(select_dims(x.type, order), None if x.tile is None else x.tile.transpose(order))
 
 
 @takes_array
@@ -63,7 +63,7 @@ def expand_dims(x: T, /, axis: Axis = 0) -> T:
         t.pending_op,
         t.pending_axes,
     )
-    return x.new(result, None if x.tile is None else np.expand_dims(x.tile, new))
+    return x.view(result, None if x.tile is None else np.expand_dims(x.tile, new))
 
 
 @takes_array
@@ -79,4 +79,4 @@ def squeeze(x: T, /, axis: Axis) -> T:
         )
         return get_basic(resolve_pending(x), tuple(items))
     result = select_dims(x.type, tuple(i for i in range(x.ndim) if i not in gone))
-    return x.new(result, None if x.tile is None else np.squeeze(x.tile, gone))
+    return x.view(result, None if x.tile is None else np.squeeze(x.tile, gone))

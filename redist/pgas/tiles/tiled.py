@@ -25,7 +25,7 @@ class Tiled:
     values. Its class says, on all ranks alike, in which memory the tiles lie.
     """
 
-    __slots__ = ("__weakref__", "_space", "_type", "_version", "comm", "tile")
+    __slots__ = ("__weakref__", "_is_shared", "_space", "_type", "_version", "comm", "tile")
     _memory: ClassVar[TileMemory] = BUFFERS
     _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
     """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
@@ -33,6 +33,8 @@ class Tiled:
     """Set once other ranks can reach the tiles."""
     _version: int
     """Set once something may have changed the values: most arrays are made and read only."""
+    _is_shared: bool
+    """Set once others may write to the tile without a word: whoever asked for it, or has a view of it."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.tile = type, comm, local
@@ -43,13 +45,25 @@ class Tiled:
         """Another array over the same ranks."""
         return self.__class__(type, self.comm, local)
 
+    def view(self: T, type: ArrayType, local: Tile | None) -> T:
+        """Another array over the same memory: from now on, versions of neither say all."""
+        other = self.__class__(type, self.comm, local)
+        self._is_shared = other._is_shared = True
+        return other
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the values may change on this rank without a new :attr:`version`."""
+        return getattr(self, "_is_shared", False) or getattr(self, "_space", None) is not None
+
     @property
     def local(self) -> Tile | None:
         """The tile of this rank: writable, no copy, None on ranks outside the mesh.
 
-        Whoever asks for it may write, so the array counts as changed.
+        Whoever asks for it may write, now or later, so the array counts as changed, and as shared.
         """
         self.version += 1
+        self._is_shared = True
         return self.tile
 
     @property

@@ -39,12 +39,21 @@ class TileMove(NamedTuple):
     target: ArrayType
     shape: tuple[int, ...] | None
     memory: TileMemory
+    prepared: Transfer | None = None
+    """What will move it, where that is known."""
 
     def new_tile(self) -> Tile | None:
         """**Local.** An empty tile of the target; None on a rank that gets none."""
         if self.shape is None:
             return None
         return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
+
+
+class MoveUnderWay(Protocol):
+    """A move that was started."""
+
+    def wait(self) -> Tile | None:
+        """The new tile, once it is there."""
 
 
 class ElementExchange(NamedTuple):
@@ -60,15 +69,18 @@ def _nothing() -> int:
 
 
 class RankTraffic(Protocol):
-    """What global arrays ask of the runtime. The first six methods are **collective over** ``comm``."""
+    """What global arrays ask of the runtime. The first seven methods are **collective over** ``comm``."""
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
     ) -> tuple[Tile | None, Transfer | None]:
         """Move one array: its new tile, and the transfer that did it if one did."""
 
+    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+        """Begin to move an array whose transfer is prepared; its tile is left alone until waited for."""
+
     def redistribute_together(
-        self, moves: Mapping[str, TileMove], comm: Comm
+        self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Tile | None], Transfer | None]:
         """Move several arrays as one operation."""
 
@@ -132,17 +144,27 @@ class RuntimeTraffic:
         memory = move.memory
         by_plan = memory.on_device and memory.limit_bytes is not None  # made when it has room
         out = None if by_plan else move.new_tile()
+        if move.prepared is not None:
+            return move.prepared(move.local, out), move.prepared
         return redistribute_with_transfer(
             move.local, move.source, move.target, comm, limit_bytes, out=out
         )
 
+    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+        """Begin to move, in the background."""
+        assert move.prepared is not None
+        return move.prepared.start(move.local, move.new_tile())
+
     def redistribute_together(
-        self, moves: Mapping[str, TileMove], comm: Comm
+        self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Tile | None], Transfer | None]:
         """Move several arrays in one staging budget."""
         memory = next(iter(moves.values())).memory
         memory.check_room(sum(move.target.tile_bytes for move in moves.values()))
         tiles = {name: move.new_tile() for name, move in moves.items()}
+        if prepared is not None:
+            prepared({name: move.local for name, move in moves.items()}, tiles)
+            return tiles, prepared
         _, transfer = redistribute_with_transfer(
             {name: move.local for name, move in moves.items()},
             {name: move.source for name, move in moves.items()},

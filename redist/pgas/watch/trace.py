@@ -13,6 +13,7 @@ from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
 from redist.pgas.watch.seam import (
     ElementExchange,
+    MoveUnderWay,
     R,
     RankTraffic,
     TileMove,
@@ -27,6 +28,9 @@ from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.runtime.transfer import Transfer
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
+
+
+HEAD = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Move:
     started_s: float = 0.0
     seconds: float | None = None
     plan: Plan | None = None
+    waited_s: float | None = None
+    """Of a move that was started early: how long this rank waited for it in the end."""
 
     @staticmethod
     def of(
@@ -54,12 +60,13 @@ class Move:
         received_bytes: int,
         started_s: float = 0.0,
         seconds: float | None = None,
+        waited_s: float | None = None,
     ) -> Move:
         """A move by a plan."""
         steps = ", ".join(step.op for step in plan.steps) or "copy"
         other = "" if plan.source.mesh == plan.target.mesh else f" on {plan.target.mesh}"
         source, target = str(plan.source), f"{plan.target}{other}"
-        return Move(line, source, target, steps, received_bytes, started_s, seconds, plan)
+        return Move(line, source, target, steps, received_bytes, started_s, seconds, plan, waited_s)
 
     @property
     def planned_bytes(self) -> int:
@@ -91,12 +98,17 @@ class TracedTraffic(WrappedTraffic):
             self.moves.append(Move.of(transfer.plan, calling_line(), received, started, seconds))
         return tile, transfer
 
+    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+        """Begin to move; what came of it is noted when it has been waited for."""
+        assert move.prepared is not None
+        return TracedStart(self.inner.start(move, comm), move.prepared, calling_line(), self.moves)
+
     def redistribute_together(
-        self, moves: Mapping[str, TileMove], comm: Comm
+        self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Tile | None], Transfer | None]:
         """Move several arrays, and note each with its share of the seconds."""
         started = time.perf_counter()
-        tiles, transfer = self.inner.redistribute_together(moves, comm)
+        tiles, transfer = self.inner.redistribute_together(moves, comm, prepared)
         if transfer is not None:
             share = (time.perf_counter() - started) / len(moves)
             for number, plan in enumerate(transfer.plans.values()):
@@ -131,6 +143,27 @@ class TracedTraffic(WrappedTraffic):
                 Move(line, str(source), str(target), what, received, started, seconds)
             )
         return result
+
+
+class TracedStart:
+    """A move under way whose end will be noted."""
+
+    def __init__(
+        self, inner: MoveUnderWay, transfer: Transfer, line: Line, moves: list[Move]
+    ) -> None:
+        self._inner, self._transfer, self._line, self._moves = inner, transfer, line, moves
+        self._started = time.perf_counter()
+
+    def wait(self) -> Tile | None:
+        """The new tile; the move is noted with its seconds, and with those that were waited."""
+        begin = time.perf_counter()
+        tile = self._inner.wait()
+        end, transfer = time.perf_counter(), self._transfer
+        received, took = transfer.received_bytes, end - self._started
+        self._moves.append(
+            Move.of(transfer.plan, self._line, received, self._started, took, end - begin)
+        )
+        return tile
 
 
 class Trace:
@@ -171,12 +204,30 @@ class Trace:
     def __str__(self) -> str:
         if not self.moves:
             return "no array moved"
-        head = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
+        head: tuple[str, ...] = (
+            "line",
+            "moves",
+            "from",
+            "to",
+            "steps",
+            "received here",
+            "by all",
+            "model",
+            "took",
+        )
         rows = [_row(same) for same in _group_by_line(self.moves)]
-        total = (
+        total: tuple[str, ...] = (
             "total", str(len(self.moves)), "", "", "", format_bytes(self.received_bytes),
             format_bytes(self.planned_bytes), _model(self.moves), _took(self.moves),
         )  # fmt: skip
+        if any(
+            move.waited_s is not None for move in self.moves
+        ):  # of those that were started early
+            head, total = (*head, "waited"), (*total, _waited(self.moves))
+            rows = [
+                (*row, _waited(same))
+                for row, same in zip(rows, _group_by_line(self.moves), strict=True)
+            ]
         return "\n".join(table([head, *rows, total], left=(0, 2, 3, 4)))
 
     def svg(self, file: str | os.PathLike[str], comm: Comm | None = None) -> None:
@@ -238,6 +289,11 @@ def _row(moves: Sequence[Move]) -> tuple[str, ...]:
 def _model(moves: Sequence[Move]) -> str:
     known = [move.model_ps for move in moves if move.plan is not None]
     return format_time(sum(known)) if known else "-"
+
+
+def _waited(moves: Sequence[Move]) -> str:
+    known = [move.waited_s for move in moves if move.waited_s is not None]
+    return format_time(round(1e12 * sum(known))) if known else ""
 
 
 def _took(moves: Sequence[Move]) -> str:

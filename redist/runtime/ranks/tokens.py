@@ -24,6 +24,7 @@ class Token(IntEnum):
     COMPARE_ROOM = 3
     WRITES_DONE = 5
     READ_NEIGHBOURS = 7
+    PROGRAM = 9
 
 
 class EpochEvent(IntEnum):

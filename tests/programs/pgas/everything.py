@@ -39,7 +39,7 @@ ELSEWHERE = {
 PLAIN = {
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
     "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "tile",
-    "type", "version",
+    "type", "version", "view", "is_shared",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""

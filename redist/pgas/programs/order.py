@@ -1,0 +1,215 @@
+"""When moves happen: independent ones as one operation, and early, as soon as what they move is there.
+
+All ranks make moves and exchanges in one total order. A *gap* is what a rank does between two of them, as
+captured. A move may start in the gap in which the last rank has its source; in the new order, what starts in
+an earlier gap comes first, and of one gap what was captured first. So every rank meets the others in the same
+order, whatever it computes in between.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+from redist.pgas.ghosts.traffic import BatchMover
+from redist.pgas.programs.tidy import refs_in
+
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
+BATCH_BYTES = 2**18
+"""Moves up to this size go together with others: larger ones gain nothing by it."""
+MOST_TOGETHER = 16
+
+
+def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
+    """For every move and exchange, in order: the first gap in which this rank could start it.
+
+    Exchanges stay where they are.
+    """
+    made: dict[int, int] = {}
+    written: dict[int, int] = {}
+    gaps: list[int] = []
+    for task in tasks:
+        gap = len(gaps)
+        if task.kind in COLLECTIVE:
+            gaps.append(gap)
+            if task.kind is TaskKind.MOVE:
+                ready = [made.get(n, 0) for n in refs_in(task.args)]
+                ready += [written.get(root, 0) for root in task.reads]
+                gaps[-1] = max(ready, default=0)
+            gap += 1
+        if task.out is not None:
+            made[task.out] = gap
+            if roots.get(task.out) == task.out:
+                written[task.out] = gap
+        for root in task.writes:
+            written[root] = gap
+    return gaps
+
+
+def join_moves(tasks: Sequence[Task], gaps: Sequence[int], next_value: int) -> list[Task]:
+    """The tasks with small moves that follow each other, and need not, as one operation.
+
+    ``gaps`` are those of all ranks, so all ranks join the same moves. What a group moves is there before
+    its first move, so that one stands for all.
+    """
+    first_of = {id(task): group for group in _groups(tasks, gaps) for task in group}
+    out: list[Task] = []
+    for task in tasks:
+        group = first_of.get(id(task))
+        if group is None:
+            out.append(task)
+        elif task is group[0]:
+            out += _joined(group, next_value)
+            next_value += 1
+    return out
+
+
+def _groups(tasks: Sequence[Task], gaps: Sequence[int]) -> list[list[Task]]:
+    """Runs of moves that could all be made where the first of them is."""
+    groups: list[list[Task]] = []
+    first = 0
+    for number, task in enumerate(task for task in tasks if task.kind in COLLECTIVE):
+        if not _is_small(task):
+            groups.append([])
+        elif groups and groups[-1] and gaps[number] <= first and len(groups[-1]) < MOST_TOGETHER:
+            groups[-1].append(task)
+        else:
+            first = number
+            groups.append([task])
+    return [group for group in groups if len(group) > 1]
+
+
+def _is_small(task: Task) -> bool:
+    move = task.move
+    if task.kind is not TaskKind.MOVE or move is None:
+        return False
+    return max(move.source.tile_bytes, move.target.tile_bytes) <= BATCH_BYTES
+
+
+def _joined(group: Sequence[Task], number: int) -> list[Task]:
+    """One task for several moves, and one for each of their tiles."""
+    movers: Any = tuple(task.function for task in group)
+    reads = tuple(dict.fromkeys(root for task in group for root in task.reads))
+    args = tuple(task.args[0] for task in group)
+    node = group[0].node
+    whole = Task(TaskKind.BATCH, BatchMover(movers), args, {}, number, reads, (), node)
+    parts = [
+        Task(TaskKind.PURE, operator.getitem, (Ref(number), at), {}, task.out, (), (), task.node)
+        for at, task in enumerate(group)
+    ]
+    return [whole, *parts]
+
+
+def start_early(
+    tasks: Sequence[Task],
+    roots: Mapping[int, int],
+    gaps: Sequence[int],
+    early: Sequence[bool],
+    next_value: int,
+) -> list[Task]:
+    """The tasks with some moves begun where their sources are there, and waited for where they are needed.
+
+    ``gaps``, and ``early``, which says of every move and exchange whether it is begun early, are those of
+    all ranks.
+    """
+    together = [task for task in tasks if task.kind in COLLECTIVE]
+    keys = [(gap if early[i] else i, i) for i, gap in enumerate(gaps)]
+    queue = sorted(range(len(together)), key=keys.__getitem__)
+    ready = _ready_places(tasks, roots)
+    order = _Order(next_value)
+    at, gap = 0, 0
+    for place, task in enumerate(tasks):
+        is_collective = task.kind in COLLECTIVE
+        # Begin, in order, what is there; at the end of a gap that is all which belongs into it.
+        while at < len(queue) and early[queue[at]]:
+            number = queue[at]
+            if keys[number][0] > gap or ready[number] >= place:
+                break
+            order.start(together[number])
+            at += 1
+        if is_collective:
+            if not early[gap]:
+                assert queue[at] == gap
+                order.run(task)
+                at += 1
+            gap += 1
+        else:
+            order.run(task)
+    return order.end()
+
+
+def _ready_places(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
+    """For every move and exchange: the place of the last task on this rank that its source needs."""
+    made: dict[int, int] = {}
+    written: dict[int, int] = {}
+    out = []
+    for place, task in enumerate(tasks):
+        if task.kind in COLLECTIVE:
+            needed = [made.get(n, -1) for n in refs_in(task.args)]
+            needed += [written.get(root, -1) for root in task.reads]
+            out.append(max(needed, default=-1))
+        if task.out is not None:
+            made[task.out] = place
+            if roots.get(task.out) == task.out:
+                written[task.out] = place
+        for root in task.writes:
+            written[root] = place
+    return out
+
+
+class _Order:
+    """Tasks in the order in which they will run, as it grows."""
+
+    def __init__(self, next_value: int) -> None:
+        self._tasks: list[Task] = []
+        self._next = next_value
+        self._under_way: dict[int, tuple[Task, Task]] = {}
+        """By the value that a move will give: the move, and the task that waits for it."""
+        self._reading: dict[int, list[int]] = {}
+        """By memory: the values whose moves may still read it."""
+
+    def start(self, task: Task) -> None:
+        """Begin a move."""
+        mover: Any = task.function
+        assert task.out is not None
+        self._wait_for(refs_in(task.args))
+        handle = Ref(self._next)
+        self._next += 1
+        begin = replace(task, kind=TaskKind.START, function=mover.start, out=handle.number)
+        end = Task(
+            TaskKind.WAIT, _wait, (handle,), {}, task.out, (), (), task.node, False, task.move
+        )
+        self._tasks.append(begin)
+        self._under_way[task.out] = task, end
+        for root in task.reads:
+            self._reading.setdefault(root, []).append(task.out)
+
+    def run(self, task: Task) -> None:
+        """Do anything else, once what it needs is there and nobody reads what it writes."""
+        self._wait_for(refs_in((task.args, task.options)))
+        for root in task.writes:
+            self._wait_for(self._reading.pop(root, []))
+        self._tasks.append(task)
+
+    def _wait_for(self, values: Sequence[int]) -> None:
+        for value in values:
+            if value not in self._under_way:
+                continue
+            task, end = self._under_way.pop(value)
+            last = self._tasks[-1]
+            if last.kind is TaskKind.START and Ref(last.out or 0) == end.args[0]:
+                self._tasks[-1] = task  # nothing happens meanwhile
+            else:
+                self._tasks.append(end)
+
+    def end(self) -> list[Task]:
+        """All tasks, and what is still to be waited for."""
+        self._wait_for(list(self._under_way))
+        return self._tasks
+
+
+def _wait(handle: Any) -> Any:
+    return handle.wait()

@@ -1,0 +1,197 @@
+"""From a capture to something that runs: leave out, share, put in order, judge, prepare, write down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
+from redist.pgas.ghosts.traffic import BatchMover, TileMover
+from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
+from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.judge import judge
+from redist.pgas.programs.order import COLLECTIVE, join_moves, ready_gaps, start_early
+from redist.pgas.programs.replay import Replay, write_replay
+from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
+from redist.runtime.ranks.world import Comm, world_of
+from redist.runtime.redistribute import prepare as prepare_transfer
+from redist.runtime.transfer import Transfer
+
+EARLY_BYTES = 2**16
+"""Moves of which a rank receives less are not begun early: handing them over costs as much."""
+ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """What a program may do beside what it must; for comparison.
+
+    ``prefetch`` begins moves between nodes early, as soon as their sources are there, or, if it is
+    ``"always"``, those within a node too; ``cache`` keeps moved copies of arguments for the next call.
+    """
+
+    prefetch: bool | str = True
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMove:
+    """A move of an argument as it was given: which one, and the value that it gives."""
+
+    argument: int
+    value: int
+    move: MoveOf | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A program that can run: with all its moves, and with copies of moved arguments in their places."""
+
+    tasks: tuple[Task, ...]
+    replay: Replay
+    outputs: tuple[int, ...]
+    kept_moves: tuple[KeptMove, ...]
+    short_replay: Replay | None
+    figures: dict[str, int]
+
+
+def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
+    """**Collective.** Make a capture ready to run; all ranks decide alike."""
+    kept = sorted(captured.kept)
+    roots = captured.roots
+    live = [roots[n] for n in captured.inputs if n is not None]
+    shared = _share(captured.tasks, kept, roots, comm)
+    needed = union_of(comm, needed_moves(shared, kept, roots, live))
+    tasks = drop_dead(shared, kept, roots, live, needed)
+    copies = _kept_moves(tasks, captured, comm) if options.cache else ()
+    values = tuple(one.value for one in copies)
+    outputs = tuple(dict.fromkeys((*kept, *values)))
+    ordered = _put_in_order(tasks, captured, comm, options)
+    judge(captured.tasks, ordered, captured.inputs, outputs, roots)
+    replay = write_replay(ordered, captured.inputs, outputs)
+    short = None
+    if copies:
+        left = [task for task in tasks if task.kind is not TaskKind.MOVE or task.out not in values]
+        fewer = _put_in_order(left, captured, comm, options)
+        moved = [task for task in tasks if task.kind is TaskKind.MOVE and task.out in values]
+        judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
+        short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
+    figures = _figures(captured, shared, tasks, ordered, len(copies))
+    return Ready(tuple(ordered), replay, outputs, tuple(copies), short, figures)
+
+
+def _put_in_order(
+    tasks: Sequence[Task], captured: Capture, comm: Comm, options: ProgramOptions
+) -> list[Task]:
+    """**Collective.** Join moves, prepare them, and begin those early that are worth it."""
+    roots = captured.roots
+    next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
+    joined = join_moves(tasks, most_of(comm, ready_gaps(tasks, roots)), next_value)
+    joined = _with_transfers(joined)
+    gaps = most_of(comm, ready_gaps(joined, roots))
+    early = _begins_early(joined, comm, options)
+    return start_early(joined, roots, gaps, early, next_value + len(joined))
+
+
+def _figures(
+    captured: Capture,
+    shared: Sequence[Task],
+    tasks: Sequence[Task],
+    ordered: Sequence[Task],
+    n_copies: int,
+) -> dict[str, int]:
+    """What became of the captured tasks and moves."""
+
+    def count(some: Sequence[Task], kind: TaskKind) -> int:
+        return sum(task.kind is kind for task in some)
+
+    moves = [count(some, TaskKind.MOVE) for some in (captured.tasks, shared, tasks)]
+    return {
+        "nodes": len(captured.nodes),
+        "captured tasks": len(captured.tasks),
+        "tasks": len(ordered),
+        "captured moves": moves[0],
+        "made once": moves[0] - moves[1],
+        "not needed": moves[1] - moves[2],
+        "moves": moves[2],
+        "in batches": moves[2] - count(ordered, TaskKind.MOVE) - count(ordered, TaskKind.START),
+        "batches": count(ordered, TaskKind.BATCH),
+        "begun early": count(ordered, TaskKind.START),
+        "kept": n_copies,
+    }
+
+
+def _share(tasks: Sequence[Task], kept: Any, roots: Any, comm: Comm) -> list[Task]:
+    """**Collective.** Make equal tasks once; moves only where they are equal on all ranks."""
+    allowed: list[int] | None = None
+    while True:
+        _, firsts = share_equal(tasks, kept, roots, allowed)
+        common = common_classes(comm, firsts)
+        if common == allowed:
+            return share_equal(tasks, kept, roots, allowed)[0]
+        allowed = common
+
+
+def _with_transfers(tasks: Sequence[Task]) -> list[Task]:
+    """**Collective.** Plan and prepare what moves, in order."""
+    known: dict[Any, Transfer] = {}
+    out = []
+    for task in tasks:
+        mover: Any = task.function
+        match mover:
+            case TileMover():
+                key: Any = mover.move.source, mover.move.target
+                if key not in known:
+                    move = mover.move
+                    known[key] = prepare_transfer(move.source, move.target, mover.comm)
+                mover = replace(mover, prepared=known[key])
+            case BatchMover(movers=movers):
+                moves = [one.move for one in movers]
+                sources = {str(i): move.source for i, move in enumerate(moves)}
+                targets = {str(i): move.target for i, move in enumerate(moves)}
+                key = tuple(sources.values()), tuple(targets.values())
+                if key not in known:
+                    known[key] = prepare_transfer(sources, targets, movers[0].comm)
+                mover = replace(mover, prepared=known[key])
+        out.append(task if mover is task.function else replace(task, function=mover))
+    return out
+
+
+def _begins_early(tasks: Sequence[Task], comm: Comm, options: ProgramOptions) -> list[bool]:
+    """Of moves and exchanges, in order: which are begun early; the same on all ranks."""
+    far = options.prefetch == ALWAYS or (
+        bool(options.prefetch) and comm.size > 1 and not world_of(comm).one_node
+    )
+    out = []
+    for task in tasks:
+        if task.kind not in COLLECTIVE:
+            continue
+        mover = task.function
+        is_early = far and isinstance(mover, TileMover)
+        if isinstance(mover, TileMover) and is_early and options.prefetch != ALWAYS:
+            assert mover.prepared is not None
+            plan = mover.prepared.plan
+            is_early = plan.received_bytes >= EARLY_BYTES * plan.source.mesh.n_devices
+        out.append(is_early)
+    return out
+
+
+def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[KeptMove, ...]:
+    """**Collective.** The moves of arguments as they were given, which the program does not change."""
+    written = {root for task in tasks for root in task.writes}
+    leaving = {captured.roots[n] for n in captured.kept if n in captured.roots}
+    place = {n: i for i, n in enumerate(captured.inputs) if n is not None}
+    moves = [task for task in tasks if task.kind is TaskKind.MOVE]
+    said: list[int | None] = []
+    for task in moves:
+        source = task.args[0]
+        free = not {*task.reads, task.out} & written and task.out not in leaving
+        number = place.get(source.number, -1) if source is not None else None
+        said.append(number if free else -1)
+    found = same_or_unknown(comm, said)
+    return tuple(
+        KeptMove(number, task.out, task.move)
+        for task, number in zip(moves, found, strict=True)
+        if number is not None and number >= 0 and task.out is not None
+    )
