@@ -52,6 +52,7 @@ from redist.version import __version__
 if TYPE_CHECKING:
     from redist import jax, pgas, torch
     from redist.doctor.diagnosis import diagnose
+    from redist.graph.nodes import ProgramGraph
     from redist.judge.proof import prove
     from redist.judge.simulation import simulate
     from redist.measure.calibrate import calibrate
@@ -82,6 +83,7 @@ __all__ = [
     "PeerError",
     "Plan",
     "PlanFormatError",
+    "ProgramGraph",
     "RedistError",
     "RequestError",
     "ShapeError",
@@ -115,6 +117,7 @@ __all__ = [
 
 
 _LAZY = {
+    "ProgramGraph": "redist.graph.nodes",
     "Transfer": "redist.runtime.transfer",
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",

@@ -37,7 +37,7 @@ INNER: dict[str, str] = {
     "redist.runtime.shm": "segments pages processes process_reads",
     "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
-        "waiting tokens agreement background node control_page failure meeting world links neighbours "
+        "background waiting tokens agreement node control_page failure meeting world links neighbours "
         "free_memory collectives"
     ),
     "redist.runtime.index_sets": "positions held shared part",
@@ -58,6 +58,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
+    "redist.graph": "nodes picture",
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
@@ -67,9 +68,10 @@ INNER: dict[str, str] = {
         "random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
-    "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array",
+    "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
-        "signature outside capture explain tidy judge agree order replay prepare program loops map_tiles"
+        "signature outside capture explain tidy graphing judge agree elsewhere order replay prepare program "
+        "loops map_tiles"
     ),
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
@@ -110,6 +112,7 @@ FACADES = {
     ("redist.plan.plan", "redist.jax*"),
     ("redist.plan.plan", "redist.torch*"),
     ("redist.pgas.array", "redist.pgas"),
+    ("redist.graph.nodes", "redist.graph.picture"),
 }
 """Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the
 namespace of an array, which the standard asks for."""

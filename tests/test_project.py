@@ -30,6 +30,7 @@ LAYERS = (
     "draw lower",
     "synth check",
     "planner",
+    "graph",
     "launch",
     "runtime",
     "judge",

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 from redist.cli.command import Command
-from redist.cli.commands import bench, calibrate, check, doctor, plan, prove, simulate
+from redist.cli.commands import bench, calibrate, check, doctor, plan, program, prove, simulate
 from redist.cli.exit_status import (
     BUG,
     INTERRUPTED,
@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Command] = {
     "check": check,
     "prove": prove,
     "simulate": simulate,
+    "program": program,
     "bench": bench,
     "calibrate": calibrate,
     "doctor": doctor,

@@ -59,12 +59,12 @@ def add_mpirun(parser: argparse.ArgumentParser) -> None:
 
 def read_request(args: argparse.Namespace) -> Request:
     """Read the options; the first that is wrong raises, named."""
-    mesh = _read_mesh(args.mesh, "--mesh")
+    mesh = read_mesh(args.mesh, "--mesh")
     target_mesh = mesh
     if args.target_mesh is not None:
-        target_mesh = _read_mesh(args.target_mesh, "--target-mesh")
-    source = _read_type(args.source, mesh, "SOURCE")
-    target = _read_type(args.target, target_mesh, "TARGET")
+        target_mesh = read_mesh(args.target_mesh, "--target-mesh")
+    source = read_type(args.source, mesh, "SOURCE")
+    target = read_type(args.target, target_mesh, "TARGET")
     if (source.dtype, source.shape) != (target.dtype, target.shape):
         raise UsageError(
             f"TARGET: {target} is not the array of SOURCE {source}; "
@@ -77,7 +77,7 @@ def read_request(args: argparse.Namespace) -> Request:
         args.objective or "time",
         args.strategy or "auto",
         args.donate,
-        FLAT if args.topology is None else _read_topology(args.topology),
+        FLAT if args.topology is None else read_topology(args.topology),
     )
 
 
@@ -129,7 +129,8 @@ def read_ranks(text: str, least: int = 1) -> int:
     return int(text)
 
 
-def _read_mesh(text: str, option: str) -> Mesh:
+def read_mesh(text: str, option: str) -> Mesh:
+    """Read a mesh from an option."""
     try:
         mesh = Mesh.parse(text)
         if mesh.n_devices <= MAX_DEVICES:
@@ -147,14 +148,16 @@ def _sizes(t: ArrayType) -> str:
     return f"dims of {' x '.join(map(str, t.shape))}" if t.shape else "no dims"
 
 
-def _read_type(text: str, mesh: Mesh, what: str) -> ArrayType:
+def read_type(text: str, mesh: Mesh, what: str) -> ArrayType:
+    """Read a type from an argument."""
     try:
         return ArrayType.parse(text, mesh)
     except (RedistError, ValueError) as error:
         raise UsageError(f"{what}: {error}") from None
 
 
-def _read_topology(name: str) -> Topology:
+def read_topology(name: str) -> Topology:
+    """Read a topology from the file that an option names."""
     try:
         return Topology.load(name)
     except (RedistError, ValueError) as error:

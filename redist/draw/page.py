@@ -24,22 +24,28 @@ pre{background:#1d2024;border-color:#33373d}}
 
 def make_page(plan: Plan, topology: Topology = FLAT) -> str:
     """Write a page: headline, picture, the plan as text, and the alternatives."""
-    title = escape(f"{plan.source} -> {plan.target}")
+    inner = f"""{draw(plan, topology)}
+<h2>The plan</h2>
+<pre>{escape(str(plan))}</pre>
+<h2>What else was considered</h2>
+<pre>{escape(plan.explain())}</pre>"""
+    title = f"{plan.source} -> {plan.target}"
+    return page_of(title, inner, f"How to redistribute an array: {title}")
+
+
+def page_of(title: str, inner: str, headline: str = "") -> str:
+    """Write a page that needs nothing else; ``inner`` is HTML below the headline."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width"/>
-<title>{title}</title>
+<title>{escape(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>How to redistribute an array: {title}</h1>
-{draw(plan, topology)}
-<h2>The plan</h2>
-<pre>{escape(str(plan))}</pre>
-<h2>What else was considered</h2>
-<pre>{escape(plan.explain())}</pre>
+<h1>{escape(headline or title)}</h1>
+{inner}
 </body>
 </html>
 """

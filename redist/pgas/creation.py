@@ -60,7 +60,7 @@ def make(
     kind = new_kind(is_gpu(device))
     memory = kind._memory
     sizes = sizes_of(shape)
-    comm = comm_or_world(comm)
+    comm = _comm_of_new(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
     mesh = line_mesh(comm.size) if mesh is None else mesh
@@ -81,6 +81,12 @@ def make(
         else:
             memory.write(write_parts, tile, own_box(made), fill)
     return made
+
+
+def _comm_of_new(comm: Comm | None) -> Comm:
+    """**Local.** The ranks of a new array: those named, or all; of a program, those that are pretended."""
+    tape = current_tape() if comm is None else None
+    return tape.comm if tape is not None and tape.comm is not None else comm_or_world(comm)
 
 
 def new_kind(on_device: bool) -> type[Array]:

@@ -51,7 +51,7 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 ]
 """Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
 
-ALONE = ("limits", "staging", "tracing", "mistakes", "reaching")
+ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured")
 
 
 def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") -> Job:
@@ -65,7 +65,7 @@ PROMISES = [
     promised(3, (*ALONE, "traffic")),
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
-    promised(4, ("limits", "tracing", "mistakes", "traffic"), slow=SEVERAL),
+    promised(4, ("limits", "tracing", "mistakes", "traffic", "captured"), slow=SEVERAL),
     promised(4, ("staging",), "--messages"),
     promised(4, ("traffic",), "--messages"),
 ]

@@ -30,7 +30,7 @@ class GhostArray(Array):
         self._type, self.comm, self.tile = type, comm, local
         tape = current_tape()
         if tape is not None:
-            tape.made(type, _root(local))
+            tape.made(type, local)
 
     @property
     def local(self) -> NoReturn:
@@ -47,7 +47,7 @@ class GhostArray(Array):
         self._version = value
         tape = current_tape()
         if tape is not None:
-            tape.updated(_root(self.tile))
+            tape.updated(self.tile)
 
     def gather(self) -> Tile:
         """Refused, because a program has no values before it runs; an explanation notes the move."""
@@ -98,10 +98,6 @@ class GhostArray(Array):
 
     def _reach_into(self, what: str) -> NoReturn:
         raise CaptureError(f"cannot {what} {self.type} in a program ({calling_line()}): {END_IT}")
-
-
-def _root(tile: Any) -> int | None:
-    return None if tile is None else tile.root
 
 
 def _explains() -> bool:

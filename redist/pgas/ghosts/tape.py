@@ -14,11 +14,7 @@ from typing import Any, NoReturn
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.watch.call_site import Line, public_call
-
-GIVE_VIEWS = frozenset(
-    {"permute_dims", "matrix_transpose", "moveaxis", "expand_dims", "squeeze", "T", "mT", "reshape"}
-)
-"""Functions whose results may look at the memory of their operand."""
+from redist.runtime.ranks.world import Comm
 
 
 class TaskKind(Enum):
@@ -95,10 +91,23 @@ class CapturedNode:
         return f"{self.name}{made} ({self.line})"
 
 
+def refs_in(thing: Any) -> list[int]:
+    """The numbers of all values in the operands of a task."""
+    if isinstance(thing, Ref):
+        return [thing.number]
+    if isinstance(thing, (tuple, list)):
+        return [number for one in thing for number in refs_in(one)]
+    if isinstance(thing, dict):
+        return [number for one in thing.values() for number in refs_in(one)]
+    return []
+
+
 class Tape:
     """What ghosts of one rank did, in order."""
 
-    def __init__(self, explains: bool = False) -> None:
+    def __init__(self, explains: bool = False, comm: Comm | None = None) -> None:
+        self.comm = comm
+        """The ranks of new arrays that name none, where they are pretended."""
         self.explains = explains
         """Whether nothing will run: then values that are read may be made up."""
         self.tasks: list[Task] = []
@@ -106,10 +115,10 @@ class Tape:
         self.n_values = 0
         self.roots: dict[int, int] = {}
         """The memory of every value that has some, by the value that it was first."""
-        self._views: dict[int, CapturedNode] = {}
-        """By memory: the first node that made a view of it for the program."""
-        self._owners: dict[int, CapturedNode | None] = {}
-        """By memory: the node that made it."""
+        self._looks: dict[int, dict[int, CapturedNode | None]] = {}
+        """By memory: the tiles of arrays that look at it, and the nodes that made them."""
+        self._stale: dict[int, tuple[CapturedNode | None, CapturedNode]] = {}
+        """Tiles whose memory was changed through another array: who made them, who changed it."""
         self._frame: FrameType | None = None
 
     def new_value(self) -> int:
@@ -131,6 +140,8 @@ class Tape:
     ) -> None:
         """Note a call; operands are :class:`Ref` where they are values."""
         node = self.current_node()
+        if self._stale:
+            self.check_fresh(refs_in((args, options)))
         task = Task(
             kind, function, tuple(args), dict(options), out, tuple(dict.fromkeys(reads)),
             tuple(dict.fromkeys(writes)), node, is_scalar, move,
@@ -145,30 +156,35 @@ class Tape:
         self.record(TaskKind.EFFECT, function, (), {}, number)
         return Ref(number)
 
-    def made(self, t: ArrayType, root: int | None) -> None:
-        """Note that an array was made; ``root`` is the memory of its tile."""
+    def made(self, t: ArrayType, tile: Any) -> None:
+        """Note that an array was made with a tile, or without one."""
         node = self.nodes[self.current_node()]
         node.types.append(t)
-        if root is None:
-            return
-        owner = self._owners.setdefault(root, node)
-        if owner is not node and node.name in GIVE_VIEWS:
-            self._views.setdefault(root, node)
+        if tile is not None:
+            self._looks.setdefault(tile.root, {})[tile.number] = node
 
-    def own(self, root: int) -> None:
-        """Note that memory is that of an array which was there before."""
-        self._owners[root] = None
+    def own(self, tile: Any) -> None:
+        """Note the tile of an array that was there before."""
+        self._looks[tile.root] = {tile.number: None}
 
-    def updated(self, root: int | None) -> None:
-        """Note that an array was changed; refuse it if another one looks at the same memory."""
+    def updated(self, tile: Any) -> None:
+        """Note that an array with this tile was changed: others that look at its memory are out of date."""
         node = self.nodes[self.current_node()]
         node.updates = True
-        view = None if root is None else self._views.get(root)
-        if view is not None and view is not node:
-            raise CaptureError(
-                f"cannot update an array ({node.line}) of which {view.name} made a view "
-                f"({view.line}): write .copy() first"
-            )
+        for number, maker in self._looks.get(getattr(tile, "root", -1), {}).items():
+            if number != tile.number:
+                self._stale[number] = maker, node
+
+    def check_fresh(self, numbers: Sequence[int]) -> None:
+        """Refuse to look at arrays whose memory was changed through another array."""
+        for number in numbers:
+            if number in self._stale:
+                maker, node = self._stale[number]
+                how = "it" if maker is None else f"{maker.name} made a view ({maker.line}) of what"
+                raise CaptureError(
+                    f"cannot use an array after {node.name} ({node.line}) has changed its memory "
+                    f"through another: {how} was updated; write .copy() first"
+                )
 
     def refuse(self, why: str) -> NoReturn:
         """Raise because the call under way cannot be part of a program."""

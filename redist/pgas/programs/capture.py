@@ -49,15 +49,15 @@ class Capture:
     @property
     def kept(self) -> set[int]:
         """The values that are needed at the end."""
-        found = {end.tile for end in self.ends if end.tile is not None}
+        ends = (*self.ends, *ends_in(self.result))
+        return {end.tile for end in ends if end.tile is not None}
 
-        def look(end: Any) -> Any:
-            if isinstance(end, ArrayEnd) and end.tile is not None:
-                found.add(end.tile)
-            return end
 
-        map_ends(self.result, look)
-        return found
+def ends_in(thing: Any) -> list[ArrayEnd]:
+    """The arrays of a result, as they stand at the end."""
+    found: list[ArrayEnd] = []
+    map_ends(thing, found.append)
+    return found
 
 
 def map_ends(thing: Any, change: Callable[[ArrayEnd], Any]) -> Any:
@@ -79,9 +79,13 @@ def capture(
     options: Mapping[str, Any],
     arrays: Sequence[Tiled],
     explains: bool = False,
+    comm: Comm | None = None,
 ) -> Capture:
-    """**Local.** Run a function while ``arrays``, which it is given or reaches, have no values."""
-    tape = Tape(explains)
+    """**Local.** Run a function while ``arrays``, which it is given or reaches, have no values.
+
+    ``comm`` are the ranks of new arrays where these are pretended.
+    """
+    tape = Tape(explains, comm)
     with haunted(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)):
@@ -99,10 +103,15 @@ def capture(
             )
 
         made = map_arrays(result, end_of)
+        tape.check_fresh([end.tile for end in ends_in(made) if end.tile is not None])
         ends = tuple(ArrayEnd(array.type, array.comm, _number(array)) for array in arrays)
+        written = {root for task in tape.tasks for root in task.writes}
         changed = tuple(
-            array.version > 0 or (array.type, array.tile) != old
-            for array, old in zip(arrays, before, strict=True)
+            array.version > 0
+            or array.type != t
+            or array.tile is not tile
+            or getattr(tile, "root", None) in written
+            for array, (t, tile) in zip(arrays, before, strict=True)
         )
     return Capture(tuple(tape.tasks), tuple(tape.nodes), inputs, ends, changed, made, tape.roots)
 
@@ -131,7 +140,7 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
                     like = like_strided(tile)
                 ghost: Any = Ghost(like, tape)
                 array.tile = ghost
-                tape.own(ghost.root)
+                tape.own(ghost)
             numbers.append(_number(array))
         yield tuple(numbers)
     finally:

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import BatchMover
-from redist.pgas.programs.tidy import refs_in
 
 COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 BATCH_BYTES = 2**18

@@ -53,6 +53,8 @@ class Ready:
     outputs: tuple[int, ...]
     kept_moves: tuple[KeptMove, ...]
     short_replay: Replay | None
+    fates: tuple[str, ...]
+    """What became of every captured move, in order."""
     figures: dict[str, int]
 
 
@@ -61,7 +63,7 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
     kept = sorted(captured.kept)
     roots = captured.roots
     live = [roots[n] for n in captured.inputs if n is not None]
-    shared = _share(captured.tasks, kept, roots, comm)
+    shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
     copies = _kept_moves(tasks, captured, comm) if options.cache else ()
@@ -78,7 +80,34 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
         judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
-    return Ready(tuple(ordered), replay, outputs, tuple(copies), short, figures)
+    fates = _fates(captured.tasks, firsts, tasks, ordered, values)
+    return Ready(tuple(ordered), replay, outputs, tuple(copies), short, fates, figures)
+
+
+def _fates(
+    captured: Sequence[Task],
+    firsts: Sequence[int],
+    tasks: Sequence[Task],
+    ordered: Sequence[Task],
+    copied: Sequence[int],
+) -> tuple[str, ...]:
+    """What became of every captured move, in words."""
+    moves = [task for task in captured if task.kind is TaskKind.MOVE]
+    left = {task.out for task in tasks}
+    begun = {task.out for task in ordered if task.kind is TaskKind.WAIT}
+    single = {task.out for task in ordered if task.kind is TaskKind.MOVE}
+    said = []
+    for number, task in enumerate(moves):
+        if firsts[number] != number:
+            said.append(f"made once, for call {moves[firsts[number]].node}")
+        elif task.out not in left:
+            said.append("not needed")
+        else:
+            words = ["begun early"] if task.out in begun else []
+            words += [] if task.out in single | begun else ["with others"]
+            words += ["copy kept"] if task.out in copied else []
+            said.append(", ".join(words))
+    return tuple(said)
 
 
 def _put_in_order(
@@ -122,14 +151,19 @@ def _figures(
     }
 
 
-def _share(tasks: Sequence[Task], kept: Any, roots: Any, comm: Comm) -> list[Task]:
-    """**Collective.** Make equal tasks once; moves only where they are equal on all ranks."""
+def _share(
+    tasks: Sequence[Task], kept: Any, roots: Any, comm: Comm
+) -> tuple[list[Task], list[int]]:
+    """**Collective.** Make equal tasks once; moves only where they are equal on all ranks.
+
+    The tasks, and for every move the first that it equals.
+    """
     allowed: list[int] | None = None
     while True:
         _, firsts = share_equal(tasks, kept, roots, allowed)
         common = common_classes(comm, firsts)
         if common == allowed:
-            return share_equal(tasks, kept, roots, allowed)[0]
+            return share_equal(tasks, kept, roots, allowed)
         allowed = common
 
 

@@ -10,16 +10,20 @@ from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from redist.errors import ArgumentError, RequestError, TransferError
+from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
 from redist.pgas.array import Array
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes
 from redist.pgas.programs.capture import ArrayEnd, Capture, capture, map_ends
+from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import OutsideArray, find_outside
 from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready, prepare
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.seam import plan_move
+from redist.plan.plan import Plan
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
@@ -150,6 +154,28 @@ class Program(Generic[P, R]):
             self._remember(signature, found)
         result: R = found.run(signature.arrays)
         return result
+
+    def graph(self, *args: P.args, **options: P.kwargs) -> ProgramGraph:
+        """**Collective.** The program for such arguments as a value; nothing runs, nothing is changed.
+
+        It prints as a table of its calls, with lines, types, what needs what, and what becomes of every
+        move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
+        """
+        signature = sign(args, options)
+        found = self._prepared.get(signature.key)
+        if found is None or not found.still_holds():
+            found = self._prepare(signature, args, options)
+            self._remember(signature, found)
+        arrays = [*signature.arrays, *(one.array for one in found.outside)]
+
+        def plan(source: ArrayType, target: ArrayType) -> Plan:
+            return plan_move(source, target, found.comm, None)
+
+        ready, types = found.ready, [array.type for array in arrays]
+        name = self.function.__name__
+        return graph_of(name, found.captured, types, plan, ready.fates, ready.figures)
+
+    explain = graph
 
     def _prepare(
         self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.ghosts.tape import Ref, Task
-from redist.pgas.programs.tidy import refs_in
+from redist.pgas.ghosts.tape import Ref, Task, refs_in
 from redist.pgas.watch.call_site import PACKAGE
 
 Replay = Callable[..., tuple[Any, ...]]

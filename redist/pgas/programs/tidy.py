@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 
 COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE)
 SMALL_BYTES = 4096
@@ -151,17 +151,6 @@ def frozen(thing: Any, same: Mapping[int, int]) -> Hashable:
     except TypeError:
         return ("object", id(thing))
     return (type(thing).__name__, thing)
-
-
-def refs_in(thing: Any) -> list[int]:
-    """The numbers of all values in the operands of a task."""
-    if isinstance(thing, Ref):
-        return [thing.number]
-    if isinstance(thing, (tuple, list)):
-        return [number for one in thing for number in refs_in(one)]
-    if isinstance(thing, dict):
-        return [number for one in thing.values() for number in refs_in(one)]
-    return []
 
 
 def _renamed(task: Task, same: Mapping[int, int]) -> Task:

@@ -208,6 +208,10 @@ class WrappedTraffic:
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
 
+    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+        """As the other does."""
+        return self.inner.start(move, comm)
+
     def require_data(self, what: str, why: str) -> None:
         """As the other does."""
         self.inner.require_data(what, why)

@@ -29,7 +29,6 @@ from redist.runtime.transfer import Transfer
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
 
-
 HEAD = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
 
 

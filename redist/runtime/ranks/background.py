@@ -10,6 +10,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+_HERE = threading.local()
+
+
+def is_background() -> bool:
+    """**Local.** Whether this thread runs beside the one that computes."""
+    return getattr(_HERE, "is_background", False)
+
+
 class Queue:
     """Runs work in order, in one thread.
 
@@ -36,6 +44,7 @@ class Queue:
 
     def _note_thread(self) -> None:
         self._thread = threading.get_ident()
+        _HERE.is_background = True
 
     def _forget(self, future: Future[Any]) -> None:
         """Keep no result alive that the caller has dropped."""

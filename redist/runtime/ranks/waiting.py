@@ -12,11 +12,14 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.errors import PeerError
+from redist.runtime.ranks.background import is_background
 
 TIMEOUT_S = 300.0
 """So long ranks wait for each other unless a caller says otherwise."""
 BUSY_S = 0.002
 """So long a wait only yields; after that it sleeps."""
+BESIDE_S = 2e-4
+"""A wait beside other work of this process sleeps so long at a time: that work has the core."""
 
 
 def wait_for(
@@ -57,19 +60,22 @@ def wait_until(
 ) -> None:
     """Ask again and again, politely, until it is done; ``look`` is called now and then and may raise."""
     tries, start = 0, 0.0
+    beside = is_background()
     while not is_done():
         tries += 1
-        if tries % 8:
+        if beside:
+            time.sleep(BESIDE_S)
+        elif tries % 8:
             os.sched_yield()
             continue
         now = time.monotonic()
         start = start or now
         waited = now - start
-        if look is not None and (tries % 512 == 0 or waited > BUSY_S):
+        if look is not None and (tries % 512 == 0 or (waited > BUSY_S and not beside)):
             look()
         if timeout_s is not None and waited > timeout_s:
             raise PeerError(f"other ranks did not come within {timeout_s:g} s")
-        if waited > BUSY_S:
+        if waited > BUSY_S and not beside:
             time.sleep(min(1e-3, waited / 20))
 
 

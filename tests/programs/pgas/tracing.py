@@ -247,7 +247,9 @@ class CountingTraffic(WrappedTraffic):
         self.seen.append("redistribute")
         return self.inner.redistribute(move, comm, limit_bytes)
 
-    def redistribute_together(self, moves: Mapping[str, TileMove], comm: Any) -> Any:
+    def redistribute_together(
+        self, moves: Mapping[str, TileMove], comm: Any, prepared: Any = None
+    ) -> Any:
         self.seen.append("together")
         return self.inner.redistribute_together(moves, comm)
 

@@ -1,0 +1,92 @@
+"""``redist program``: explain a program of global arrays for a machine that need not be here."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redist.cli.command import Commands, add_command
+from redist.cli.exit_status import OK, UsageError
+from redist.cli.files import name_text, write_text
+from redist.cli.request import NOTATION, read_mesh, read_topology, read_type
+
+if TYPE_CHECKING:
+    from redist.graph.nodes import ProgramGraph
+
+EPILOG = f"""\
+{NOTATION}
+examples:
+  redist program step.py:step "f64[16384{{x}}, 8]" "f64[8, 8]" --mesh x=4
+  redist program model.py:up "f32[64{{x}}, 4096, 8192]" "f32[8192, 28672{{y}}]" --mesh x=64,y=16 --svg up.svg
+"""
+
+
+def add_parser(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command with its arguments."""
+    text = "explain a function of global arrays: its calls, and what would move"
+    parser = add_command(commands, "program", text, EPILOG)
+    parser.add_argument("function", metavar="FILE:FUNCTION", help="a function in a file of Python")
+    parser.add_argument("types", metavar="TYPE", nargs="*", help="types of its arguments, in order")
+    parser.add_argument(
+        "--mesh", metavar="AXES", required=True, help="the devices, such as x=2,y=4"
+    )
+    parser.add_argument("--topology", metavar="FILE", help="how fast ranks reach each other (TOML)")
+    parser.add_argument("--json", action="store_true", help="print the graph as JSON")
+    parser.add_argument("--svg", metavar="FILE", help="draw it")
+    parser.add_argument("--html", metavar="FILE", help="draw it on a page, with the text below")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Capture the function on arrays without values, plan its moves, print what was found."""
+    mesh = read_mesh(args.mesh, "--mesh")
+    types = [read_type(text, mesh, f"TYPE {i + 1}") for i, text in enumerate(args.types)]
+    topology = None if args.topology is None else read_topology(args.topology)
+    name, function = load_function(args.function)
+    graph = explain_types(name, function, types, mesh, topology)
+    if args.svg:
+        write_text(args.svg, graph.svg(), "--svg")
+    if args.html:
+        write_text(args.html, graph.html(), "--html")
+    print(graph.to_json() if args.json else graph)
+    return OK
+
+
+def load_function(text: str) -> tuple[str, Callable[..., Any]]:
+    """Read ``FILE:FUNCTION``: the name, and the function of that file; a program's own function."""
+    file, _, name = text.rpartition(":")
+    if not file or not name:
+        raise UsageError(f"cannot use {text!r}: need FILE:FUNCTION, such as step.py:step")
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(f"cannot read {name_text(file)}: there is no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise UsageError(
+            f"cannot load {name_text(file)}: {type(problem).__name__}: {problem}; what a file does by "
+            'itself belongs below if __name__ == "__main__"'
+        ) from None
+    finally:
+        sys.path.pop(0)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise UsageError(f"cannot find the function {name!r} in {name_text(file)}")
+    return name, getattr(found, "function", found)
+
+
+def explain_types(
+    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any
+) -> ProgramGraph:
+    """The graph of a function for arguments of these types, as rank 0 of a machine would have it."""
+    from redist.pgas.programs.elsewhere import explain_elsewhere
+
+    return explain_elsewhere(name, function, types, mesh, topology)

@@ -1,0 +1,343 @@
+"""What users of programs rely on: loops, kernels, arrays from outside, errors with lines, one order of moves.
+
+As in ``mpirun -n 3 python -m tests.programs.pgas.captured``.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import CaptureError, Mesh, pgas
+from redist.pgas.keeper import FAR_BYTES
+from tests.programs.together import all_well, main
+
+COMM = MPI.COMM_WORLD
+X: Any = pgas
+WEIGHTS: dict[str, Any] = {}
+
+
+def normal(shape: tuple[int, ...], seed: int = 3, **where: Any) -> Any:
+    return X.random.generator(seed).normal(shape, **where)
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+
+
+def refused(function: Callable[..., Any], *args: Any) -> str:
+    """What a program of a function is refused for."""
+    try:
+        X.program(function)(*args)
+    except CaptureError as error:
+        return str(error)
+    return "no error"
+
+
+def kernels() -> str | None:
+    """Tiles with halos and whole dims give what NumPy gives of the whole, eagerly and in programs."""
+    u = normal((5 * COMM.size + 1, 10), type="{x}, {}")
+    whole = u.gather()
+    padded = np.pad(whole, ((1, 1), (0, 0)))
+    want = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+
+    def smooth(x: Any) -> Any:
+        return X.map_tiles(lambda t: (t[:-2] + t[1:-1] + t[2:]) / 3, x, halo={0: 1})
+
+    def corners(x: Any) -> Any:
+        return X.map_tiles(
+            lambda t: t[:-2, :-2] + 2 * t[2:, 2:] + 3 * t[:-2, 2:],
+            x,
+            halo={0: 1, 1: 1},
+            edges="wrap",
+        )
+
+    def ordered(x: Any) -> Any:
+        return X.map_tiles(lambda t: np.sort(t, axis=0), x, whole=0)
+
+    mesh = Mesh(x=2, y=COMM.size // 2) if COMM.size % 2 == 0 else Mesh(x=COMM.size)
+    v = normal((13, 11), type="{x}, {y}" if "y" in str(mesh) else "{x}, {}", mesh=mesh)
+    values = v.gather()
+    wrapped = np.pad(values, 1, mode="wrap")
+    turned = wrapped[:-2, :-2] + 2 * wrapped[2:, 2:] + 3 * wrapped[:-2, 2:]
+    for name, function, array, expected in (
+        ("smooth", smooth, u, want),
+        ("corners", corners, v, turned),
+        ("ordered", ordered, v, np.sort(values, axis=0)),
+    ):
+        for run in (function, X.program(function)):
+            if not same(run(array).gather(), expected):
+                return f"{name} differs"
+    try:
+        X.map_tiles(lambda t: t, u, halo={0: 100})
+    except redist.ArgumentError:
+        return None
+    return None if COMM.size == 1 else "no error for a halo larger than a tile"
+
+
+def loops() -> str | None:
+    """A step is repeated so often, or until its values say so; elements are repeated as before."""
+    u = normal((13, 4), type="{x}, {}")
+    whole = u.gather()
+
+    @X.program
+    def step(x: Any) -> Any:
+        return x * 0.5
+
+    if not same(X.repeat(step, 5, u).gather(), whole * 0.5**5):
+        return "five steps differ"
+    last, n = X.repeat_until(step, u, lambda x: X.max(X.abs(x)) < 1e-3, most=50)
+    if not np.abs(last.gather()).max() < 1e-3 or not np.abs(2 * last.gather()).max() >= 1e-3:
+        return f"stopped after {n} steps"
+    pair = X.repeat(lambda a, b: (b, a + b), 3, (u, u))
+    if not same(pair[0].gather(), whole + whole + whole):
+        return "a state of two differs"
+    return (
+        None if same(X.repeat(u, 2, axis=0).gather(), np.repeat(whole, 2, axis=0)) else "elements"
+    )
+
+
+def generators() -> str | None:
+    """A generator goes on in every run, as it does without a program."""
+    u = normal((6, 5))
+    mine, theirs = X.random.generator(5), X.random.generator(5)
+
+    @X.program
+    def noisy(x: Any, rng: Any) -> Any:
+        rng.uniform((3,))
+        return x + rng.normal(x.shape)
+
+    for _ in range(3):
+        theirs.uniform((3,))
+        if not same(noisy(u, mine).gather(), (u + theirs.normal(u.shape)).gather()):
+            return "other numbers"
+    return None if mine.calls == theirs.calls else f"{mine.calls} streams, not {theirs.calls}"
+
+
+def outside() -> str | None:
+    """Arrays that a program reaches by name count as arguments: also when they change, or are others."""
+    u = normal((12, 10), type="{x}, {}")
+    WEIGHTS["w"] = normal((10, 4), 4)
+
+    @X.program
+    def product(x: Any) -> Any:
+        return x @ WEIGHTS["w"]
+
+    for change in ("", "updated", "replaced", "moved"):
+        if change == "updated":
+            WEIGHTS["w"] += 1.0
+        elif change == "replaced":
+            WEIGHTS["w"] = normal((10, 4), 5)
+        elif change == "moved":
+            WEIGHTS["w"] = WEIGHTS["w"].to("{}, {}")
+        for _ in range(2):
+            if not same(product(u).gather(), product.function(u).gather()):
+                return f"differs after the array was {change or 'captured'}"
+    return None
+
+
+def refusals() -> str | None:
+    """What depends on values, or reaches outside, is refused by name with the line."""
+    u = normal((8, 6), type="{x}, {}")
+    hidden = [[[[[[normal((8, 6))]]]]]]
+    cases: dict[str, tuple[Callable[[Any], Any], str]] = {
+        "float": (lambda x: float(X.sum(x)), "cannot read f64[]"),
+        "mask": (lambda x: x[x > 0], "how many depends on the data"),
+        "nonzero": (X.nonzero, "how many depends on the data"),
+        "unique": (X.unique_values, "what is unique"),
+        "local": (lambda x: x.local, "cannot reach into"),
+        "get": (lambda x: x.get((0, 0)), "cannot get elements"),
+        "epoch": (lambda x: x.epoch(), "cannot open an epoch"),
+        "gather": (lambda x: x.gather(), "cannot gather"),
+        "hidden": (lambda x: x + hidden[0][0][0][0][0][0], "no part of the program"),
+    }
+    for name, (function, words) in cases.items():
+        said = refused(function, u)
+        if words not in said or "captured.py:" not in said:
+            return f"{name}: {said}"
+    return None
+
+
+def races() -> str | None:
+    """An update of what is viewed is refused with both lines; of a copy it is not."""
+    u = normal((8, 6), type="{x}, {}")
+
+    def base(x: Any) -> Any:
+        y = x.T
+        x += 1.0
+        return y
+
+    def view(x: Any) -> Any:
+        y = X.expand_dims(x, axis=0)
+        y *= 2.0
+        return x
+
+    def copy(x: Any) -> Any:
+        y = x.T.copy()
+        x += 1.0
+        return y
+
+    for function in (base, view):
+        said = refused(function, u)
+        lines = 2 if function is base else 1
+        if "through another" not in said or said.count("captured.py:") != lines:
+            return f"{function.__name__}: {said}"
+    want = u.gather().T.copy()
+    return None if same(X.program(copy)(u).gather(), want) else "a copy has changed"
+
+
+def disagreement() -> str | None:
+    """Ranks with other programs get one error that names the first difference, and can go on."""
+    if COMM.size == 1:
+        return None
+    u = normal((8, 6), type="{x}, {}")
+
+    def differ(x: Any) -> Any:
+        y = x - 1.0
+        return y + 1.0 if COMM.rank == 0 else y * 2.0
+
+    said = refused(differ, u)
+    if "node 1 add" not in said or "node 1 mul" not in said or "rank 0" not in said:
+        return said
+
+    def fails(x: Any) -> Any:
+        return x + 1.0 if COMM.rank else 1 // 0
+
+    try:
+        X.program(fails)(u)
+    except (CaptureError, ZeroDivisionError) as error:
+        if COMM.rank and "rank 0 could not capture it" not in str(error):
+            return str(error)
+    else:
+        return "no error"
+    return None if same(X.program(lambda x: x + 1.0)(u).gather(), (u + 1.0).gather()) else "after"
+
+
+def copies() -> str | None:
+    """A moved argument is kept until it is changed; what others may write to is not."""
+    u = normal((16, 12), type="{x}, {}")
+
+    @X.program
+    def turned(x: Any) -> Any:
+        return x.to("{}, {x}") * 2.0
+
+    for _ in range(2):
+        turned(u)
+    hits, n = FAR_BYTES.hits, int(COMM.size > 1)
+    with redist.trace() as t:
+        kept = turned(u)
+    if t.moves or FAR_BYTES.hits != hits + n:
+        return f"{len(t.moves)} moves of a kept argument, {FAR_BYTES.hits - hits} hits"
+    u += 1.0
+    with redist.trace() as t:
+        changed = turned(u)
+    if len(t.moves) != n or same(kept.gather(), changed.gather()):
+        return "a changed argument was taken from a copy"
+    tile = u.local
+    turned(u)
+    if tile is not None:
+        tile[...] = 7.0
+    if not same(turned(u).gather(), np.full((16, 12), 14.0)):
+        return "a tile that was handed out changed unseen"
+    return None
+
+
+def early() -> str | None:
+    """Moves that are begun early, joined or shared give the same, and the trace says so."""
+    u, v = normal((16, 12), type="{x}, {}"), normal((16, 12), 9, type="{x}, {}")
+
+    @X.program(prefetch="always", cache=False)
+    def step(x: Any, y: Any) -> Any:
+        moved = (x + 1.0).to("{}, {x}")
+        for _ in range(3):
+            y = X.tanh(y * 1.5)
+        return moved * 2.0, y, (x + 1.0).to("{}, {x}") + 1.0
+
+    for _ in range(3):
+        for one, other in zip(step(u, v), step.function(u, v), strict=True):
+            if not same(one.gather(), other.gather()):
+                return "differs"
+    with redist.trace() as t:
+        step(u, v)
+    n = int(COMM.size > 1)
+    if len(t.moves) != n:
+        return f"{len(t.moves)} moves"
+    if n and (t.moves[0].waited_s is None or "captured.py" not in str(t.moves[0].line)):
+        return f"the trace does not say that it began early: {t}"
+    graph = step.graph(u, v)
+    fates = [move.fate for move in graph.moves]
+    if n and fates != ["begun early", "made once, for call 1"]:
+        return f"{fates}"
+    if redist.ProgramGraph.from_json(graph.to_json()) != graph or "<svg" not in graph.html():
+        return "a graph is not what was written"
+    return None if str(graph).startswith("step: ") else str(graph)
+
+
+def batches() -> str | None:
+    """Sums that nothing stands between are made by one operation, with the same bits."""
+    u = normal((24, 6), type="{x}, {}")
+
+    def sums(x: Any) -> Any:
+        totals = [X.sum(x * float(k), axis=0) for k in range(1, 6)]
+        return [total.to("{}") for total in totals]
+
+    step = X.program(sums)
+    for _ in range(3):
+        for one, other in zip(step(u), sums(u), strict=True):
+            if one.gather().tobytes() != other.gather().tobytes():
+                return "other bits"
+    figures = step.graph(u).figures
+    if COMM.size > 1 and (figures["batches"], figures["in batches"]) != (1, 5):
+        return f"{figures}"
+    return None
+
+
+def switches() -> str | None:
+    """A variable switches programs off; wrong options are refused; many captures are warned of."""
+    u = normal((6, 4), type="{x}, {}")
+    os.environ["REDIST_EAGER"] = "1"
+    try:
+        if not isinstance(X.program(lambda x: float(X.sum(x)))(u), float):
+            return "not eager"
+    finally:
+        del os.environ["REDIST_EAGER"]
+    for options in ({"layouts": "planned"}, {"prefetch": "never"}):
+        try:
+            X.program(**options)
+        except redist.ArgumentError:
+            continue
+        return f"no error for {options}"
+    step = X.program(lambda x, k: x * k)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for k in range(9):
+            step(u, float(k))
+    words = [str(one.message) for one in said]
+    return None if len(words) == 1 and "captured 9 times" in words[0] else f"{words}"
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        kernels, loops, generators, outside, refusals, races, disagreement, copies, early, batches,
+        switches,
+    )
+}  # fmt: skip
+
+
+def program() -> int:
+    """0 if everything holds."""
+    bad = 0
+    for name, check in CHECKS.items():
+        bad += not all_well(COMM, name, check())
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    main(program)
