@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -64,12 +64,9 @@ def load_function(text: str) -> tuple[str, Callable[..., Any]]:
     path = Path(file)
     if not path.is_file():
         raise UsageError(f"cannot read {name_text(file)}: there is no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        names = runpy.run_path(str(path), run_name=path.stem)
     except Exception as problem:
         raise UsageError(
             f"cannot load {name_text(file)}: {type(problem).__name__}: {problem}; what a file does by "
@@ -77,7 +74,7 @@ def load_function(text: str) -> tuple[str, Callable[..., Any]]:
         ) from None
     finally:
         sys.path.pop(0)
-    found = getattr(module, name, None)
+    found = names.get(name)
     if not callable(found):
         raise UsageError(f"cannot find the function {name!r} in {name_text(file)}")
     return name, getattr(found, "function", found)

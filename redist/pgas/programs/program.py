@@ -108,7 +108,7 @@ class Prepared:
         return values
 
 
-class _Copy:
+class _KeptTile:
     """A moved copy of an argument; the tile is None on a rank that has none."""
 
     __slots__ = ("tile",)
@@ -128,7 +128,7 @@ def _keep(array: Tiled, one: KeptMove, tile: Tile | None) -> None:
         return
     key = _key(array, one)
     n_bytes = 0 if tile is None else tile.nbytes
-    if FAR_BYTES.put(key, _Copy(tile), n_bytes):
+    if FAR_BYTES.put(key, _KeptTile(tile), n_bytes):
         weakref.finalize(array, FAR_BYTES.drop, key).atexit = False
 
 

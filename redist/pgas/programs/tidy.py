@@ -106,7 +106,7 @@ def share_equal(
             if is_move:
                 numbers[made] = firsts[-1]
         out.append(task)
-    renamed = [_renamed(task, same) for task in out if task.out not in dropped_new]
+    renamed = [_renamed(task, same, roots) for task in out if task.out not in dropped_new]
     return renamed, firsts
 
 
@@ -153,10 +153,13 @@ def frozen(thing: Any, same: Mapping[int, int]) -> Hashable:
     return (type(thing).__name__, thing)
 
 
-def _renamed(task: Task, same: Mapping[int, int]) -> Task:
-    if not any(number in same for number in refs_in((task.args, task.options))):
+def _renamed(task: Task, same: Mapping[int, int], roots: Mapping[int, int]) -> Task:
+    """A task with what stands for its operands, and for the memory that it reads."""
+    if not any(number in same for number in (*refs_in((task.args, task.options)), *task.reads)):
         return task
-    return replace(task, args=_rename(task.args, same), options=_rename(task.options, same))
+    reads = tuple(roots.get(same.get(root, root), root) for root in task.reads)
+    args, options = _rename(task.args, same), _rename(task.options, same)
+    return replace(task, args=args, options=options, reads=reads)
 
 
 def _rename(thing: Any, same: Mapping[int, int]) -> Any:
