@@ -84,7 +84,7 @@ INNER: dict[str, str] = {
         "streaming cut_candidates product_costs contract_layout order contract matmul einsum"
     ),
     "redist.pgas.ordering": "splitters sorting searching uniques",
-    "redist.pgas.onesided": "index_selection address_space epochs get_put",
+    "redist.pgas.onesided": "index_selection far_blocks address_space epochs get_put",
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",

@@ -262,9 +262,15 @@ class Array(Operators):
         """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
         get_put.accumulate(self, index, values, op)
 
-    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> epochs.Epoch[Array]:
-        """**Collective** at both ends. Let any rank get, put and accumulate: ``with a.epoch():``."""
-        return epochs.Epoch(self, timeout_s)
+    def epoch(
+        self, timeout_s: float | None = TIMEOUT_S, *, prefetch: bool = True, cache: bool = True
+    ) -> epochs.Epoch[Array]:
+        """**Collective** at both ends. Let any rank get, put and accumulate: ``with a.epoch():``.
+
+        What is read from other nodes is kept until the fence, and fetched ahead in the next interval;
+        ``cache=False`` and ``prefetch=False`` switch that off, for comparison.
+        """
+        return epochs.Epoch(self, timeout_s, prefetch, cache)
 
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
         """**Collective.** Make what was put or written before, on any rank, visible to all."""

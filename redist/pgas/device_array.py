@@ -37,7 +37,9 @@ class DeviceArray(Array):
         """Refused: other ranks cannot reach into a GPU."""
         refuse("accumulate into")
 
-    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> NoReturn:
+    def epoch(
+        self, timeout_s: float | None = TIMEOUT_S, *, prefetch: bool = True, cache: bool = True
+    ) -> NoReturn:
         """Refused: other ranks cannot reach into a GPU."""
         refuse("open an epoch on")
 

@@ -76,7 +76,9 @@ class GhostArray(Array):
         """Refused: one rank's indices are no part of a program."""
         self._reach_into("accumulate into")
 
-    def epoch(self, timeout_s: float | None = TIMEOUT_S) -> NoReturn:
+    def epoch(
+        self, timeout_s: float | None = TIMEOUT_S, *, prefetch: bool = True, cache: bool = True
+    ) -> NoReturn:
         """Refused: one rank's indices are no part of a program."""
         self._reach_into("open an epoch on")
 

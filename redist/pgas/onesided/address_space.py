@@ -10,8 +10,10 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import BUFFERS, SHARED_FROM
+from redist.pgas.onesided.far_blocks import FarBlocks
 from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
+from redist.pgas.watch.call_site import calling_line
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import MESSAGE_BYTES
 from redist.runtime.onesided.records import enclose, once, open_record, refer
@@ -40,7 +42,7 @@ class ArrayAccess:
     """
 
     __slots__ = (
-        "cuts", "dtype", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "type",
+        "cuts", "dtype", "far", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "type",
         "views", "window",
     )  # fmt: skip
 
@@ -51,6 +53,8 @@ class ArrayAccess:
         self.shape, self.cuts = window.shape, window.cuts
         self.views, self.peeked, self.dtype = window.views, window.peeked, window.dtype
         self.is_open = False
+        self.far = FarBlocks(window) if window.sources else None
+        """Reads tiles of other nodes; None if there are none."""
         self.log: dict[int, list[Bytes]] = {}
         self.log_bytes = 0
         self.staged: list[Tile] = []
@@ -60,7 +64,11 @@ class ArrayAccess:
         part = selection.part
         BUFFERS.check_room(part.n_elems * self.dtype.itemsize)
         out = np.empty(part.shape, self.dtype)
-        self.window.read(selection.pieces(self.cuts), out)
+        pieces = selection.pieces(self.cuts)
+        if self.far is not None and self.is_open:
+            self.far.read(pieces, out, calling_line())
+        else:
+            self.window.read(pieces, out)
         return out.reshape(selection.shape)[()]
 
     def write(self, selection: TileSelection, values: Any, op: str) -> None:
@@ -131,6 +139,8 @@ class ArrayAccess:
             function(view, values, out=view)
 
     def forget(self) -> None:
-        """**Local.** Drop what this interval has put."""
+        """**Local.** Drop what this interval has put, and fetched."""
         BUFFERS.live_bytes -= self.log_bytes
         self.log, self.log_bytes, self.staged = {}, 0, []
+        if self.far is not None:
+            self.far.end_interval()

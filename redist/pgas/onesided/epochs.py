@@ -35,17 +35,29 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
 class Epoch(Generic[T]):
     """A span of one-sided operations on one array: ``with a.epoch():``.
 
-    **Collective** at both ends. ``timeout_s`` bounds the waiting for other ranks.
+    **Collective** at both ends. ``timeout_s`` bounds the waiting for other ranks. Blocks read from other
+    nodes are kept until the fence, and those that a line read in the last interval fetched ahead in
+    the next, unless ``cache`` or ``prefetch`` is switched off.
     """
 
-    def __init__(self, a: T, timeout_s: float | None = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        a: T,
+        timeout_s: float | None = TIMEOUT_S,
+        prefetch: bool = True,
+        cache: bool = True,
+    ) -> None:
         self._array, self._timeout_s = a, timeout_s
+        self._prefetch, self._cache = prefetch, cache
 
     def __enter__(self) -> T:
         space: ArrayAccess | None = getattr(self._array, "_space", None)
         if space is not None and space.is_open:
             raise RequestError(f"cannot begin an epoch of {space.type}: one is open; use fence()")
-        begin(self._array, EpochEvent.BEGIN, self._timeout_s).is_open = True
+        space = begin(self._array, EpochEvent.BEGIN, self._timeout_s)
+        space.is_open = True
+        if space.far is not None:
+            space.far.prefetch, space.far.cache = self._prefetch, self._cache
         return self._array
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -49,6 +49,22 @@ class TileMove(NamedTuple):
         return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
 
 
+class FarRead(NamedTuple):
+    """What one-sided reads of a line found near, and what they fetched from other nodes."""
+
+    hits: int = 0
+    misses: int = 0
+    kept_bytes: int = 0
+    """That were there already."""
+    fetched_bytes: int = 0
+    wasted_bytes: int = 0
+    """That were fetched ahead, and nobody read."""
+
+    def plus(self, other: FarRead) -> FarRead:
+        """Both together."""
+        return FarRead(*(a + b for a, b in zip(self, other, strict=True)))
+
+
 class MoveUnderWay(Protocol):
     """A move that was started."""
 
@@ -124,6 +140,9 @@ class RankTraffic(Protocol):
         reads are in ``args``; ``into`` is the one whose tile it writes, if it does.
         """
 
+    def note_far_read(self, line: Line, read: FarRead) -> None:
+        """**Local.** Note a one-sided read of another node."""
+
     def require_data(self, what: str, why: str) -> None:
         """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
 
@@ -192,6 +211,9 @@ class RuntimeTraffic:
         """Do the work."""
         return work(*args)[0]
 
+    def note_far_read(self, line: Line, read: FarRead) -> None:
+        """Nobody looks on."""
+
     def require_data(self, what: str, why: str) -> None:
         """Data moves: nothing to refuse."""
 
@@ -211,6 +233,10 @@ class WrappedTraffic:
     def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
         """As the other does."""
         return self.inner.start(move, comm)
+
+    def note_far_read(self, line: Line, read: FarRead) -> None:
+        """As the other does."""
+        self.inner.note_far_read(line, read)
 
     def require_data(self, what: str, why: str) -> None:
         """As the other does."""

@@ -13,6 +13,7 @@ from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
 from redist.pgas.watch.seam import (
     ElementExchange,
+    FarRead,
     MoveUnderWay,
     R,
     RankTraffic,
@@ -81,9 +82,14 @@ class Move:
 class TracedTraffic(WrappedTraffic):
     """Traffic that happens as without it, with every move noted in a list."""
 
-    def __init__(self, inner: RankTraffic, moves: list[Move]) -> None:
+    def __init__(self, inner: RankTraffic, moves: list[Move], reads: dict[Line, FarRead]) -> None:
         super().__init__(inner)
-        self.moves = moves
+        self.moves, self.reads = moves, reads
+
+    def note_far_read(self, line: Line, read: FarRead) -> None:
+        """Add a one-sided read to those of its line."""
+        self.reads[line] = self.reads.get(line, FarRead()).plus(read)
+        self.inner.note_far_read(line, read)
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -173,12 +179,14 @@ class Trace:
 
     def __init__(self, moves: Sequence[Move] = ()) -> None:
         self.moves: list[Move] = list(moves)
+        self.reads: dict[Line, FarRead] = {}
+        """By line: one-sided reads of tiles on other nodes."""
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Trace:
         self._offset = time.time() - time.perf_counter()
-        self._scope = through(TracedTraffic(traffic(), self.moves))
+        self._scope = through(TracedTraffic(traffic(), self.moves, self.reads))
         self._scope.__enter__()
         return self
 
@@ -201,6 +209,11 @@ class Trace:
         return sum(move.seconds or 0.0 for move in self.moves)
 
     def __str__(self) -> str:
+        parts = [self._moves_text()] if self.moves or not self.reads else []
+        parts += [_reads_text(self.reads)] if self.reads else []
+        return "\n".join(parts)
+
+    def _moves_text(self) -> str:
         if not self.moves:
             return "no array moved"
         head: tuple[str, ...] = (
@@ -288,6 +301,16 @@ def _row(moves: Sequence[Move]) -> tuple[str, ...]:
 def _model(moves: Sequence[Move]) -> str:
     known = [move.model_ps for move in moves if move.plan is not None]
     return format_time(sum(known)) if known else "-"
+
+
+def _reads_text(reads: Mapping[Line, FarRead]) -> str:
+    """One-sided reads as a table."""
+    head = ("far reads", "hits", "misses", "were there", "fetched", "wasted")
+    rows = [
+        (str(line), str(read.hits), str(read.misses), *map(format_bytes, read[2:]))
+        for line, read in reads.items()
+    ]
+    return "\n".join(table([head, *rows]))
 
 
 def _waited(moves: Sequence[Move]) -> str:

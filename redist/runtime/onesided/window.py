@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,21 @@ class Window:
             else:
                 self.sources[shard] = holders[world.rank % len(holders)]
 
+    def fetch(self, blocks: Iterable[tuple[int, Part, Tile]]) -> None:
+        """**Local.** Fill contiguous arrays with parts of tiles on other nodes, asked for together."""
+        most = max(1, ANSWER_BYTES // self.dtype.itemsize)
+        asked: list[Ask] = []
+        for shard, part, block in blocks:
+            rank, whole = self.sources[shard], cast(Any, block)
+            asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
+        self._ask(asked)
+
+    def _ask(self, asked: list[Ask]) -> None:
+        if asked:
+            assert self.service is not None
+            look = self.world.failure.raise_if_any
+            self.service.ask(asked, lambda requests: wait_for(requests, self.timeout_s, look))
+
     def read(self, parts: Iterable[tuple[int, Part, Index]], out: Tile) -> None:
         """**Local.** Copy parts of tiles, by number, to places in ``out``."""
         asked: list[Ask] = []
@@ -136,9 +151,6 @@ class Window:
                 continue
             rank = self.sources[shard]
             asked += [(rank, self.number, p, piece[(*there, ...)]) for p, there in part.split(most)]
-        if asked:
-            assert self.service is not None
-            look = self.world.failure.raise_if_any
-            self.service.ask(asked, lambda requests: wait_for(requests, self.timeout_s, look))
+        self._ask(asked)
         for where, piece in answers:
             out[where] = piece

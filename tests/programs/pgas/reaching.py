@@ -194,6 +194,32 @@ def best_us(act: Callable[[int], Any], index: int, n: int = 500) -> float:
     return best / n * 1e6
 
 
+def far_blocks(comm: MPI.Comm) -> str | None:
+    """Blocks of other nodes are fetched once in an interval, and ahead in the next; never across a fence."""
+    n = 64
+    a = pgas.zeros(n * comm.size, type="{x}")
+    onesided.reach(a, node_size=1)
+    first = (comm.rank + 1) % comm.size * n
+    seen = []
+    for prefetch, cache in ((True, True), (False, True), (False, False)):
+        with redist.trace() as trace, a.epoch(prefetch=prefetch, cache=cache):
+            for interval in range(3):
+                for _ in range(2):
+                    for at in range(0, 32, 8):
+                        got = a.get(slice(first + at, first + at + 8))
+                        if not np.all(got == interval):
+                            return f"interval {interval}: {got}"
+                a.accumulate(slice(comm.rank * n, (comm.rank + 1) * n), 1.0)
+                a.fence()
+        with a.epoch():
+            a.put(slice(comm.rank * n, (comm.rank + 1) * n), 0.0)
+        seen += [(read.hits, read.misses, read.wasted_bytes) for read in trace.reads.values()]
+    if comm.size == 1:
+        return None
+    want = [(18, 6, 0), (12, 12, 0), (0, 24, 0)]
+    return None if seen == want else f"hits, misses, wasted: {seen}, not {want}"
+
+
 PARTS: tuple[Callable[[MPI.Comm], Iterator[tuple[str, str | None]]], ...] = (
     wrong_calls, failing_ranks, memory, cost,
 )  # fmt: skip
@@ -201,7 +227,7 @@ PARTS: tuple[Callable[[MPI.Comm], Iterator[tuple[str, str | None]]], ...] = (
 
 def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
     """What is checked: where every rank is a node, that a large array arrives."""
-    return ("large",) if "--nodes" in args else names_of(PARTS)
+    return ("large", "far blocks") if "--nodes" in args else names_of(PARTS)
 
 
 def program() -> int:
@@ -220,6 +246,7 @@ def program() -> int:
         same = np.array_equal(a.get(slice(None, None, -1)), want[::-1])
         good = all_well(comm, "large", None if same else "differs")
         a.fence()
+        good &= all_well(comm, "far blocks", far_blocks(comm))
     else:
         for part in PARTS:
             bad = [f"{name}: {wrong}" for name, wrong in part(comm) if wrong is not None]
