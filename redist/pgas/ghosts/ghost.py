@@ -35,6 +35,7 @@ class Ghost(NDArrayOperatorsMixin):
         self.number = tape.new_value()
         self.root = self.number if root is None else root
         tape.roots[self.number] = self.root
+        tape.shapes[self.number] = like.shape
 
     # How it looks
 

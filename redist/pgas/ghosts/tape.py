@@ -115,6 +115,7 @@ class Tape:
         self.n_values = 0
         self.roots: dict[int, int] = {}
         """The memory of every value that has some, by the value that it was first."""
+        self.shapes: dict[int, tuple[int, ...]] = {}
         self._looks: dict[int, dict[int, CapturedNode | None]] = {}
         """By memory: the tiles of arrays that look at it, and the nodes that made them."""
         self._stale: dict[int, tuple[CapturedNode | None, CapturedNode]] = {}

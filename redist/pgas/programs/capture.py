@@ -45,6 +45,7 @@ class Capture:
     changed: tuple[bool, ...]
     result: Any
     roots: Mapping[int, int]
+    shapes: Mapping[int, tuple[int, ...]]
 
     @property
     def kept(self) -> set[int]:
@@ -113,7 +114,9 @@ def capture(
             or getattr(tile, "root", None) in written
             for array, (t, tile) in zip(arrays, before, strict=True)
         )
-    return Capture(tuple(tape.tasks), tuple(tape.nodes), inputs, ends, changed, made, tape.roots)
+    return Capture(
+        tuple(tape.tasks), tuple(tape.nodes), inputs, ends, changed, made, tape.roots, tape.shapes
+    )
 
 
 def _number(array: Tiled) -> int | None:

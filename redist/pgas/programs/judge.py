@@ -77,6 +77,11 @@ class _Symbols:
 
     def run(self, task: Task) -> None:
         """Let a task happen."""
+        inner = getattr(task.function, "tasks", None)  # of a join that is computed in blocks
+        if inner is not None:
+            for one in inner:
+                self.run(one)
+            return
         if task.kind is TaskKind.BATCH:
             self._run_batch(task)
             return

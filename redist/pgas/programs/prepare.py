@@ -9,6 +9,7 @@ from typing import Any
 from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
+from redist.pgas.programs.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.judge import judge
 from redist.pgas.programs.order import COLLECTIVE, join_moves, ready_gaps, start_early
@@ -66,6 +67,7 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
+    tasks = block_joins(tasks, kept, roots, captured.shapes)
     copies = _kept_moves(tasks, captured, comm) if options.cache else ()
     values = tuple(one.value for one in copies)
     outputs = tuple(dict.fromkeys((*kept, *values)))
@@ -148,6 +150,7 @@ def _figures(
         "batches": count(ordered, TaskKind.BATCH),
         "begun early": count(ordered, TaskKind.START),
         "kept": n_copies,
+        "in blocks": sum(isinstance(task.function, BlockedJoin) for task in ordered),
     }
 
 

@@ -93,15 +93,15 @@ def share_equal(
         if key is not None and made is not None:
             earlier = known.get(key)
             root = roots.get(made, made)
-            may_go = root not in leaving and writers[root] == (0 if written is None else 1)
-            if earlier is not None and may_go:
+            is_fixed = writers[root] == (0 if written is None else 1)
+            if earlier is not None and is_fixed and root not in leaving:
                 same[made] = earlier
                 if written is not None:
                     dropped_new.add(written)
                 if is_move:
                     firsts[-1] = numbers[earlier]
                 continue
-            if earlier is None and may_go | (root in leaving):
+            if earlier is None and is_fixed:
                 known[key] = made
             if is_move:
                 numbers[made] = firsts[-1]

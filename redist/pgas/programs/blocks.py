@@ -1,0 +1,207 @@
+"""A join that only one reduction reads is computed in blocks: the array between them never exists.
+
+``sum((x[:, None] - c[None]) ** 2, -1)`` of n x d and k x d elements needs no n x k x d array. Blocks cut the
+first dim only, which the result keeps: every element of it is made by the same sums in the same order, so
+its bits stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
+from redist.pgas.tiles.tiled import Tile
+
+REDUCTIONS = (np.sum, np.prod, np.max, np.min, np.any, np.all)
+LEAST_BYTES = 2**20
+"""Smaller joins stay as they are: they fit the cache."""
+BLOCK_BYTES = 2**18
+Shapes = Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStep:
+    """An element-wise function in a join: operands are values, by number, and constants."""
+
+    function: np.ufunc
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    out: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedJoin:
+    """Computes a join and its reduction, some rows at a time.
+
+    ``tasks`` are those in whose place it stands; ``leaves`` the values that it is given, and which of
+    them are cut into rows.
+    """
+
+    tasks: tuple[Task, ...]
+    steps: tuple[JoinStep, ...]
+    leaves: tuple[tuple[int, bool], ...]
+    reduction: Task
+    n_rows: int
+    row_bytes: int
+
+    def __call__(self, *tiles: Tile) -> Tile:
+        """**Local.** The reduced tile."""
+        rows = max(1, BLOCK_BYTES // max(1, self.row_bytes))
+        out: Tile | None = None
+        room: dict[int, Tile] = {}
+        """What the first block has made: the others are made in the same memory."""
+        for lo in range(0, self.n_rows, rows):
+            hi = min(self.n_rows, lo + rows)
+            values = {
+                number: tile[lo:hi] if is_cut else tile
+                for (number, is_cut), tile in zip(self.leaves, tiles, strict=True)
+            }
+            for step in self.steps:
+                args = [values[a.number] if isinstance(a, Ref) else a for a in step.args]
+                if lo:
+                    into = room[step.out][: hi - lo]
+                    values[step.out] = step.function(*args, **step.options, out=into)
+                else:
+                    room[step.out] = values[step.out] = step.function(*args, **step.options)
+            joined = values[self.reduction.args[0].number]
+            made = self.reduction.function(joined, **self.reduction.options)
+            if out is None:
+                out = np.empty((self.n_rows, *made.shape[1:]), made.dtype)
+            out[lo:hi] = made
+        assert out is not None
+        return out
+
+
+def block_joins(
+    tasks: Sequence[Task], kept: Sequence[int], roots: Mapping[int, int], shapes: Shapes
+) -> list[Task]:
+    """**Local.** The tasks with joins that only one reduction reads computed in blocks."""
+    finder = _Joins(tasks, kept, roots, shapes)
+    found = {}
+    for place, task in enumerate(tasks):
+        join = finder.find(place, task)
+        if join is not None:
+            found[place] = join
+    gone = {id(task) for join in found.values() for task in join.tasks}
+    out = []
+    for place, task in enumerate(tasks):
+        if place in found:
+            out.append(_task_of(task, found[place], roots))
+        elif id(task) not in gone:
+            out.append(task)
+    return out
+
+
+def _task_of(task: Task, join: BlockedJoin, roots: Mapping[int, int]) -> Task:
+    args = tuple(Ref(number) for number, _ in join.leaves)
+    reads = tuple(dict.fromkeys(roots[number] for number, _ in join.leaves))
+    return Task(TaskKind.PURE, join, args, {}, task.out, reads, (), task.node)
+
+
+class _Joins:
+    """Finds joins among tasks: who makes a value, and who else looks at it."""
+
+    def __init__(
+        self, tasks: Sequence[Task], kept: Sequence[int], roots: Mapping[int, int], shapes: Shapes
+    ) -> None:
+        self.tasks, self.roots, self.shapes = tasks, roots, shapes
+        self.uses = Counter(n for task in tasks for n in set(refs_in((task.args, task.options))))
+        self.uses.update(kept)
+        self.writers = Counter(root for task in tasks for root in task.writes)
+        outs = [task.out for task in tasks if task.out is not None]
+        self.views = Counter(roots[out] for out in outs if out in roots)
+        self.makers: dict[int, tuple[int, ...]] = {}
+        """By value: the places of the tasks that make it, the one that computes it last."""
+        for place, task in enumerate(tasks):
+            out = task.options.get("out")
+            if task.kind in (TaskKind.PURE, TaskKind.NEW) and task.out is not None:
+                self.makers[task.out] = (place,)
+            elif task.kind is TaskKind.WRITE and isinstance(out, Ref) and out.number in self.makers:
+                self.makers[out.number] = (*self.makers[out.number], place)
+
+    def find(self, place: int, task: Task) -> BlockedJoin | None:
+        """The join that a task reduces; None if it should stay as it is."""
+        if task.kind is not TaskKind.PURE or task.function not in REDUCTIONS:
+            return None
+        (source,) = task.args if len(task.args) == 1 else (None,)
+        axis = task.options.get("axis")
+        if not isinstance(source, Ref) or not isinstance(axis, tuple) or 0 in axis or not axis:
+            return None
+        shape = self.shapes.get(source.number, ())
+        if len(shape) < 2 or shape[0] < 2 or -len(shape) in axis:
+            return None
+        steps: list[JoinStep] = []
+        places: list[int] = []
+        leaves: dict[int, bool] = {}
+        if not self._collect(source.number, shape, steps, places, leaves, place):
+            return None
+        row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
+        if not steps or row_bytes * shape[0] < LEAST_BYTES:
+            return None
+        first = min(places)
+        read = {self.roots[number] for number in leaves if number in self.roots}
+        if len(read) < len({self.roots.get(n) for n in leaves}):
+            return None
+        between = (
+            other for k, other in enumerate(self.tasks[first:place], first) if k not in places
+        )
+        if any(read & set(other.writes) for other in between):
+            return None
+        own = tuple(self.tasks[k] for k in sorted(places))
+        return BlockedJoin(
+            (*own, task), tuple(steps), tuple(leaves.items()), task, shape[0], row_bytes
+        )
+
+    def _collect(
+        self,
+        number: int,
+        shape: tuple[int, ...],
+        steps: list[JoinStep],
+        places: list[int],
+        leaves: dict[int, bool],
+        reader: int,
+    ) -> bool:
+        """Take in the element-wise task that makes a value, and those of its operands; else it is a leaf."""
+        made = self.makers.get(number, ())
+        maker = self.tasks[made[-1]] if made else None
+        if maker is None or not self._is_inner(number, shape, made, maker, reader):
+            if number not in self.shapes:
+                return False
+            own = self.shapes[number]
+            leaves[number] = len(own) == len(shape) and own[0] == shape[0]
+            return True
+        if number in {step.out for step in steps}:
+            return True
+        places += made
+        for arg in maker.args:
+            if isinstance(arg, Ref) and not self._collect(
+                arg.number, shape, steps, places, leaves, made[-1]
+            ):
+                return False
+        options = {key: one for key, one in maker.options.items() if key != "out"}
+        steps.append(JoinStep(maker.function, maker.args, options, number))  # type: ignore[arg-type]
+        return True
+
+    def _is_inner(
+        self, number: int, shape: tuple[int, ...], made: tuple[int, ...], maker: Task, reader: int
+    ) -> bool:
+        """Whether a value is element-wise, as large as the join, and looked at by nobody else."""
+        function = maker.function
+        if not isinstance(function, np.ufunc) or function.signature or function.nout != 1:
+            return False
+        readers = self.uses[number] - (len(made) - 1)  # a task that writes it names it
+        plain = all(not refs_in(one) or key == "out" for key, one in maker.options.items())
+        return (
+            self.shapes.get(number) == shape
+            and readers == 1
+            and self.roots.get(number) == number
+            and self.views[number] == 1
+            and self.writers[number] == len(made) - 1
+            and plain
+            and all(isinstance(arg, Ref) or np.ndim(arg) == 0 for arg in maker.args)
+        )
