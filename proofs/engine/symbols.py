@@ -34,7 +34,7 @@ def below(i: Num, k: Num) -> tuple[Fact, ...]:
     return i >= 0, i < k
 
 
-def between(low: int, i: Num, high: int) -> tuple[Fact, ...]:
+def between(low: Num, i: Num, high: Num) -> tuple[Fact, ...]:
     """i is one of low, ..., high."""
     return i >= low, i <= high
 

@@ -102,6 +102,15 @@ def _joined(group: Sequence[Task], number: int) -> list[Task]:
     return [whole, *parts]
 
 
+def start_key(gap: int, number: int, is_early: bool) -> tuple[int, int]:
+    """By what moves and exchanges are put in order: the gap in which they start, then their number.
+
+    >>> sorted([start_key(2, 2, False), start_key(0, 3, True), start_key(0, 1, True)])
+    [(0, 1), (0, 3), (2, 2)]
+    """
+    return (gap if is_early else number), number
+
+
 def start_early(
     tasks: Sequence[Task],
     roots: Mapping[int, int],
@@ -115,7 +124,7 @@ def start_early(
     all ranks.
     """
     together = [task for task in tasks if task.kind in COLLECTIVE]
-    keys = [(gap if early[i] else i, i) for i, gap in enumerate(gaps)]
+    keys = [start_key(gap, i, early[i]) for i, gap in enumerate(gaps)]
     queue = sorted(range(len(together)), key=keys.__getitem__)
     ready = _ready_places(tasks, roots)
     order = _Order(next_value)
