@@ -1,21 +1,22 @@
 """Meeting order: ranks of a program make their moves in one order, and no wait can be part of a circle.
 
-Statement. A program makes moves and exchanges number 0, 1, 2, ..., captured in the same order by all ranks.
-What a rank computes between two of them is a gap. On each rank the source of a move is there from some gap on,
-which is at most that of its own number. A move that begins early does so in the latest of these gaps over all
-ranks, and all are put in order by the gap in which they start, then by number. For any number of ranks and moves:
-(1) no two stand at one place, and the order is the same on all ranks. (2) A move begins where its source is
-there, on every rank. (3) If one move needs what another brings, on any rank, that one stands before it.
-(4) A rank that waits, for others to come to a move or for a move that it began before, waits for ranks that
-have come less far in this order: there is no circle of ranks that wait for each other, and the rank that is
-furthest behind can go on.
+Statement. A program makes moves and exchanges number 0, 1, 2, ..., captured in the same order by all
+ranks. What a rank computes between two of them is a gap. On each rank the source of a move is there
+from some gap on, which is at most that of its own number. A move that begins early does so in the
+latest of these gaps over all ranks, and all are put in order by the gap in which they start, then by
+number. For any number of ranks and moves: (1) no two stand at one place, and the order is the same on
+all ranks. (2) A move begins where its source is there, on every rank. (3) If one move needs what
+another brings, on any rank, that one stands before it. (4) A rank that waits, for others to come to a
+move or for a move that it began before, waits for ranks that have come less far in this order: there is
+no circle of ranks that wait for each other, and the rank that is furthest behind can go on.
 
-Encoding. ``start_key`` of :mod:`redist.pgas.programs.order` as one number: gap * many + number, where there are
-fewer moves than ``many``. A rank is at the place of the move that it makes next.
+Encoding. ``start_key`` of :mod:`redist.pgas.programs.order` as one number: gap * many + number, where
+there are fewer moves than ``many``. A rank is at the place of the move that it makes next.
 
-What joins the obligations. That gaps are the latest of all ranks is what ``most_of`` does; that a rank begins moves
-in this order and waits for one where its value is needed is compared with ``start_early`` by tests. By induction
-over places every rank comes to every move: the one furthest behind waits for nobody.
+What joins the obligations. That gaps are the latest of all ranks is what ``most_of`` does; that a rank
+begins moves in this order and waits for one where its value is needed is compared with ``start_early``
+by tests. By induction over places every rank comes to every move: the one furthest behind waits for
+nobody.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _earliest_gap() -> Obligation:
     least = (gap_i <= own_i, gap_i <= other_i)
     behind = (
         j < own_i,
-        gap_i <= j,
+        gap_i < j,
         j < i,
     )  # j stands behind i, but is needed before i's source is there
     return Obligation(
@@ -206,9 +207,9 @@ def _show_earliest_gap(v: Mapping[str, int]) -> Shown:
 
 THEOREM = Theorem(
     "meeting_order",
-    "Ranks of a program make its moves and exchanges in one total order, whatever they compute in between: "
-    "moves begun early begin where their sources are there on every rank, what a move needs stands before it, "
-    "and no rank can wait in a circle.",
+    "Ranks of a program make its moves and exchanges in one total order, whatever they compute in "
+    "between: moves begun early begin where their sources are there on every rank, what a move needs "
+    "stands before it, and no rank can wait in a circle.",
     "Induction over places of the order; base and step are obligations.",
     "Ranks that captured different programs: these are refused before anything moves. That a move, once all "
     "ranks have come to it, ends: see pairing. That Python calls programs in the same order on all ranks.",

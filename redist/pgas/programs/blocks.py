@@ -135,13 +135,15 @@ class _Joins:
         shape = self.shapes.get(source.number, ())
         if len(shape) < 2 or shape[0] < 2 or -len(shape) in axis:
             return None
+        row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
+        if row_bytes * shape[0] < LEAST_BYTES:
+            return None
         steps: list[JoinStep] = []
         places: list[int] = []
         leaves: dict[int, bool] = {}
         if not self._collect(source.number, shape, steps, places, leaves, place):
             return None
-        row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
-        if not steps or row_bytes * shape[0] < LEAST_BYTES:
+        if not steps:
             return None
         first = min(places)
         read = {self.roots[number] for number in leaves if number in self.roots}
@@ -187,6 +189,10 @@ class _Joins:
         steps.append(JoinStep(maker.function, maker.args, options, number))  # type: ignore[arg-type]
         return True
 
+    def _is_new(self, made: tuple[int, ...]) -> bool:
+        """Whether a value is new memory that one task writes."""
+        return len(made) == 2 and self.tasks[made[0]].kind is TaskKind.NEW
+
     def _is_inner(
         self, number: int, shape: tuple[int, ...], made: tuple[int, ...], maker: Task, reader: int
     ) -> bool:
@@ -202,6 +208,7 @@ class _Joins:
             and self.roots.get(number) == number
             and self.views[number] == 1
             and self.writers[number] == len(made) - 1
+            and (len(made) == 1 or self._is_new(made))
             and plain
             and all(isinstance(arg, Ref) or np.ndim(arg) == 0 for arg in maker.args)
         )

@@ -73,6 +73,8 @@ class _Symbols:
         if number in self.ways:
             root, way = self.ways[number]
             return f"{self.memory[root]}{way}"
+        if number not in self.plain:
+            raise CaptureError(f"internal error: value {number} is used before it is there")
         return self.plain[number]
 
     def run(self, task: Task) -> None:
