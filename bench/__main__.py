@@ -17,6 +17,7 @@ from bench.copies import race as copies
 from bench.examples import race as examples
 from bench.plans import collectives, comparison, hierarchy, overhead, planning, products, quality
 from bench.problems.judge import WrongPlanError
+from bench.programs import race as programs
 from bench.pytorch import race as pytorch
 from bench.races import jax_race
 from bench.report.report import Report, save_json, save_plot
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "torch": pytorch.run,
     "lowered": lowered.run,
     "examples": examples.run,
+    "programs": programs.run,
     "overhead": overhead.run,
     "copies": copies.run,
 }

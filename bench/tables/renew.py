@@ -51,6 +51,7 @@ def steps() -> list[Measurement]:
         ("hierarchy", (), 2),
         ("products", (), 0.5),
         ("examples", (), 3),
+        ("programs", (), 2),
         ("overhead", (), 0.5),
         ("copies", (), 1),
     ]

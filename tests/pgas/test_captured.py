@@ -240,7 +240,7 @@ def test_small_moves_that_nothing_stands_between_go_together() -> None:
 
 
 def test_a_join_that_one_reduction_reads_is_computed_in_blocks_with_the_same_bits() -> None:
-    shapes = {0: (300, 1, 16), 1: (1, 64, 16), 2: (300, 64, 16), 3: (300, 64, 16), 4: (300, 64)}
+    shapes = {0: (3000, 1, 16), 1: (1, 64, 16), 2: (3000, 64, 16), 3: (3000, 64, 16), 4: (3000, 64)}
     tasks = [
         pure(np.subtract, (Ref(0), Ref(1)), 2, (0, 1)),
         pure(np.multiply, (Ref(2), Ref(2)), 3, (2,)),

@@ -1,0 +1,1 @@
+"""Programs beside the functions that they are made of."""

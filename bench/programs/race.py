@@ -1,0 +1,112 @@
+"""What do programs gain over the functions that they are made of? Needs mpirun; between hosts also root."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.cluster.hosts import make_cluster, why_no_cluster
+from bench.cluster.launch import ClusterLauncher, variables
+from bench.problems.judge import WrongPlanError
+from bench.report.figures import met
+from bench.report.report import Report, Table, Value
+from redist.launch.launcher import find_launcher, launch
+
+RANKS, HOSTS = 4, 2
+RATE_MBIT = 1000.0
+LIMIT_S = 300
+HIDDEN_AIM, READS_AIM = 0.7, 3.0
+
+
+def run(n: int = 0, seed: int = 0) -> Report:
+    """Measure on 4 ranks here, and on 2 emulated hosts where that can be; nothing is random."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # a rank is one thread
+    with tempfile.TemporaryDirectory() as folder:
+        stored = Path(folder) / "here.json"
+        status = launch(find_launcher(), RANKS, ["-m", "bench.programs.job", "--json", str(stored)])
+        if not stored.exists():
+            raise RuntimeError(f"cannot compare programs: the MPI job ended with status {status}")
+        tables = [here(json.loads(stored.read_text(encoding="utf-8")))]
+        if why_no_cluster() is None:
+            stored = Path(folder) / "hosts.json"
+            with make_cluster(HOSTS, RATE_MBIT) as cluster:
+                start = ClusterLauncher(cluster, 1, find_launcher())
+                program = ["-m", "bench.programs.job", "--hosts", "--json", str(stored)]
+                subprocess.run(start.command(HOSTS, program), env=variables(), timeout=LIMIT_S)
+            data = json.loads(stored.read_text(encoding="utf-8"))
+            tables += [overlap(data), far_reads(data)]
+    return Report("programs", tuple(tables))
+
+
+def here(data: dict[str, Any]) -> Table:
+    """Times on one machine, both ways in pairs."""
+    rows: list[tuple[Value, ...]] = []
+    for row in data["rows"]:
+        if row["wrong"]:
+            raise WrongPlanError(f"cannot compare {row['name']}: a program has other bits")
+        low, middle, high = row["ratio"]
+        aim, figures = row["aim"], row["figures"]
+        good = "-" if aim is None else met(middle <= aim or low <= aim)
+        moves = f"{figures['moves']} of {figures['captured moves']}"
+        rows.append(
+            (
+                row["name"], row["what"], 1e3 * row["eager_s"], 1e3 * row["program_s"], middle,
+                f"{low:.2f}-{high:.2f}", moves, aim, good,
+            )
+        )  # fmt: skip
+    captured = data["captured"]
+    return Table(
+        f"Programs beside their functions, {data['ranks']} ranks, {data['mpi']}, {os.cpu_count()} cores",
+        ("case", "size", "eager ms", "program ms", "ratio", "quartiles", "moves", "aim", "reached"),
+        tuple(rows),
+        (
+            "31 pairs, one right after the other; results have the same bits; a ratio above its aim counts "
+            "as reached where the lower quartile is not",
+            f"1,000 calls are captured, judged, prepared and run for the first time in {captured:.2f} s "
+            f"(aim below 1: {met(captured < 1)})",
+        ),
+        "here",
+        2,
+    )
+
+
+def overlap(data: dict[str, Any]) -> Table:
+    """A move beside products that do not need it."""
+    rows = [
+        (
+            row["products"], 1e3 * row["move"], 1e3 * row["compute"], 1e3 * row["in turn"],
+            1e3 * row["early"], 100 * row["hidden"], met(row["hidden"] >= HIDDEN_AIM),
+        )
+        for row in data["overlap"]
+    ]  # fmt: skip
+    return Table(
+        f"Moves begun early, {HOSTS} hosts of 1 rank, links of {RATE_MBIT:g} Mbit/s",
+        ("products", "move ms", "compute ms", "in turn ms", "early ms", "hidden %", "aim 70 %"),
+        tuple(rows),
+        (
+            "hidden: what is saved, of the shorter of move and compute; both ranks compute on all cores "
+            "that there are, so the processor time of the network is taken from them",
+        ),
+        "overlap",
+        1,
+    )
+
+
+def far_reads(data: dict[str, Any]) -> Table:
+    """Blocks of 4 KiB, each read 4 times in each of 10 intervals."""
+    times = data["reads"]
+    rows = [(name, 1e3 * seconds, times["neither"] / seconds) for name, seconds in times.items()]
+    gain = times["neither"] / times["both"]
+    return Table(
+        f"One-sided reads of 32 far blocks of 4 KiB, {HOSTS} hosts of 1 rank",
+        ("what is kept", "ms", "times as fast"),
+        tuple(rows),
+        (f"both: kept and fetched ahead; aim 3 times as fast: {met(gain >= READS_AIM)}",),
+        "reads",
+        1,
+    )
