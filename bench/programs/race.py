@@ -32,7 +32,7 @@ def run(n: int = 0, seed: int = 0) -> Report:
         if not stored.exists():
             raise RuntimeError(f"cannot compare programs: the MPI job ended with status {status}")
         tables = [here(json.loads(stored.read_text(encoding="utf-8")))]
-        if why_no_cluster() is None:
+        if not why_no_cluster():
             stored = Path(folder) / "hosts.json"
             with make_cluster(HOSTS, RATE_MBIT) as cluster:
                 start = ClusterLauncher(cluster, 1, find_launcher())

@@ -128,17 +128,21 @@ class GhostTraffic(WrappedTraffic):
         tape, local = self.tape, move.local
         if local is not None and not isinstance(local, Ghost):
             raise CaptureError(f"cannot move {move.source} ({calling_line()}): {FROM_OUTSIDE}")
-        what = MoveOf(move.source, move.target, move.shape, calling_line())
         made = None
         if move.shape is not None:
             made = Ghost(pretend(move.shape, move.target.dtype.to_numpy()), tape)
         number = tape.new_value() if made is None else made.number
         given = None if local is None else Ref(local.number)
         reads = () if local is None else (local.root,)
-        memory = move.memory.real if isinstance(move.memory, GhostMemory) else move.memory
-        mover = TileMover(what, comm, memory)
+        mover = self._mover(move, comm)
+        what = mover.move
         tape.record(TaskKind.MOVE, mover, (given,), {}, number, reads, (), False, what)
         return made, None
+
+    def _mover(self, move: TileMove, comm: Comm) -> TileMover:
+        memory = move.memory.real if isinstance(move.memory, GhostMemory) else move.memory
+        what = MoveOf(move.source, move.target, move.shape, calling_line())
+        return TileMover(what, comm, memory)
 
     def start(self, move: TileMove, comm: Comm) -> NoReturn:
         """Nothing is started while a program is captured."""
@@ -147,8 +151,25 @@ class GhostTraffic(WrappedTraffic):
     def redistribute_together(
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Any], Transfer | None]:
-        """Note each of the moves."""
-        return {name: self.redistribute(move, comm, None)[0] for name, move in moves.items()}, None
+        """Note the moves as one operation, which the program has written as one."""
+        tape, movers, args, reads = self.tape, [], [], []
+        made: dict[str, Any] = {}
+        for name, move in moves.items():
+            movers.append(self._mover(move, comm))
+            local: Any = move.local
+            args.append(None if local is None else Ref(local.number))
+            reads += [] if local is None else [local.root]
+            empty = (
+                None if move.shape is None else pretend(move.shape, move.target.dtype.to_numpy())
+            )
+            made[name] = None if empty is None else Ghost(empty, tape)
+        whole = tape.new_value()
+        tape.record(TaskKind.BATCH, BatchMover(tuple(movers)), args, {}, whole, reads)
+        for at, ghost in enumerate(made.values()):
+            if ghost is not None:
+                given = Ref(whole), at
+                tape.record(TaskKind.PURE, operator.getitem, given, {}, ghost.number)
+        return made, None
 
     def perform(
         self,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redist.errors import RequestError
-from redist.pgas.ghosts.tape import Task, TaskKind
-from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.ghosts.traffic import BatchMover, Exchanger, TileMover
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.outside import find_outside
 from redist.pgas.watch.seam import plan_move
@@ -37,19 +36,26 @@ def explain(expression: Callable[[], Any]) -> Trace:
 
 def moves_of(captured: Capture) -> list[Move]:
     """**Collective** if a plan must be made. The moves and exchanges of a captured program, planned."""
-    return [_planned(task) for task in captured.tasks if task.kind in _MOVES]
+    return [_planned(mover) for mover in movers_of(captured)]
 
 
-_MOVES = (TaskKind.MOVE, TaskKind.EXCHANGE)
+def movers_of(captured: Capture) -> list[TileMover | Exchanger]:
+    """**Local.** What moves in a captured program, in order; of batches each move."""
+    found: list[TileMover | Exchanger] = []
+    for task in captured.tasks:
+        match task.function:
+            case TileMover() | Exchanger():
+                found.append(task.function)
+            case BatchMover(movers=movers):
+                found += movers
+    return found
 
 
-def _planned(task: Task) -> Move:
-    mover = task.function
+def _planned(mover: TileMover | Exchanger) -> Move:
     if isinstance(mover, TileMover):
         move = mover.move
         plan = plan_move(move.source, move.target, mover.comm, None)
         most = sum(step.received_range_bytes[1] for step in plan.steps)
         return Move.of(plan, move.line, most)
-    assert isinstance(mover, Exchanger)
     what, source, target = mover.exchange
     return Move(mover.line, str(source), str(target), what, mover.expected_bytes())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from redist.graph.nodes import GraphMove, GraphNode, ProgramGraph
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.ghosts.tape import TaskKind, refs_in
+from redist.pgas.ghosts.traffic import BatchMover, Exchanger, TileMover
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.plan.plan import Plan
 
@@ -27,9 +27,12 @@ def graph_of(
     moves: dict[int, list[GraphMove]] = {}
     said = iter(fates)
     for task in captured.tasks:
-        if task.kind in (TaskKind.MOVE, TaskKind.EXCHANGE):
+        if isinstance(task.function, BatchMover):
+            together = [_move(mover, plan, "with others") for mover in task.function.movers]
+            moves.setdefault(task.node, []).extend(together)
+        elif isinstance(task.function, (TileMover, Exchanger)):
             fate = next(said, "") if task.kind is TaskKind.MOVE else ""
-            moves.setdefault(task.node, []).append(_move(task, plan, fate))
+            moves.setdefault(task.node, []).append(_move(task.function, plan, fate))
     nodes = []
     for number, node in enumerate(captured.nodes):
         made = str(node.types[-1]) if node.types else ""
@@ -75,14 +78,12 @@ def _dependencies(
     return needs, arguments, makers
 
 
-def _move(task: Task, plan: Planner, fate: str) -> GraphMove:
-    mover = task.function
+def _move(mover: TileMover | Exchanger, plan: Planner, fate: str) -> GraphMove:
     if isinstance(mover, TileMover):
         move = mover.move
         found = plan(move.source, move.target)
         steps = ", ".join(step.op for step in found.steps) or "copy"
         ends = str(move.source), str(move.target)
         return GraphMove(*ends, steps, found.received_bytes, found.time_ps, fate)
-    assert isinstance(mover, Exchanger)
     what, source, target = mover.exchange
     return GraphMove(str(source), str(target), what, mover.expected_bytes(), 0, fate)

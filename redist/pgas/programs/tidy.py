@@ -14,7 +14,7 @@ import numpy as np
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE)
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""
 NOTHING = -1

@@ -295,6 +295,17 @@ def batches() -> str | None:
     figures = step.graph(u).figures
     if COMM.size > 1 and (figures["batches"], figures["in batches"]) != (1, 5):
         return f"{figures}"
+    pair = {"a": u, "b": u * 2.0}
+    types = {"a": "{}, {x}", "b": "{}, {}"}
+    together = X.program(lambda w: X.move_together(w, types))
+    for _ in range(2):
+        moved, want = together(pair), X.move_together(pair, types)
+        if any(not same(moved[name].gather(), want[name].gather()) for name in pair):
+            return "moved together, they differ"
+    graph = together.graph(pair)
+    n_moves = len(graph.moves)
+    if COMM.size > 1 and (n_moves, graph.figures["batches"]) != (2, 1):
+        return f"{n_moves} moves, {graph.figures}"
     return None
 
 
