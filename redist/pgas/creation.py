@@ -12,7 +12,6 @@ import numpy as np
 from redist.errors import (
     ArgumentError,
     ArgumentTypeError,
-    CaptureError,
     LayoutError,
     RequestError,
     ShapeError,
@@ -22,9 +21,9 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
 from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
-from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
 from redist.pgas.ghosts.tape import current_tape
-from redist.pgas.memory import TileMemory
+from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
@@ -75,9 +74,9 @@ def make(
     made = kind(t, comm, tile)
     if tile is not None and fill is not None and tile.size:
         if anywhere and memory.on_device:
-            fill(tile, own_box(made))
+            memory.write(_write_at_once, tile, own_box(made), fill)
         elif memory.on_device:
-            _carry_over(tile, own_box(made), fill, memory)
+            memory.write(_carry_over, tile, own_box(made), fill)
         else:
             memory.write(write_parts, tile, own_box(made), fill)
     return made
@@ -93,9 +92,7 @@ def new_kind(on_device: bool) -> type[Array]:
     """**Local.** The kind of new arrays: ghosts while a program is captured."""
     if current_tape() is None:
         return DeviceArray if on_device else Array
-    if on_device:
-        raise CaptureError("cannot make an array on a GPU in a program: make it outside")
-    return GhostArray
+    return DeviceGhostArray if on_device else GhostArray
 
 
 def write_parts(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None:
@@ -104,15 +101,17 @@ def write_parts(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None
         fill(part, inner)
 
 
-def _carry_over(
-    tile: Tile, box: Box, fill: Callable[[Tile, Box], None], memory: TileMemory
-) -> None:
+def _write_at_once(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None:
+    fill(tile, box)
+
+
+def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None:
     """Write a tile of a GPU in parts that are made in memory, with the same values as there."""
     for part, inner in _parts(tile, box, CARRIED_BYTES):
         made = np.empty(part.shape, part.dtype)
         for small, its_box in _parts(made, inner):
             fill(small, its_box)
-        part[...] = memory.asarray(made)
+        part[...] = DEVICE.asarray(made)
 
 
 def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple[Tile, Box]]:

@@ -74,7 +74,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         return first.new(result, None)
     if memory.on_device:
         memory.check_room(result.tile_bytes)
-        return first.new(result, on_device.compute(function, tiles, kinds, dtype))
+        return first.new(result, on_device.compute_in(memory, function, tiles, kinds, dtype))
     return first.new(result, _compute(function, tiles, result, memory))
 
 
@@ -129,7 +129,8 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
             here._memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
         else:
             tiles = (here.tile, tile)
-            here.tile[...] = on_device.compute(function, tiles, (here.dtype, kind), dtype)
+            kinds = here.dtype, kind
+            here.tile[...] = on_device.compute_in(here._memory, function, tiles, kinds, dtype)
     a._take_over(here)
     return a
 

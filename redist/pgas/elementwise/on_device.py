@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.elementwise.standard_limits import floor_divide
-from redist.pgas.memory import DEVICE
+from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import filled_on_device
@@ -26,6 +26,20 @@ COMPLEX = {
 WHOLE = {"ceil", "floor", "round", "trunc"}
 """Functions that leave integers as they are."""
 COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"}
+
+
+def compute_in(
+    memory: TileMemory,
+    function: Callable[..., Any],
+    tiles: Sequence[Any],
+    kinds: Sequence[Any],
+    dtype: np.dtype[Any],
+) -> Tile:
+    """**Local.** As :func:`compute`; of ghosts, a note of it."""
+    if memory.is_ghost:
+        noted: Tile = memory.compute(function, tiles, kinds, dtype)  # type: ignore[attr-defined]
+        return noted
+    return compute(function, tiles, kinds, dtype)
 
 
 def compute(

@@ -98,7 +98,7 @@ class Ghost(NDArrayOperatorsMixin):
     def _view(self, function: Callable[..., Any], *args: Any, **options: Any) -> Ghost:
         """A function that looks at no elements."""
         like = function(self.like, *args, **options)
-        made = Ghost(like, self.tape, self.root)
+        made = self.__class__(like, self.tape, self.root)
         self.tape.record(
             TaskKind.PURE, function, (Ref(self.number), *args), options, made.number, (self.root,)
         )
@@ -123,7 +123,7 @@ class Ghost(NDArrayOperatorsMixin):
                 raise
             full = pretend(self.shape, np.uint8).reshape(sizes, copy=False).shape
             return self._made(pretend(full, self.dtype), np.reshape, (self, tuple(full)), {})
-        return self._view(np.reshape, sizes, copy=False)
+        return self._view(_reshaped, sizes)
 
     def view(self, dtype: Any) -> Ghost:
         return self._view(_viewed_as, np.dtype(dtype))
@@ -136,7 +136,7 @@ class Ghost(NDArrayOperatorsMixin):
         if not any(isinstance(one, (np.ndarray, list, Ghost)) for one in keys):
             like = self.like[(*keys, ...) if Ellipsis not in keys else keys]
             scalar = like.ndim == 0 and self.ndim > 0
-            made = Ghost(like, self.tape, self.root)
+            made = self.__class__(like, self.tape, self.root)
             given = (Ref(self.number), key)
             self.tape.record(
                 TaskKind.PURE, operator.getitem, given, {}, made.number, (self.root,), (), scalar
@@ -230,6 +230,12 @@ class Ghost(NDArrayOperatorsMixin):
     def min(self, axis: Any = None, keepdims: bool = False) -> Any:
         return np.min(self, axis=axis, keepdims=keepdims)
 
+    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return np.any(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+        return np.all(self, axis=axis, keepdims=keepdims)
+
     def argmin(self, axis: Any = None, keepdims: bool = False) -> Any:
         return np.argmin(self, axis=axis, keepdims=keepdims)
 
@@ -257,6 +263,21 @@ class Ghost(NDArrayOperatorsMixin):
 
     __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__ = _refuse
     __contains__ = item = tolist = tobytes = nonzero = __buffer__ = __dlpack__ = _refuse
+
+
+class DeviceGhost(Ghost):
+    """A ghost of a tile on a GPU: taken for an array of one wherever that is asked."""
+
+    __slots__ = ()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        self._refuse()
+
+
+def _reshaped(tile: Any, shape: Any) -> Any:
+    """A view in another shape: that there is one is known."""
+    return tile.reshape(shape)
 
 
 def _is_truth(one: Any) -> bool:
@@ -361,12 +382,13 @@ def note(
     refs = refs_of(tuple(args), ghosts)
     named = refs_of(dict(options), ghosts)
     reads = [one.root for one in ghosts]
+    kind = DeviceGhost if any(isinstance(one, DeviceGhost) for one in ghosts) else Ghost
     if isinstance(like, list):
         whole = tape.new_value()
         tape.record(TaskKind.PURE, function, refs, named, whole, reads)
         made = []
         for at, one in enumerate(like):
-            part = Ghost(one, tape)
+            part = kind(one, tape)
             scalar = one.ndim == 0
             tape.record(
                 TaskKind.PURE,
@@ -380,7 +402,7 @@ def note(
             )
             made.append(part)
         return made
-    result = Ghost(like, tape, root)
+    result = kind(like, tape, root)
     scalar = like.ndim == 0
     tape.record(TaskKind.PURE, function, refs, named, result.number, reads, (), scalar)
     return result

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.array import Array
-from redist.pgas.ghosts.memory import GHOSTS
+from redist.pgas.ghosts.memory import DEVICE_GHOSTS, GHOSTS
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -107,4 +107,16 @@ def _explains() -> bool:
     return tape is not None and tape.explains
 
 
-GhostArray._kinds[False] = GhostArray
+class DeviceGhostArray(GhostArray):
+    """A :class:`GhostArray` in the place of an array on GPUs."""
+
+    __slots__ = ()
+    _memory: ClassVar[TileMemory] = DEVICE_GHOSTS
+
+
+GhostArray._kinds.update({False: GhostArray, True: DeviceGhostArray})
+
+
+def ghost_kind(kind: type[Tiled]) -> type[GhostArray]:
+    """The kind of ghosts that stands in the place of arrays of a kind."""
+    return DeviceGhostArray if kind._memory.on_device else GhostArray

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from redist.errors import CaptureError
-from redist.pgas.ghosts.ghost import Ghost, likes_of, note, refs_of, write
+from redist.pgas.elementwise.on_device import compute
+from redist.pgas.ghosts.ghost import DeviceGhost, Ghost, likes_of, note, refs_of, write
 from redist.pgas.ghosts.stand_ins import KNOWN, pretend, try_out
 from redist.pgas.ghosts.tape import Tape, TaskKind, current_tape
-from redist.pgas.memory import BUFFERS, Tile, TileMemory
+from redist.pgas.memory import BUFFERS, DEVICE, Tile, TileMemory
 
 
 class GhostMemory(TileMemory):
     """Gives ghosts, and counts nothing; ``real`` is where tiles come from when the program runs."""
 
     is_ghost = True
+    ghost_kind: ClassVar[type[Ghost]] = Ghost
 
     def __init__(self, real: TileMemory) -> None:
         super().__init__()
@@ -26,7 +28,7 @@ class GhostMemory(TileMemory):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Any:
         """**Local.** A ghost of this shape."""
         tape = _tape()
-        made = Ghost(pretend(shape, dtype), tape)
+        made = self.ghost_kind(pretend(shape, dtype), tape)
         given = tuple(shape), np.dtype(dtype), worst_bytes
         tape.record(TaskKind.NEW, self.real.empty, given, {}, made.number)
         return made
@@ -81,4 +83,56 @@ def _tape() -> Tape:
     return tape
 
 
+class DeviceGhostMemory(GhostMemory):
+    """Ghosts of tiles on a GPU; those of tiles in memory come from them, and go to them, by a task."""
+
+    on_device = True
+    ghost_kind = DeviceGhost
+
+    def asarray(self, values: Any) -> Any:
+        """**Local.** A ghost on the GPU."""
+        if isinstance(values, DeviceGhost):
+            return values
+        known = values if isinstance(values, Ghost) else np.array(values)
+        like = pretend(known.shape, known.dtype)
+        return self._carried(self.real.asarray, known, like, DeviceGhost)
+
+    def host(self, tile: Any) -> Any:
+        """**Local.** A ghost in memory."""
+        return self._carried(self.real.host, tile, pretend(tile.shape, tile.dtype), Ghost)
+
+    def contiguous(self, tile: Any) -> Any:
+        """**Local.** Copy a ghost into C order; itself if it is."""
+        if tile.flags.c_contiguous:
+            return tile
+        return self._carried(
+            self.real.contiguous, tile, pretend(tile.shape, tile.dtype), DeviceGhost
+        )
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """**Local.** Note a function of tiles on a GPU as it is."""
+        return function(*args, **options)
+
+    def compute(
+        self, function: Callable[..., Any], tiles: Sequence[Any], kinds: Sequence[Any], dtype: Any
+    ) -> Any:
+        """**Local.** Note an element-wise function."""
+        shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
+        given = function, list(tiles), list(kinds), dtype
+        return note(_tape(), compute, given, {}, pretend(shape, dtype))
+
+    def _carried(
+        self, function: Callable[..., Any], given: Any, like: Any, kind: type[Ghost]
+    ) -> Ghost:
+        """A ghost that a task of one operand gives."""
+        tape = _tape()
+        made = kind(like, tape)
+        ghosts: list[Ghost] = []
+        refs = refs_of((given,), ghosts)
+        reads = [one.root for one in ghosts]
+        tape.record(TaskKind.PURE, function, refs, {}, made.number, reads)
+        return made
+
+
 GHOSTS = GhostMemory(BUFFERS)
+DEVICE_GHOSTS = DeviceGhostMemory(DEVICE)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.array import Array
 from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
@@ -88,6 +87,7 @@ class ArrayRef:
     type: ArrayType
     comm: Comm
     number: int | None
+    on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class GhostTraffic(WrappedTraffic):
             raise CaptureError(f"cannot move {move.source} ({calling_line()}): {FROM_OUTSIDE}")
         made = None
         if move.shape is not None:
-            made = Ghost(pretend(move.shape, move.target.dtype.to_numpy()), tape)
+            made = _kind(move.memory)(pretend(move.shape, move.target.dtype.to_numpy()), tape)
         number = tape.new_value() if made is None else made.number
         given = None if local is None else Ref(local.number)
         reads = () if local is None else (local.root,)
@@ -162,7 +162,7 @@ class GhostTraffic(WrappedTraffic):
             empty = (
                 None if move.shape is None else pretend(move.shape, move.target.dtype.to_numpy())
             )
-            made[name] = None if empty is None else Ghost(empty, tape)
+            made[name] = None if empty is None else _kind(move.memory)(empty, tape)
         whole = tape.new_value()
         tape.record(TaskKind.BATCH, BatchMover(tuple(movers)), args, {}, whole, reads)
         for at, ghost in enumerate(made.values()):
@@ -195,7 +195,7 @@ class GhostTraffic(WrappedTraffic):
             self._refuse()
         model: Any = instead()
         several = isinstance(model, (tuple, list))
-        made = None if model is None or several else Ghost(model.like, self.tape)
+        made = None if model is None or several else model.__class__(model.like, self.tape)
         number = self.tape.new_value() if made is None else made.number
         self.tape.record(TaskKind.EXCHANGE, exchanger, refs, {}, number, reads)
         if several:
@@ -204,7 +204,7 @@ class GhostTraffic(WrappedTraffic):
 
     def _part(self, whole: int, at: int, model: Ghost) -> Ghost:
         """One of several results."""
-        part = Ghost(model.like, self.tape)
+        part = model.__class__(model.like, self.tape)
         self.tape.record(TaskKind.PURE, operator.getitem, (Ref(whole), at), {}, part.number)
         return part
 
@@ -223,6 +223,11 @@ class GhostTraffic(WrappedTraffic):
         self.require_data("an exchange of elements", "what is exchanged depends on values")
 
 
+def _kind(memory: TileMemory) -> type[Ghost]:
+    """The kind of ghosts in a memory."""
+    return memory.ghost_kind if isinstance(memory, GhostMemory) else Ghost
+
+
 def stored(thing: Any, ghosts: list[Ghost]) -> Any:
     """The same structure with references to arrays and tiles, whose ghosts are found."""
 
@@ -233,7 +238,8 @@ def stored(thing: Any, ghosts: list[Ghost]) -> Any:
         tile: Any = one.tile
         if tile is not None:
             ghosts.append(tile)
-        return ArrayRef(one.type, one.comm, None if tile is None else tile.number)
+        number = None if tile is None else tile.number
+        return ArrayRef(one.type, one.comm, number, one._memory.on_device)
 
     return replaced(thing, (Ghost, Tiled), change)
 
@@ -244,7 +250,8 @@ def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:
     def change(one: Any) -> Any:
         if isinstance(one, Ref):
             return tiles[one.number]
-        return Array(one.type, one.comm, None if one.number is None else tiles[one.number])
+        kind: Any = Tiled._kinds[one.on_device]
+        return kind(one.type, one.comm, None if one.number is None else tiles[one.number])
 
     return replaced(thing, (ArrayRef, Ref), change)
 

@@ -107,8 +107,9 @@ def as_values(a: T, value: Any) -> T:
         value = resolve_pending(value)
         t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
         tile = value.tile
+        meets = np.may_share_memory if a._memory.is_ghost else overlap
         copies = tile is not None and (
-            tile.dtype != a.dtype or (a.tile is not None and overlap(tile, a.tile))
+            tile.dtype != a.dtype or (a.tile is not None and meets(tile, a.tile))
         )
         staging_room(a, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if tile is not None and copies:

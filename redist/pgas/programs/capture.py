@@ -9,8 +9,7 @@ from typing import Any
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.ghost import Ghost
-from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.ghost_array import GhostArray, ghost_kind
 from redist.pgas.ghosts.stand_ins import order_of, pretend
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
@@ -28,6 +27,7 @@ class ArrayEnd:
     comm: Comm
     tile: int | None
     argument: int | None = None
+    on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +46,7 @@ class Capture:
     result: Any
     roots: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
+    on_device: bool
 
     @property
     def kept(self) -> set[int]:
@@ -97,7 +98,8 @@ def capture(
             if id(array) in place:
                 return ArrayEnd(array.type, array.comm, _number(array), place[id(array)])
             if isinstance(array, GhostArray):
-                return ArrayEnd(array.type, array.comm, _number(array))
+                on_device = array._memory.on_device
+                return ArrayEnd(array.type, array.comm, _number(array), None, on_device)
             raise CaptureError(
                 f"cannot return {array.type}: it is no part of the program; give what it is made of "
                 "as an argument"
@@ -115,7 +117,15 @@ def capture(
             for array, (t, tile) in zip(arrays, before, strict=True)
         )
     return Capture(
-        tuple(tape.tasks), tuple(tape.nodes), inputs, ends, changed, made, tape.roots, tape.shapes
+        tuple(tape.tasks),
+        tuple(tape.nodes),
+        inputs,
+        ends,
+        changed,
+        made,
+        tape.roots,
+        tape.shapes,
+        any(array._memory.on_device for array in arrays),
     )
 
 
@@ -135,13 +145,14 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
     try:
         for array in arrays:
             tile = array.tile
-            array.__class__ = GhostArray
+            array.__class__ = ghost_kind(array.__class__)
             array._version = 0
             if tile is not None:
                 like = pretend(tile.shape, tile.dtype, order_of(tile))
                 if tile.strides != like.strides:
                     like = like_strided(tile)
-                ghost: Any = Ghost(like, tape)
+                kind = array._memory.ghost_kind  # type: ignore[attr-defined]
+                ghost: Any = kind(like, tape)
                 array.tile = ghost
                 tape.own(ghost)
             numbers.append(_number(array))

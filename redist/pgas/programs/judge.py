@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind
 
@@ -161,7 +163,7 @@ class _Symbols:
             return f"({', '.join(f'{key}={self._say(one)}' for key, one in thing.items())})"
         if isinstance(thing, slice):
             return f"{thing.start}:{thing.stop}:{thing.step}"
-        if hasattr(thing, "tobytes"):
+        if isinstance(thing, (np.ndarray, np.generic)):
             return _digest(str(thing.dtype), thing.shape, thing.tobytes())
         return f"{type(thing).__name__} {thing!r}"
 

@@ -67,7 +67,8 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
-    tasks = block_joins(tasks, kept, roots, captured.shapes)
+    if not captured.on_device:
+        tasks = block_joins(tasks, kept, roots, captured.shapes)
     copies = _kept_moves(tasks, captured, comm) if options.cache else ()
     values = tuple(one.value for one in copies)
     outputs = tuple(dict.fromkeys((*kept, *values)))

@@ -12,7 +12,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from redist.errors import ArgumentError, RequestError, TransferError
 from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
-from redist.pgas.array import Array
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes
@@ -82,7 +81,11 @@ class Prepared:
         def made(end: ArrayEnd) -> Tiled:
             if end.argument is not None:
                 return arrays[end.argument]
-            return Array(end.type, end.comm, None if end.tile is None else by_number[end.tile])
+            kind: Any = Tiled._kinds[end.on_device]
+            made: Tiled = kind(
+                end.type, end.comm, None if end.tile is None else by_number[end.tile]
+            )
+            return made
 
         return map_ends(captured.result, made)
 
@@ -148,8 +151,6 @@ class Program(Generic[P, R]):
         signature = sign(args, options)
         found = self._prepared.get(signature.key)
         if found is None or not found.still_holds():
-            if any(array.__class__ is not Array for array in signature.arrays):
-                return self.function(*args, **options)
             found = self._prepare(signature, args, options)
             self._remember(signature, found)
         result: R = found.run(signature.arrays)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from redist.pgas.ghosts.tape import Ref, Task, refs_in
+from redist.pgas.memory import as_tile
 from redist.pgas.watch.call_site import PACKAGE
 
 Replay = Callable[..., tuple[Any, ...]]
@@ -18,7 +17,7 @@ def write_replay(
 ) -> Replay:
     """**Local.** A function of the tiles of ``inputs`` that gives the values in ``kept``."""
     constants: dict[int, str] = {}
-    space: dict[str, Any] = {"asarray": np.asarray}
+    space: dict[str, Any] = {"asarray": as_tile}
 
     def name(thing: Any) -> str:
         """How a constant is called."""

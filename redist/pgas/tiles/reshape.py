@@ -39,7 +39,8 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
     t, stays = plan_reshape(x.type, sizes)
     if stays:
         own = tile_shape(t, x.comm.rank)
-        view = None if x.tile is None or own is None else _try_view(x.tile, own)
+        is_ghost = x._memory.is_ghost
+        view = None if x.tile is None or own is None else _try_view(x.tile, own, is_ghost)
         if copy is False and view is None and x.tile is not None:
             raise ArgumentError(
                 f"cannot reshape {x.type} without a copy: its tiles are not contiguous"
@@ -58,9 +59,9 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
     return select(x, t, _links(x.type, t))
 
 
-def _try_view(tile: Tile, shape: Shape) -> Tile | None:
+def _try_view(tile: Tile, shape: Shape, is_ghost: bool) -> Tile | None:
     """View a tile in another shape; None if that takes a copy."""
-    if is_device(tile):
+    if is_device(tile) and not is_ghost:
         found: Tile | None = view_as(tile, shape)
         return found
     try:

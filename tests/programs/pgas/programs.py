@@ -102,11 +102,12 @@ def compare(
     return None, False
 
 
-def functions(draw: Draw, name: str) -> str | None:
+def functions(draw: Draw, name: str, device: str = "cpu") -> str | None:
     """One public function as a program."""
     values, call = CASES[name](Operands(draw))
     mesh = draw.mesh()
     arrays = [draw.array(one, mesh) if isinstance(one, np.ndarray) else one for one in values]
+    arrays = [one.to_device(device) if isinstance(one, Array) else one for one in arrays]
     what = ", ".join(str(x.type) if isinstance(x, Array) else repr(x) for x in arrays)
     found, refused = compare(lambda *given: call(xp, *given), arrays)
     if refused and name in REFUSED:
@@ -259,11 +260,11 @@ def random_function(seed: int, n_nodes: int) -> Callable[..., Any]:
     return run
 
 
-def random_program(draw: Draw, seed: int) -> str | None:
+def random_program(draw: Draw, seed: int, device: str = "cpu") -> str | None:
     """A random program of 5 to 40 nodes."""
     mesh = draw.mesh()
     shapes = [(draw.size(), draw.size()), (draw.size(),), (7, 4), (4, 7)]
-    arrays = [draw.array(draw.values(shape, "f8"), mesh) for shape in shapes]
+    arrays = [draw.array(draw.values(shape, "f8"), mesh).to_device(device) for shape in shapes]
     n = int(draw.rng.integers(5, 41))
     prefetch = ("always", True, False)[draw.rng.integers(3)]
     cache = bool(draw.rng.random() < 0.7)
@@ -283,17 +284,18 @@ def program() -> int:
     parser.add_argument("--calls", type=int, default=1, help="calls of every public function")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
     draw = Draw(comm, args.seed)
     bad, done = 0, 0
     for number in range(args.calls):
         for name in args.only or list(CASES):
-            bad += not all_well(comm, name, functions(draw, name), str(number))
+            bad += not all_well(comm, name, functions(draw, name, args.device), str(number))
             done += 1
     for number in range(args.n):
         seed = 100_000 * args.seed + number
-        bad += not all_well(comm, "random", random_program(draw, seed), str(seed))
+        bad += not all_well(comm, "random", random_program(draw, seed, args.device), str(seed))
         done += 1
     if comm.rank == 0:
         print(f"{done - bad} agree, {bad} do not ({comm.size} ranks)", flush=True)
