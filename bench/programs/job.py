@@ -10,6 +10,7 @@ import json
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", action="store_true", help="moves and reads between hosts")
     parser.add_argument("--only", default="", help="cases whose name has this")
+    parser.add_argument("--device", default="cpu", help="where arrays lie: cpu or cuda")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -39,6 +41,7 @@ def main() -> int:
         data.update(measure_hosts(comm))
     else:
         chosen = [case for case in cases(comm.size) if args.only in case.name]
+        chosen = [replace(case, args=_on(args.device, case.args)) for case in chosen]
         data["rows"] = [measure_case(comm, case) for case in chosen]
         data["captured"] = measure_capture(1000)
     if comm.rank == 0 and args.json is not None:
@@ -59,6 +62,7 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
         def work(times: int) -> None:
             for _ in range(times):
                 function(*case.args)
+            wait_for_gpu()
 
         return work
 
@@ -84,6 +88,17 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
     return row
 
 
+def _on(device: str, thing: Any) -> Any:
+    """The same arguments with all arrays on a device."""
+    if isinstance(thing, pgas.Array):
+        return thing.to_device(device)
+    if isinstance(thing, tuple):
+        return tuple(_on(device, one) for one in thing)
+    if isinstance(thing, dict):
+        return {key: _on(device, one) for key, one in thing.items()}
+    return thing
+
+
 def measure_capture(nodes: int) -> float:
     """Seconds from the first call of a program of so many nodes to its result. **Collective.**"""
     rng = pgas.random.generator(2)
@@ -98,6 +113,12 @@ def measure_capture(nodes: int) -> float:
     started = time.perf_counter()
     step(x, y)
     return time.perf_counter() - started
+
+
+def wait_for_gpu() -> None:
+    """Wait for what the current stream has to do, if CuPy is in use."""
+    if "cupy" in sys.modules:
+        sys.modules["cupy"].cuda.get_current_stream().synchronize()
 
 
 def _arrays(result: Any) -> list[Any]:

@@ -48,6 +48,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "repeat": (np.repeat, ((6, 5), 3), {"axis": 0}),
     "tile": (np.tile, ((6, 5), (2, 1, 3)), {}),
     "qr": (np.linalg.qr, ((9, 4),), {}),
+    "zeros_like": (np.zeros_like, ((5, 4), np.float32), {"shape": (0, 7)}),
     "where": (np.where, ((5, 4), (4,), (5, 1)), {}),
 }
 
@@ -62,7 +63,7 @@ def filled(thing: Any, make: Callable[[tuple[int, ...]], Any], name: str = "") -
 @pytest.mark.parametrize("name", CALLS)
 def test_stand_ins_look_like_what_numpy_gives(name: str) -> None:
     function, shapes, options = CALLS[name]
-    given = 1 if name in ("transpose", "broadcast_to", "tile") else len(shapes)
+    given = 1 if name in ("transpose", "broadcast_to", "tile", "zeros_like") else len(shapes)
 
     def arguments(make: Callable[[tuple[int, ...]], Any]) -> list[Any]:
         return [filled(one, make) if k < given else one for k, one in enumerate(shapes)]

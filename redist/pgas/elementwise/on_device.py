@@ -42,6 +42,19 @@ def compute_in(
     return compute(function, tiles, kinds, dtype)
 
 
+def is_plain(function: Callable[..., Any], tiles: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """**Local.** Whether CuPy does by itself what :func:`compute` would let it do."""
+    return (
+        isinstance(function, np.ufunc)
+        and dtype.kind in "fc"
+        and all(
+            one.dtype == dtype if is_device(one) else type(one) in (int, float) for one in tiles
+        )
+        and function.__name__ not in {"remainder", *WHOLE}
+        and not _in_memory(function.__name__, tiles)
+    )
+
+
 def compute(
     function: Callable[..., Any], tiles: Sequence[Any], kinds: Sequence[Any], dtype: np.dtype[Any]
 ) -> Tile:

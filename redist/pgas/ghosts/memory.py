@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.errors import CaptureError
-from redist.pgas.elementwise.on_device import compute
+from redist.pgas.elementwise.on_device import compute, is_plain
 from redist.pgas.ghosts.ghost import DeviceGhost, Ghost, likes_of, note, refs_of, write
 from redist.pgas.ghosts.stand_ins import KNOWN, pretend, try_out
 from redist.pgas.ghosts.tape import Tape, TaskKind, current_tape
@@ -117,9 +117,11 @@ class DeviceGhostMemory(GhostMemory):
         self, function: Callable[..., Any], tiles: Sequence[Any], kinds: Sequence[Any], dtype: Any
     ) -> Any:
         """**Local.** Note an element-wise function."""
-        shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
+        like = pretend(np.broadcast_shapes(*(np.shape(tile) for tile in tiles)), dtype)
+        if is_plain(function, tiles, dtype):  # nothing is left to look after
+            return note(_tape(), function, tiles, {}, like)
         given = function, list(tiles), list(kinds), dtype
-        return note(_tape(), compute, given, {}, pretend(shape, dtype))
+        return note(_tape(), compute, given, {}, like)
 
     def _carried(
         self, function: Callable[..., Any], given: Any, like: Any, kind: type[Ghost]

@@ -216,6 +216,8 @@ TRIED_OUT = frozenset(
 """Functions whose results have sizes of their operands only."""
 
 
+LIKE = frozenset({np.zeros_like, np.ones_like, np.empty_like, np.full_like})
+"""Functions whose result looks like their first argument, unless another shape is named."""
 KNOWN = VIEWS | TRIED_OUT | RULES.keys()
 """All functions of NumPy that ghosts know."""
 
@@ -224,6 +226,10 @@ def look_at(function: Callable[..., Any], args: Sequence[Any], options: Mapping[
     """What a function gives for arrays without memory: one such array, or a list of them."""
     if function in VIEWS:
         return function(*args, **options)
+    if function in LIKE and options.get("shape") is not None:
+        shape = options["shape"]
+        like = function(*(np.empty(0, one.dtype) if one is args[0] else one for one in args))
+        return pretend(shape, like.dtype)
     rule = RULES.get(function)
     if rule is not None:
         return rule(*args, **options)
