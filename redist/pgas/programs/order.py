@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import BatchMover
+from redist.pgas.ghosts.traffic import BatchMover, TileMover
 
 COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 BATCH_BYTES = 2**18
@@ -73,12 +73,21 @@ def _groups(tasks: Sequence[Task], gaps: Sequence[int]) -> list[list[Task]]:
     for number, task in enumerate(task for task in tasks if task.kind in COLLECTIVE):
         if not _is_small(task):
             groups.append([])
-        elif groups and groups[-1] and gaps[number] <= first and len(groups[-1]) < MOST_TOGETHER:
+        elif groups and gaps[number] <= first and _goes_with(groups[-1], task):
             groups[-1].append(task)
         else:
             first = number
             groups.append([task])
     return [group for group in groups if len(group) > 1]
+
+
+def _goes_with(group: Sequence[Task], task: Task) -> bool:
+    """Whether a move may join others: of the same ranks, in the same memory, and not too many."""
+    if not group or len(group) >= MOST_TOGETHER:
+        return False
+    one, other = group[0].function, task.function
+    assert isinstance(one, TileMover) and isinstance(other, TileMover)
+    return one.comm == other.comm and one.memory is other.memory
 
 
 def _is_small(task: Task) -> bool:
