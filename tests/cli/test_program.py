@@ -1,134 +1,79 @@
-"""The program around the commands: help, version, signals, pipes."""
+"""``redist program``: functions in files, explained for machines that are not here."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import json
 from pathlib import Path
 
 import pytest
 
-from redist.cli.main import COMMANDS
-from redist.errors import CheckError
-from tests.cli.conftest import Run
+from redist.cli.main import main
+from redist.graph.nodes import ProgramGraph
 
-ROOT = Path(__file__).resolve().parents[2]
-ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+STEP = """\
+from redist import pgas
 
+@pgas.program
+def step(x, w):
+    return pgas.tanh(x @ w) + pgas.sum(x, axis=1, keepdims=True)
 
-def program(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "redist.cli", *argv],
-        env=ENV, text=True, timeout=60, stderr=subprocess.PIPE,
-        **{"stdout": subprocess.PIPE, **options},
-    )  # fmt: skip
+def reads(x):
+    return float(pgas.sum(x))
 
-
-def test_version(redist: Run) -> None:
-    import redist as package
-
-    done = redist("--version")
-    assert (done.status, done.out) == (0, f"redist {package.__version__}\n")
+number = 3
+"""
 
 
-@pytest.mark.parametrize(
-    "argv", [("--help",), ("plan", "--help"), ("simulate", "-h"), ("check", "-h"), ("prove", "-h")]
-)
-def test_help_has_an_example(redist: Run, argv: tuple[str, ...]) -> None:
-    done = redist(*argv)
-    assert (done.status, done.err) == (0, "")
-    assert "example" in done.out
-    assert "  redist " in done.out
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "steps.py"
+    path.write_text(STEP, encoding="utf-8")
+    return str(path)
 
 
-def test_no_command_is_short_help(redist: Run) -> None:
-    done = redist()
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("usage: redist")
+def test_prints_calls_and_moves(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    types = ("f64[1048576{x}, 4096]", "f64[4096, 1048576{y}]")
+    assert main(["program", f"{file}:step", *types, "--mesh", "x=64,y=16"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("step: 4 calls") and "steps.py:5" in said and "mesh x=64,y=16" in said
 
 
-@pytest.mark.parametrize("argv", [("frob",), ("--frob",), ("Plan",), ("--", "plan2")])
-def test_unknown_commands_are_one_line(redist: Run, argv: tuple[str, ...]) -> None:
-    done = redist(*argv)
-    assert done.status == 2
-    if argv != ("--frob",):
-        assert "plan" in done.one_line()
+def test_writes_json_and_pictures(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    svg, html = tmp_path / "step.svg", tmp_path / "step.html"
+    types = ("f64[64{x}, 32]", "f64[32, 64{x}]")
+    words = ["--mesh", "x=4", "--json", "--svg", str(svg), "--html", str(html)]
+    assert main(["program", f"{file}:step", *types, *words]) == 0
+    said = capsys.readouterr().out
+    graph = ProgramGraph.from_json(said)
+    assert json.loads(said)["name"] == graph.name == "step" and graph.moves
+    assert svg.read_text(encoding="utf-8").startswith("<svg")
+    assert "<pre>" in html.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("what", "words"),
     [
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (MemoryError(), 2, "too large"),
-        (OverflowError("int too large"), 2, "too large"),
-        (ZeroDivisionError("oops"), 70, "a bug in redist"),
-        (CheckError(0, "it is wrong"), 70, "step 1 is rejected: it is wrong"),
-        (ModuleNotFoundError("no", name="z3"), 2, "pip install z3"),
+        ("steps", "need FILE:FUNCTION"),
+        ("nowhere.py:step", "there is no such file"),
+        ("{file}:missing", "cannot find the function 'missing'"),
+        ("{file}:number", "cannot find the function 'number'"),
+        ("{file}:reads", "cannot read f64[]"),
     ],
 )
-def test_nothing_becomes_a_traceback(
-    redist: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str
+def test_mistakes_are_one_line(
+    what: str, words: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(args: object) -> int:
-        raise error
-
-    monkeypatch.setattr("redist.cli.commands.plan.run", fail)
-    done = redist("plan", "f32[8]", "f32[8]", "--mesh", "x=2")
-    assert done.status == status
-    assert said in done.one_line()
+    given = what.replace("{file}", file)
+    types = ["f64[8{x}, 8]"]
+    assert main(["program", given, *types, "--mesh", "x=2"]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), CheckError(0, "it is wrong")])
-def test_a_bug_shows_its_traceback_when_asked(
-    redist: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def fail(args: object) -> int:
-        raise error
-
-    monkeypatch.setattr("redist.cli.commands.plan.run", fail)
-    request = ("plan", "f32[8]", "f32[8]", "--mesh", "x=2")
-    monkeypatch.delenv("REDIST_DEBUG", raising=False)
-    assert redist(*request).one_line().endswith("; run again with REDIST_DEBUG=1 for the traceback")
-    monkeypatch.setenv("REDIST_DEBUG", "1")
-    done = redist(*request)
-    assert done.status == 70
-    *trace, last = done.err.splitlines()
-    assert trace[0] == "Traceback (most recent call last):"
-    assert last.startswith("redist: a bug in redist") and "REDIST_DEBUG" not in last
-
-
-def test_every_command_is_one_file_with_parser_and_action() -> None:
-    folder = ROOT / "redist" / "cli" / "commands"
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
-    for name, command in COMMANDS.items():
-        assert getattr(command, "__name__", "") == f"redist.cli.commands.{name}"
-        assert callable(command.add_parser) and callable(command.run)
-
-
-def test_program_runs_and_fails_with_its_status() -> None:
-    done = program("plan", "f32[8{x}]", "f32[8]", "--mesh", "x=2")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "all_gather" in done.stdout
-    done = program("plan", "f32[8{x}]", "f32[8]", "--mesh", "x=2", "--limit", "1")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.count("\n") == 1
-
-
-def test_closed_pipe_is_silent() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = program("plan", "f32[8{x}]", "f32[8]", "--mesh", "x=2", stdout=writer)
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_full_disk_is_one_line() -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        done = program("plan", "f32[8{x}]", "f32[8]", "--mesh", "x=2", stdout=full)
-    assert done.returncode == 2
-    assert done.stderr.startswith("redist: cannot write the output")
-    assert done.stderr.count("\n") == 1
+def test_a_file_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("1 / 0\n", encoding="utf-8")
+    assert main(["program", f"{path}:f", "f64[8]", "--mesh", "x=2"]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
