@@ -138,10 +138,12 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
 def _compute(
     function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
 ) -> Tile:
-    largest = max(tile.nbytes for tile in tiles if hasattr(tile, "nbytes"))
+    largest = max(tile.nbytes for tile in tiles if not isinstance(tile, SCALARS))
     if largest < SHARED_FROM or not takes_out(function):
         memory.check_room(result.tile_bytes)
-        return as_tile(memory.call(function, *tiles))
+        if memory.is_ghost:
+            return as_tile(memory.call(function, *tiles))
+        return np.asarray(function(*tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
     out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
     return as_tile(memory.call(function, *tiles, out=out))
