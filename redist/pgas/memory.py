@@ -35,6 +35,8 @@ class TileMemory:
 
     on_device: ClassVar[bool] = False
     is_ghost: ClassVar[bool] = False
+    is_plain: ClassVar[bool] = True
+    """Whether tiles are arrays of NumPy: neither on a GPU nor without bytes."""
 
     def __init__(self) -> None:
         self.limit_bytes: int | None = None
@@ -167,6 +169,7 @@ class DeviceTileMemory(TileMemory):
     """Tiles on the rank's GPU, from CuPy's pool. Their bytes count apart from those in memory."""
 
     on_device: ClassVar[bool] = True
+    is_plain: ClassVar[bool] = False
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** Allocate a tile; raise if the limit has no room for it."""

@@ -72,10 +72,12 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         ]
         function(*nothing)  # an error there is one here too
         return first.new(result, None)
+    if memory.is_plain:
+        return first.new(result, _compute(function, tiles, result, memory))
     if memory.on_device:
         memory.check_room(result.tile_bytes)
         return first.new(result, on_device.compute_in(memory, function, tiles, kinds, dtype))
-    return first.new(result, _compute(function, tiles, result, memory))
+    return first.new(result, _note(function, tiles, result, memory))
 
 
 def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
@@ -138,12 +140,22 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
 def _compute(
     function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
 ) -> Tile:
-    largest = max(tile.nbytes for tile in tiles if not isinstance(tile, SCALARS))
+    largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
     if largest < SHARED_FROM or not takes_out(function):
         memory.check_room(result.tile_bytes)
-        if memory.is_ghost:
-            return as_tile(memory.call(function, *tiles))
         return np.asarray(function(*tiles))
+    shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
+    out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
+    return np.asarray(function(*tiles, out=out))
+
+
+def _note(
+    function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
+) -> Tile:
+    """**Local.** As :func:`_compute`, of tiles without bytes."""
+    largest = max(tile.nbytes for tile in tiles if not isinstance(tile, SCALARS))
+    if largest < SHARED_FROM or not takes_out(function):
+        return as_tile(memory.call(function, *tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
     out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
     return as_tile(memory.call(function, *tiles, out=out))

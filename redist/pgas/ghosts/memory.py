@@ -19,6 +19,7 @@ class GhostMemory(TileMemory):
     """Gives ghosts, and counts nothing; ``real`` is where tiles come from when the program runs."""
 
     is_ghost = True
+    is_plain = False
     ghost_kind: ClassVar[type[Ghost]] = Ghost
 
     def __init__(self, real: TileMemory) -> None:
