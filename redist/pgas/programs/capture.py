@@ -41,6 +41,8 @@ class Capture:
     tasks: tuple[Task, ...]
     nodes: tuple[CapturedNode, ...]
     inputs: tuple[int | None, ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    """Of the tiles of these arrays."""
     ends: tuple[ArrayEnd, ...]
     changed: tuple[bool, ...]
     result: Any
@@ -88,6 +90,7 @@ def capture(
     ``comm`` are the ranks of new arrays where these are pretended.
     """
     tape = Tape(explains, comm)
+    strides = tuple(None if array.tile is None else array.tile.strides for array in arrays)
     with haunted(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)):
@@ -120,6 +123,7 @@ def capture(
         tuple(tape.tasks),
         tuple(tape.nodes),
         inputs,
+        strides,
         ends,
         changed,
         made,

@@ -20,6 +20,7 @@ from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import OutsideArray, find_outside
 from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready, prepare
 from redist.pgas.programs.signature import Signature, sign
+from redist.pgas.programs.strides import laid_out, lie_alike
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
@@ -65,6 +66,7 @@ class Prepared:
         """**Collective** if anything moves. Run the program on the arrays of a call."""
         arrays = [*given, *(one.array for one in self.outside)] if self.outside else given
         tiles = [array.tile for array in arrays]
+        copied = self._lay_out(tiles)
         ready = self.ready
         if ready.short_replay is None or self._misses >= MOST_MISSES:
             values = ready.replay(*tiles)
@@ -74,7 +76,12 @@ class Prepared:
         captured = self.captured
         for array, end, is_changed in zip(arrays, captured.ends, captured.changed, strict=True):
             if is_changed:
-                array.tile = None if end.tile is None else by_number[end.tile]
+                tile = None if end.tile is None else by_number[end.tile]
+                if copied and id(tile) in copied:
+                    own = copied[id(tile)]
+                    own[...] = tile
+                    tile = own
+                array.tile = tile
                 array._type = end.type
                 array.version += 1
 
@@ -88,6 +95,17 @@ class Prepared:
             return made
 
         return map_ends(captured.result, made)
+
+    def _lay_out(self, tiles: list[Any]) -> dict[int, Any]:
+        """**Local.** Put copies in the places of tiles that lie otherwise than captured; theirs, by id."""
+        copied: dict[int, Any] = {}
+        for k, (tile, strides) in enumerate(zip(tiles, self.captured.strides, strict=True)):
+            if tile is None or strides is None or tile.strides == strides:
+                continue
+            if not lie_alike(tile.shape, tile.strides, strides):
+                tiles[k] = laid_out(tile, strides)
+                copied[id(tiles[k])] = tile
+        return copied
 
     def _run_with_copies(self, arrays: Sequence[Tiled], tiles: list[Any]) -> tuple[Any, ...]:
         """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them."""

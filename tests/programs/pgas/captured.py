@@ -103,6 +103,30 @@ def loops() -> str | None:
     )
 
 
+def layouts() -> str | None:
+    """Arguments whose tiles lie otherwise in memory than those of the first call give the same."""
+    u = normal((12, 12), type="{}, {}")
+
+    def fresh(kind: str) -> Any:
+        return {"plain": u.copy(), "turned": u.T.copy().T, "cut": X.concat([u, u])[::2].copy()}[
+            kind
+        ]
+
+    for first in ("plain", "turned"):
+        program = X.program(lambda x: x @ x + X.reshape(X.reshape(x, (-1,)), (12, 12)))
+        for kind in (first, "plain", "turned", "cut"):
+            x = fresh(kind)
+            if not np.allclose(program(x).gather(), program.function(x).gather(), rtol=1e-14):
+                return f"{first} first, then {kind}: differs"
+        update = X.program(lambda x: x.__iadd__(X.reshape(x * 1.0, (12, 12))))
+        for kind in (first, "plain", "turned"):
+            x = fresh(kind)
+            y = update(x)
+            if y is not x or not same(x.gather(), 2.0 * fresh(kind).gather()):
+                return f"an update, {first} first, then {kind}: differs"
+    return None
+
+
 def generators() -> str | None:
     """A generator goes on in every run, as it does without a program."""
     u = normal((6, 5))
@@ -336,7 +360,7 @@ def switches() -> str | None:
 CHECKS = {
     check.__name__: check
     for check in (
-        kernels, loops, generators, outside, refusals, races, disagreement, copies, early, batches,
+        kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early, batches,
         switches,
     )
 }  # fmt: skip
