@@ -178,7 +178,7 @@ class Array(Operators):
         if whole.tile is None:
             raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
         whole.version += 1
-        whole._is_shared = True
+        whole.share()
         return whole.tile
 
     @property

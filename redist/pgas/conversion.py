@@ -49,7 +49,7 @@ def from_local(
     if local is not None and local.dtype != type.dtype.to_numpy():
         raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
     made = (DeviceArray if on_device else Array)(type, comm, local)
-    made._is_shared = True
+    made.share()
     return made
 
 

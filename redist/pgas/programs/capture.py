@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
@@ -19,7 +21,7 @@ from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.world import Comm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ArrayEnd:
     """How an array stands at the end: its type and tile, or the number of the argument that it is."""
 
@@ -74,7 +76,10 @@ def map_ends(thing: Any, change: Callable[[ArrayEnd], Any]) -> Any:
         return type(thing)(map_ends(one, change) for one in thing)
     if isinstance(thing, dict):
         return {key: map_ends(one, change) for key, one in thing.items()}
-    return thing
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
+        return replace(thing, **{key: map_ends(one, change) for key, one in kept.items()})
+    return thing.copy() if isinstance(thing, np.ndarray) else thing
 
 
 def capture(
@@ -97,12 +102,16 @@ def capture(
             result = function(*args, **options)
         place = {id(array): i for i, array in enumerate(arrays)}
 
+        ends_of: dict[int, ArrayEnd] = {}
+
         def end_of(array: Tiled) -> Any:
             if id(array) in place:
                 return ArrayEnd(array.type, array.comm, _number(array), place[id(array)])
             if isinstance(array, GhostArray):
-                on_device = array._memory.on_device
-                return ArrayEnd(array.type, array.comm, _number(array), None, on_device)
+                end = ArrayEnd(
+                    array.type, array.comm, _number(array), None, array._memory.on_device
+                )
+                return ends_of.setdefault(id(array), end)
             raise CaptureError(
                 f"cannot return {array.type}: it is no part of the program; give what it is made of "
                 "as an argument"
@@ -142,7 +151,7 @@ def _number(array: Tiled) -> int | None:
 def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
     """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
     held = [
-        (array.__class__, array.tile, array._type, array.version, array.is_shared)
+        (array.__class__, array.tile, array._type, array.version, array.shared_with)
         for array in arrays
     ]
     numbers: list[int | None] = []
@@ -162,10 +171,14 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
             numbers.append(_number(array))
         yield tuple(numbers)
     finally:
-        for array, (kind, tile, t, version, is_shared) in zip(arrays, held, strict=True):
+        for array, (kind, tile, t, version, token) in zip(arrays, held, strict=True):
             array.__class__ = kind
             array.tile, array._type = tile, t
-            array._version, array._is_shared = version, is_shared
+            array._version = version
+            if token is not None:
+                array._is_shared = token
+            elif array.shared_with is not None:
+                del array._is_shared
 
 
 def like_strided(tile: Any) -> Any:

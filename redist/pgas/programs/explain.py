@@ -30,7 +30,7 @@ def explain(expression: Callable[[], Any]) -> Trace:
             f"cannot explain {type(expression).__name__}: it is computed already; "
             "give a function, as in redist.explain(lambda: a @ b)"
         )
-    arrays = [one.array for one in find_outside(expression)]
+    arrays = [one.array for one in find_outside(expression).arrays]
     return Trace(moves_of(capture(expression, (), {}, arrays, explains=True)))
 
 

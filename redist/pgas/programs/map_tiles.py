@@ -40,8 +40,8 @@ def map_tiles(
     Arrays have one shape, and are brought to the layout of the first. ``whole`` names dims that tiles must
     hold all of. ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both
     sides; beyond the ends of the array they have the number ``edges``, or, with ``edges="wrap"``, the other
-    end. The function gives an array like the tile of its rank without halo, of ``dtype``, or of that of
-    the first array.
+    end. Tiles are read-only. The function gives an array like the tile of its rank without halo, of
+    ``dtype``, or of that of the first array.
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")
@@ -67,12 +67,19 @@ def map_tiles(
 
 
 def _run_kernel(out: Tile, function: Callable[..., Any], *tiles: Tile) -> None:
-    made = np.asarray(function(*tiles))
+    made = np.asarray(function(*map(_read_only, tiles)))
     if made.shape != out.shape:
         raise ShapeError(
             f"cannot use what the function made of a tile: shape {made.shape}, not {out.shape}"
         )
     np.copyto(out, made, casting="unsafe")
+
+
+def _read_only(tile: Tile) -> Tile:
+    """A view that the function cannot write to: the tile is the array's own, or kept for another call."""
+    view = tile.view()
+    view.flags.writeable = False
+    return view
 
 
 def _with_halo(x: Tiled, reach: Mapping[int, int], edges: float | str) -> Tile | None:

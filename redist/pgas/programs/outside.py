@@ -1,93 +1,189 @@
-"""Arrays that a program reaches without being given them: in its closure, and under names of its module."""
+"""What a program reaches without being given it: arrays, generators and values, and where they stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import getitem
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.call_site import PACKAGE
+import numpy as np
 
-MOST_DEPTH = 4
+from redist.pgas.random.generators import Generator
+from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.call_site import NUMPY, PACKAGE
+
+MOST_DEPTH = 6
 """So deep containers, objects and functions are looked into."""
+VALUES = (bool, int, float, complex, str, bytes, type(None))
+LARGE_BYTES = 2**16
+"""Larger arrays of NumPy count by identity only."""
+Look = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideArray:
-    """An array, and where it stands: it must still stand there in a later call."""
+    """An array, and the way to it from the function: it must still stand there in a later call."""
 
     array: Tiled
-    look: Callable[[], Any]
+    look: Look
 
     def still_stands(self) -> bool:
         """**Local.** Whether the same array is found there."""
-        try:
-            return self.look() is self.array
-        except (AttributeError, KeyError, IndexError, ValueError):
-            return False
+        return _found(self.look) is self.array
 
 
-def find_outside(function: Callable[..., Any]) -> list[OutsideArray]:
-    """**Local.** The arrays that a function, and functions of the user that it names, can reach."""
-    found: dict[int, OutsideArray] = {}
-    seen: set[int] = set()
-    _search(function, lambda: function, 0, found, seen)
-    return list(found.values())
+@dataclass(frozen=True, slots=True)
+class OutsideThing:
+    """Anything else that a program depends on: a number, a generator, how many things a list has."""
+
+    look: Look
+    told: Any
+
+    def still_stands(self) -> bool:
+        """**Local.** Whether the same is found there."""
+        return told_of(_found(self.look)) == self.told
 
 
-def _search(
-    thing: Any,
-    look: Callable[[], Any],
-    depth: int,
-    found: dict[int, OutsideArray],
-    seen: set[int],
-) -> None:
-    if isinstance(thing, Tiled):
-        found.setdefault(id(thing), OutsideArray(thing, look))
-        return
-    if depth > MOST_DEPTH or id(thing) in seen:
-        return
-    for inner, where in _parts(thing):
-        seen.add(id(thing))
-        _search(inner, where, depth + 1, found, seen)
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """All that a function reaches."""
+
+    arrays: tuple[OutsideArray, ...]
+    things: tuple[OutsideThing, ...]
 
 
-def _parts(thing: Any) -> Iterator[tuple[Any, Callable[[], Any]]]:
-    """What can be reached from something in one step, each with a way to look again."""
+def told_of(thing: Any) -> Any:
+    """What must be the same of a thing in a later call: its value, or who it is."""
+    if isinstance(thing, VALUES):
+        return type(thing), repr(thing)
+    if isinstance(thing, np.ndarray) and thing.nbytes <= LARGE_BYTES:
+        return "ndarray", str(thing.dtype), thing.shape, thing.tobytes()
+    if type(thing) in (tuple, list, dict):
+        return type(thing), len(thing)
+    return "object", id(thing)
+
+
+def _found(look: Look) -> Any:
+    try:
+        return look()
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError):
+        return _found
+
+
+def find_outside(function: Callable[..., Any], args: Sequence[Any] = ()) -> Outside:
+    """**Local.** What a function, functions that it names, and objects among its arguments reach."""
+    search = _Search()
+    search.visit(function, lambda: function, 0)
+    for one in args:
+        if _is_of_the_user(one):
+            search.visit(one, lambda one=one: one, 1)  # type: ignore[misc]
+    return Outside(tuple(search.arrays.values()), tuple(search.things))
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.arrays: dict[int, OutsideArray] = {}
+        self.things: list[OutsideThing] = []
+        self._seen: dict[int, Any] = {}
+
+    def visit(self, thing: Any, look: Look, depth: int) -> None:
+        """Note an array or a value; look into anything else that may have some."""
+        if isinstance(thing, Tiled):
+            self.arrays.setdefault(id(thing), OutsideArray(thing, look))
+            return
+        if isinstance(thing, (*VALUES, np.ndarray, Generator)):
+            self.things.append(OutsideThing(look, told_of(thing)))
+            return
+        if depth > MOST_DEPTH or id(thing) in self._seen:
+            return
+        self._seen[id(thing)] = thing
+        if type(thing) in (tuple, list, dict):
+            self.things.append(OutsideThing(look, told_of(thing)))
+        for inner, get in _parts(thing):
+            self.visit(inner, partial(_through, look, get), depth + 1)
+
+
+def _through(look: Look, get: Callable[[Any], Any]) -> Any:
+    return get(look())
+
+
+def _item(key: Any, thing: Any) -> Any:
+    return getitem(thing, key)
+
+
+def _attribute(name: str, thing: Any) -> Any:
+    return getattr(thing, name)
+
+
+def _parts(thing: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
+    """What can be reached from something in one step, each with the way there."""
     if isinstance(thing, FunctionType):
         yield from _parts_of_function(thing)
-    elif type(thing) in (tuple, list):
+    elif isinstance(thing, (tuple, list)):
         for i, one in enumerate(thing):
-            yield one, partial(getitem, thing, i)
+            yield one, partial(_item, i)
     elif isinstance(thing, dict):
         for key, one in thing.items():
-            yield one, partial(getitem, thing, key)
+            yield one, partial(_item, key)
     elif isinstance(thing, MethodType):
-        for name in ("__self__", "__func__"):
-            yield getattr(thing, name), partial(getattr, thing, name)
+        yield thing.__self__, partial(_attribute, "__self__")
+        yield thing.__func__, partial(_attribute, "__func__")
+    elif isinstance(thing, partial):
+        yield thing.func, partial(_attribute, "func")
+        yield thing.args, partial(_attribute, "args")
+        yield thing.keywords, partial(_attribute, "keywords")
     elif callable(thing) and hasattr(thing, "__wrapped__"):
-        yield thing.__wrapped__, partial(getattr, thing, "__wrapped__")
+        yield thing.__wrapped__, partial(_attribute, "__wrapped__")
     elif _is_of_the_user(thing):
-        for name, one in vars(thing).items():
-            yield one, partial(getattr, thing, name)
+        for name in _attributes(thing):
+            yield getattr(thing, name), partial(_attribute, name)
 
 
-def _parts_of_function(function: FunctionType) -> Iterator[tuple[Any, Callable[[], Any]]]:
-    if function.__code__.co_filename.startswith(PACKAGE):
+def _attributes(thing: Any) -> list[str]:
+    """Names of what an object, or a class, has of its own."""
+    names = list(getattr(thing, "__dict__", {}))
+    for kind in () if isinstance(thing, type) else type(thing).__mro__:
+        slots = getattr(kind, "__slots__", ())
+        names += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if not name.startswith("__") and hasattr(thing, name)]
+
+
+def _parts_of_function(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
+    if function.__code__.co_filename.startswith((PACKAGE, NUMPY)):
         return
-    for cell in function.__closure__ or ():
+    for i, cell in enumerate(function.__closure__ or ()):
         try:
-            yield cell.cell_contents, partial(getattr, cell, "cell_contents")
+            yield cell.cell_contents, partial(_cell, i)
         except ValueError:  # nothing is there yet
             continue
-    names = function.__globals__
-    for name in _names(function.__code__):
-        if name in names:
-            yield names[name], partial(getitem, names, name)
+    if function.__defaults__:
+        yield function.__defaults__, partial(_attribute, "__defaults__")
+    if function.__kwdefaults__:
+        yield function.__kwdefaults__, partial(_attribute, "__kwdefaults__")
+    used = _names(function.__code__)
+    for name in sorted(used):
+        found = function.__globals__.get(name)
+        if isinstance(found, ModuleType):
+            if _is_users_module(found):
+                for inner in sorted(used & set(vars(found))):
+                    yield getattr(found, inner), partial(_in_module, name, inner)
+        elif name in function.__globals__:
+            yield found, partial(_global, name)
+
+
+def _cell(i: int, function: Any) -> Any:
+    return function.__closure__[i].cell_contents
+
+
+def _global(name: str, function: Any) -> Any:
+    return function.__globals__[name]
+
+
+def _in_module(name: str, inner: str, function: Any) -> Any:
+    return getattr(function.__globals__[name], inner)
 
 
 def _names(code: CodeType) -> set[str]:
@@ -99,10 +195,26 @@ def _names(code: CodeType) -> set[str]:
     return names
 
 
+NOT_OF_THE_USER = (
+    "builtins",
+    "numpy",
+    "redist",
+    "mpi4py",
+    "types",
+    "cupy",
+    "functools",
+    "operator",
+)
+
+
+def _is_users_module(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    return module.__name__.split(".")[0] not in NOT_OF_THE_USER and "lib/python" not in file
+
+
 def _is_of_the_user(thing: Any) -> bool:
-    """Whether something is an object with attributes, of a class that a program may have made."""
-    kind = type(thing)
-    if isinstance(thing, type) or not hasattr(thing, "__dict__"):
+    """Whether something is an object, or a class, that a program may have made."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    if isinstance(thing, (ModuleType, FunctionType, *VALUES, Tiled, np.ndarray)):
         return False
-    module = kind.__module__.split(".")[0]
-    return module not in ("builtins", "numpy", "redist", "mpi4py", "types", "_frozen_importlib")
+    return kind.__module__.split(".")[0] not in (*NOT_OF_THE_USER, "_frozen_importlib")

@@ -217,7 +217,7 @@ def _begins_early(tasks: Sequence[Task], comm: Comm, options: ProgramOptions) ->
 
 def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[KeptMove, ...]:
     """**Collective.** The moves of arguments as they were given, which the program does not change."""
-    written = {root for task in tasks for root in task.writes}
+    written = {root for task in captured.tasks for root in task.writes}
     leaving = {captured.roots[n] for n in captured.kept if n in captured.roots}
     place = {n: i for i, n in enumerate(captured.inputs) if n is not None}
     moves = [task for task in tasks if task.kind is TaskKind.MOVE]

@@ -7,17 +7,20 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import ArgumentError, RequestError, TransferError
+from redist.errors import ArgumentError, CaptureError, RequestError, TransferError
 from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
+from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes
-from redist.pgas.programs.capture import ArrayEnd, Capture, capture, map_ends
+from redist.pgas.programs.capture import ArrayEnd, Capture, capture, ends_in, map_ends
 from redist.pgas.programs.graphing import graph_of
-from redist.pgas.programs.outside import OutsideArray, find_outside
+from redist.pgas.programs.outside import Outside, find_outside
 from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready, prepare
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.programs.strides import laid_out, lie_alike
@@ -48,19 +51,23 @@ class Prepared:
         self,
         captured: Capture,
         ready: Ready,
-        outside: Sequence[OutsideArray],
+        outside: Outside,
         signature: Signature,
         comm: Comm,
     ) -> None:
-        self.captured, self.ready, self.outside = captured, ready, tuple(outside)
-        self.signature, self.comm = signature, comm
+        self.captured, self.ready, self.outside = captured, ready, outside.arrays
+        self.things, self.comm = outside.things, comm
+        self.key, self.kept = signature.key, signature.kept
         self._outside_types = [one.array.type for one in self.outside]
+        self._aliases = _aliases(captured)
         self._misses = 0
 
     def still_holds(self) -> bool:
         """**Local.** Whether the arrays that it reaches are those of the capture, as they were."""
         pairs = zip(self.outside, self._outside_types, strict=True)
-        return all(one.array.type == t and one.still_stands() for one, t in pairs)
+        return all(one.array.type == t and one.still_stands() for one, t in pairs) and all(
+            one.still_stands() for one in self.things
+        )
 
     def run(self, given: Sequence[Tiled]) -> Any:
         """**Collective** if anything moves. Run the program on the arrays of a call."""
@@ -85,16 +92,24 @@ class Prepared:
                 array._type = end.type
                 array.version += 1
 
+        results: dict[int, Tiled] = {}
+
         def made(end: ArrayEnd) -> Tiled:
             if end.argument is not None:
                 return arrays[end.argument]
-            kind: Any = Tiled._kinds[end.on_device]
-            made: Tiled = kind(
-                end.type, end.comm, None if end.tile is None else by_number[end.tile]
-            )
-            return made
+            if id(end) not in results:
+                kind: Any = Tiled._kinds[end.on_device]
+                tile = None if end.tile is None else by_number[end.tile]
+                results[id(end)] = kind(end.type, end.comm, tile)
+            return results[id(end)]
 
-        return map_ends(captured.result, made)
+        result = map_ends(captured.result, made)
+        for several in self._aliases:  # arrays in one memory, as the function would have left them
+            first = arrays[several[0]] if isinstance(several[0], int) else results[id(several[0])]
+            token = first.share()
+            for one in several[1:]:
+                (arrays[one] if isinstance(one, int) else results[id(one)])._is_shared = token
+        return result
 
     def _lay_out(self, tiles: list[Any]) -> dict[int, Any]:
         """**Local.** Put copies in the places of tiles that lie otherwise than captured; theirs, by id."""
@@ -111,7 +126,12 @@ class Prepared:
         """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them."""
         ready = self.ready
         assert ready.short_replay is not None
-        copies = [FAR_BYTES.get(_key(arrays[one.argument], one)) for one in ready.kept_moves]
+        copies = [
+            None
+            if arrays[one.argument].is_shared
+            else FAR_BYTES.get(_key(arrays[one.argument], one))
+            for one in ready.kept_moves
+        ]
         has_all = all(copy is not None for copy in copies)
         world = world_of(self.comm)
         with world.operation(world.failure.timeout_s):
@@ -120,7 +140,7 @@ class Prepared:
             raise TransferError("ranks run different programs: all must make one call")
         if has_all and met is Met.SAME:
             self._misses = 0
-            return ready.short_replay(*tiles, *(copy.tile for copy in copies))
+            return ready.short_replay(*tiles, *(copy.tile for copy in copies if copy is not None))
         self._misses += 1
         values = ready.replay(*tiles)
         by_number = dict(zip(ready.outputs, values, strict=True))
@@ -149,8 +169,37 @@ def _keep(array: Tiled, one: KeptMove, tile: Tile | None) -> None:
         return
     key = _key(array, one)
     n_bytes = 0 if tile is None else tile.nbytes
-    if FAR_BYTES.put(key, _KeptTile(tile), n_bytes):
-        weakref.finalize(array, FAR_BYTES.drop, key).atexit = False
+    if not FAR_BYTES.put(key, _KeptTile(tile), n_bytes):
+        return
+    keys = _KEYS.get(id(array))
+    if keys is None:
+        keys = _KEYS[id(array)] = {}
+        weakref.finalize(array, _drop_all, id(array)).atexit = False
+    before = keys.get(key[-1])
+    if before is not None and before != key:
+        FAR_BYTES.drop(before)
+    keys[key[-1]] = key
+
+
+_KEYS: dict[int, dict[Any, Any]] = {}
+"""By array: what is kept of it, by the type that it was moved to."""
+
+
+def _drop_all(array: int) -> None:
+    for key in _KEYS.pop(array, {}).values():
+        FAR_BYTES.drop(key)
+
+
+def _aliases(captured: Capture) -> list[list[int | ArrayEnd]]:
+    """Groups of arguments, by number, and results that lie in one memory at the end."""
+    groups: dict[int, list[int | ArrayEnd]] = {}
+    for number, end in enumerate(captured.ends):
+        if end.tile is not None:
+            groups.setdefault(captured.roots[end.tile], []).append(number)
+    for end in {id(one): one for one in ends_in(captured.result)}.values():
+        if end.tile is not None and end.argument is None:
+            groups.setdefault(captured.roots[end.tile], []).append(end)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 class Program(Generic[P, R]):
@@ -158,15 +207,18 @@ class Program(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], options: ProgramOptions) -> None:
         self.function, self.options = function, options
+        self.name = getattr(function, "__name__", type(function).__name__)
         self._prepared: dict[Any, Prepared] = {}
         self._captured = 0
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> R:
         """**Collective.** Run the program; the first call of a kind captures it."""
-        if os.environ.get(EAGER) or BUFFERS.limit_bytes is not None:
+        if os.environ.get(EAGER) or BUFFERS.limit_bytes is not None or current_tape() is not None:
             return self.function(*args, **options)
         signature = sign(args, options)
+        if signature.has_aliases:  # what is written through one is seen through another
+            return self.function(*args, **options)
         found = self._prepared.get(signature.key)
         if found is None or not found.still_holds():
             found = self._prepare(signature, args, options)
@@ -191,20 +243,32 @@ class Program(Generic[P, R]):
             return plan_move(source, target, found.comm, None)
 
         ready, types = found.ready, [array.type for array in arrays]
-        name = self.function.__name__
-        return graph_of(name, found.captured, types, plan, ready.fates, ready.figures)
+        return graph_of(self.name, found.captured, types, plan, ready.fates, ready.figures)
 
     explain = graph
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method of a class: called with the object, which counts as an argument."""
+        return self if instance is None else MethodType(self, instance)
 
     def _prepare(
         self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
     ) -> Prepared:
         given = {id(array) for array in signature.arrays}
-        outside = [one for one in find_outside(self.function) if id(one.array) not in given]
-        arrays = [*signature.arrays, *(one.array for one in outside)]
+        found = find_outside(self.function, (*args, *options.values()))
+        outside = Outside(
+            tuple(one for one in found.arrays if id(one.array) not in given), found.things
+        )
+        arrays = [*signature.arrays, *(one.array for one in outside.arrays)]
         comm = _comm_of(arrays)
-        name = self.function.__name__
+        name = self.name
         try:
+            for array in arrays:
+                if isinstance(array, GhostArray):
+                    raise CaptureError(
+                        f"cannot use {array.type}: it was made while a program was captured and has no "
+                        "values; return it from the program"
+                    )
             captured = capture(self.function, args, options, arrays)
         except Exception as problem:
             agree_on_nodes(name, comm, (), problem)
@@ -215,9 +279,9 @@ class Program(Generic[P, R]):
     def _remember(self, signature: Signature, prepared: Prepared) -> None:
         self._captured += 1
         if self._captured >= MANY_CAPTURED and self._prepared:
-            before = next(reversed(self._prepared.values())).signature
+            before = next(reversed(self._prepared.values()))
             warnings.warn(
-                f"{self.function.__name__} was captured {self._captured} times; the last two differ "
+                f"{self.name} was captured {self._captured} times; the last two differ "
                 f"in {_difference(before.key, signature.key)}",
                 stacklevel=3,
             )
@@ -226,7 +290,7 @@ class Program(Generic[P, R]):
         self._prepared[signature.key] = prepared
 
     def __repr__(self) -> str:
-        return f"<program {self.function.__name__}: captured {self._captured} times>"
+        return f"<program {self.name}: captured {self._captured} times>"
 
 
 def _difference(one: Any, other: Any, where: str = "arguments") -> str:

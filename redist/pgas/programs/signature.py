@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from redist.pgas.tiles.tiled import Tiled
 
@@ -19,6 +22,12 @@ class Signature:
     arrays: tuple[Tiled, ...]
     key: Hashable
     kept: tuple[Any, ...]
+
+    @property
+    def has_aliases(self) -> bool:
+        """**Local.** Whether two of the arrays may lie in the same memory; the same on all ranks."""
+        shared = [one for array in self.arrays if (one := array.shared_with) is not None]
+        return len({id(one) for one in shared}) < len(shared)
 
 
 def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
@@ -39,10 +48,17 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
             if at == len(arrays):
                 arrays.append(thing)
             return ("array", at, thing.__class__, thing.type, getattr(thing.comm, "handle", 0))
-        if type(thing) in (tuple, list):
+        if isinstance(thing, (tuple, list)):
             return (type(thing), *map(key_of, thing))
+        if isinstance(thing, (float, complex)):
+            return (type(thing), repr(thing))  # zeros of either sign differ, NaN is itself
+        if isinstance(thing, np.ndarray):
+            bits = hashlib.sha1(np.ascontiguousarray(thing).tobytes()).hexdigest()
+            return (np.ndarray, str(thing.dtype), thing.shape, bits)
+        if isinstance(thing, (set, frozenset)):
+            return (type(thing), frozenset(map(key_of, thing)))
         if isinstance(thing, dict):
-            return (dict, *((k, key_of(one)) for k, one in thing.items()))
+            return (type(thing), *((key_of(k), key_of(one)) for k, one in thing.items()))
         if is_dataclass(thing) and not isinstance(thing, type):
             found = [key_of(getattr(thing, one.name)) for one in fields(thing)]
             return (type(thing), *found)
@@ -51,6 +67,7 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
         except TypeError:
             kept.append(thing)
             return ("object", id(thing))
+        kept.append(thing)
         return (type(thing), thing)
 
     key = key_of(args), key_of(dict(options))

@@ -33,8 +33,9 @@ class Tiled:
     """Set once other ranks can reach the tiles."""
     _version: int
     """Set once something may have changed the values: most arrays are made and read only."""
-    _is_shared: bool
-    """Set once others may write to the tile without a word: whoever asked for it, or has a view of it."""
+    _is_shared: object
+    """Set once others may write to the tile without a word, whoever asked for it or has a view of it: the
+    same on all arrays that lie in one memory."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.tile = type, comm, local
@@ -48,13 +49,25 @@ class Tiled:
     def view(self: T, type: ArrayType, local: Tile | None) -> T:
         """Another array over the same memory: from now on, versions of neither say all."""
         other = self.__class__(type, self.comm, local)
-        self._is_shared = other._is_shared = True
+        other._is_shared = self.share()
         return other
+
+    def share(self) -> object:
+        """**Local.** Count as shared from now on; what all arrays in this memory have in common."""
+        token = getattr(self, "_is_shared", None)
+        if token is None:
+            token = self._is_shared = object()
+        return token
+
+    @property
+    def shared_with(self) -> object:
+        """What all arrays in the same memory have in common; None if nobody has asked for it."""
+        return getattr(self, "_is_shared", None)
 
     @property
     def is_shared(self) -> bool:
         """Whether the values may change on this rank without a new :attr:`version`."""
-        return getattr(self, "_is_shared", False) or getattr(self, "_space", None) is not None
+        return self.shared_with is not None or getattr(self, "_space", None) is not None
 
     @property
     def local(self) -> Tile | None:
@@ -63,7 +76,7 @@ class Tiled:
         Whoever asks for it may write, now or later, so the array counts as changed, and as shared.
         """
         self.version += 1
-        self._is_shared = True
+        self.share()
         return self.tile
 
     @property

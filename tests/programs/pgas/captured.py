@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -169,7 +171,16 @@ def outside() -> str | None:
 def refusals() -> str | None:
     """What depends on values, or reaches outside, is refused by name with the line."""
     u = normal((8, 6), type="{x}, {}")
-    hidden = [[[[[[normal((8, 6))]]]]]]
+    hidden: Any = normal((8, 6))
+    for _ in range(9):
+        hidden = [hidden]
+
+    def dug_out() -> Any:
+        found = hidden
+        while isinstance(found, list):
+            found = found[0]
+        return found
+
     cases: dict[str, tuple[Callable[[Any], Any], str]] = {
         "float": (lambda x: float(X.sum(x)), "cannot read f64[]"),
         "mask": (lambda x: x[x > 0], "how many depends on the data"),
@@ -179,7 +190,7 @@ def refusals() -> str | None:
         "get": (lambda x: x.get((0, 0)), "cannot get elements"),
         "epoch": (lambda x: x.epoch(), "cannot open an epoch"),
         "gather": (lambda x: x.gather(), "cannot gather"),
-        "hidden": (lambda x: x + hidden[0][0][0][0][0][0], "no part of the program"),
+        "hidden": (lambda x: x + dug_out(), "no part of the program"),
     }
     for name, (function, words) in cases.items():
         said = refused(function, u)
@@ -333,6 +344,130 @@ def batches() -> str | None:
     return None
 
 
+class Pair(NamedTuple):
+    """A result of two arrays."""
+
+    one: Any
+    other: Any
+
+
+@dataclass(frozen=True)
+class Held:
+    """A result, and an argument, with an array in it."""
+
+    array: Any
+    number: float = 1.0
+
+
+class Layer:
+    """An object with an array, and a program for a method."""
+
+    def __init__(self, seed: int) -> None:
+        self.w = normal((12, 12), seed)
+
+    @X.program
+    def apply(self, x: Any) -> Any:
+        return x @ self.w
+
+
+RATE = 1.0
+
+
+def structures() -> str | None:
+    """Results and arguments in tuples, dataclasses and objects; values by name; programs in programs."""
+    global RATE
+    u = normal((12, 12), type="{x}, {}")
+    inner = X.program(lambda x: x * 3.0)
+    cases: dict[str, Any] = {
+        "dataclass": (lambda x: Held(x * 2.0), lambda r: r.array),
+        "named": (lambda x: Pair(x + 1.0, x), lambda r: r.one),
+        "program in a program": (lambda x: inner(x) * 2.0, lambda r: r),
+        "held": (lambda x: x * Held(x, 2.0).number, lambda r: r),
+        "dead write": (dead_write, lambda r: r),
+        "partial": (partial(np.add, 1.0), lambda r: r),
+    }
+    for name, (function, of) in cases.items():
+        step = X.program(function)
+        for _ in range(3):
+            if not same(of(step(u)).gather(), of(function(u)).gather()):
+                return f"{name} differs"
+    first, second = X.program(lambda x: (lambda y: (y, y))(x * 1.0))(u)
+    if first is not second:
+        return "one array is returned as two"
+    for one, other in ((0.0, -0.0), (1, True), (1, 1.0)):
+        step = X.program(lambda x, k: X.full((3,), k) * x[0, 0])
+        if any(
+            not same(np.signbit(step(u, k).gather()), np.signbit(step.function(u, k).gather()))
+            or step(u, k).dtype != step.function(u, k).dtype
+            for k in (one, other)
+        ):
+            return f"{one} and {other} are taken for each other"
+    given, scaled = np.array([2.0]), X.program(lambda x, w: x * float(w[0]))
+    for value in (2.0, 5.0):
+        given[0] = value
+        if not same(scaled(u, given).gather(), (u * value).gather()):
+            return "an array of NumPy is taken for its older self"
+    step = X.program(lambda x: x * RATE)
+    for RATE in (1.0, 3.0):
+        if not same(step(u).gather(), (u * RATE).gather()):
+            return "a number by name has gone stale"
+    for layer in (Layer(1), Layer(2)):
+        if not same(layer.apply(u).gather(), (u @ layer.w).gather()):
+            return "a method uses another object"
+    return None
+
+
+def dead_write(x: Any) -> Any:
+    moved = x.to("{}, {x}") if COMM.size > 1 else x * 1.0
+    out = moved * 2.0
+    moved -= 1.0
+    return out
+
+
+def sharing() -> str | None:
+    """Arrays in one memory: what is written through one is seen through another, also by kept copies."""
+    turned = X.program(lambda x: x.to("{}, {x}") * 1.0)
+    u = normal((12, 12), type="{x}, {}")
+    for _ in range(3):
+        turned(u)
+    view = u.T
+    view += 100.0
+    if not same(turned(u).gather(), turned.function(u).gather()):
+        return "a copy was kept of what a view has changed"
+    v = normal((12, 12), type="{x}, {}")
+    view = X.program(lambda x: x.T)(v)
+    for _ in range(3):
+        turned(v)
+    view += 100.0
+    if not same(turned(v).gather(), turned.function(v).gather()):
+        return "a copy was kept of what a view of a program has changed"
+
+    def update(x: Any, y: Any) -> Any:
+        before = y * 2.0 + 1.0
+        x += 1.0
+        return before, y * 2.0 + 3.0
+
+    step = X.program(update)
+    pairs: list[Any] = []
+    for run in (step, step, update):
+        a = normal((16,), 8)
+        b = X.reshape(X.reshape(a, (4, 4)), (16,)) if run is not step or pairs else a * 1.0
+        pairs.append([one.gather() for one in run(a, b)])
+    if not same(pairs[1], pairs[2]):
+        return "arguments in one memory differ"
+    kernel = X.program(lambda x: X.map_tiles(_writes, x, whole=0))
+    try:
+        kernel(u)
+    except ValueError:
+        return None
+    return "a kernel may write to a tile"
+
+
+def _writes(tile: Any) -> Any:
+    tile *= 2.0
+    return tile
+
+
 def switches() -> str | None:
     """A variable switches programs off; wrong options are refused; many captures are warned of."""
     u = normal((6, 4), type="{x}, {}")
@@ -361,7 +496,7 @@ CHECKS = {
     check.__name__: check
     for check in (
         kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early, batches,
-        switches,
+        switches, structures, sharing,
     )
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ ELSEWHERE = {
     "reaching": ["get", "put", "accumulate", "epoch", "fence"],
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
-    "programs": ["program", "map_tiles", "repeat_until"],
+    "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
         "from_local", "full", "linspace", "move_together", "ones", "zeros", "finfo", "iinfo",
@@ -39,7 +39,7 @@ ELSEWHERE = {
 PLAIN = {
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
     "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "tile",
-    "type", "version", "view", "is_shared",
+    "type", "version", "view", "is_shared", "share", "shared_with",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""
