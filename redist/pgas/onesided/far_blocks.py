@@ -8,6 +8,7 @@ that it read in the interval before are fetched with it, in one go.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ Block = tuple[int, Part]
 """The number of a tile, and which part of it."""
 
 
+_NUMBERS = count()
+
+
 class FarBlocks:
     """Reads parts of tiles for one array, those of other nodes as seldom as can be.
 
@@ -32,6 +36,7 @@ class FarBlocks:
     def __init__(self, window: Window) -> None:
         self.window = window
         self.prefetch = self.cache = True
+        self._number = next(_NUMBERS)
         self._interval = 0
         self._now: dict[Line, dict[Any, Block]] = {}
         """By line: what it has read in this interval."""
@@ -91,7 +96,7 @@ class FarBlocks:
                         self._ahead[key] = line, block.nbytes
 
     def _key(self, shard: int, part: Part) -> Any:
-        return id(self), self._interval, shard, part.words().tobytes()
+        return self._number, self._interval, shard, part.words().tobytes()
 
     def end_interval(self) -> None:
         """**Local.** Keep nothing of this interval but what its lines have read."""

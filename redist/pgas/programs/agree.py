@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from redist.errors import CaptureError, RedistError
 from redist.pgas.ghosts.tape import CapturedNode
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
+
+H = TypeVar("H")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,12 @@ def same_or_unknown(comm: Comm, numbers: Sequence[int | None]) -> list[int | Non
     return found
 
 
-def union_of(comm: Comm, numbers: Sequence[int]) -> list[int]:
-    """**Collective.** What at least one rank has."""
-    if comm.size == 1:
-        return list(numbers)
-    everyone: list[list[int]] = gather(comm, list(numbers), TIMEOUT_S)
-    return sorted(set().union(*everyone))
+def union_of(comm: Comm, things: Sequence[H]) -> list[H]:
+    """**Collective.** What at least one rank has, in order."""
+    everyone: list[list[H]] = [list(things)]
+    if comm.size > 1:
+        everyone = gather(comm, list(things), TIMEOUT_S)
+    return sorted({one for some in everyone for one in some})  # type: ignore[type-var]
 
 
 __all__ = ["RankReport", "RedistError", "agree_on_nodes", "common_classes", "describe", "union_of"]

@@ -17,7 +17,7 @@ from redist.pgas.ghosts.ghost_array import GhostArray
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.agree import agree_on_nodes
+from redist.pgas.programs.agree import agree_on_nodes, union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, capture, ends_in, map_ends
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
@@ -59,7 +59,7 @@ class Prepared:
         self.things, self.comm = outside.things, comm
         self.key, self.kept = signature.key, signature.kept
         self._outside_types = [one.array.type for one in self.outside]
-        self._aliases = _aliases(captured)
+        self._aliases = _aliases(captured, comm)
         self._misses = 0
 
     def still_holds(self) -> bool:
@@ -104,11 +104,12 @@ class Prepared:
             return results[id(end)]
 
         result = map_ends(captured.result, made)
-        for several in self._aliases:  # arrays in one memory, as the function would have left them
-            first = arrays[several[0]] if isinstance(several[0], int) else results[id(several[0])]
-            token = first.share()
-            for one in several[1:]:
-                (arrays[one] if isinstance(one, int) else results[id(one)])._is_shared = token
+        if self._aliases:  # arrays in one memory, as the function would have left them
+            everyone = [*arrays, *(results[id(end)] for end in _new_ends(captured))]
+            for several in self._aliases:
+                token = everyone[several[0]].share()
+                for number in several[1:]:
+                    everyone[number]._is_shared = token
         return result
 
     def _lay_out(self, tiles: list[Any]) -> dict[int, Any]:
@@ -190,16 +191,23 @@ def _drop_all(array: int) -> None:
         FAR_BYTES.drop(key)
 
 
-def _aliases(captured: Capture) -> list[list[int | ArrayEnd]]:
-    """Groups of arguments, by number, and results that lie in one memory at the end."""
-    groups: dict[int, list[int | ArrayEnd]] = {}
-    for number, end in enumerate(captured.ends):
+def _aliases(captured: Capture, comm: Comm) -> list[tuple[int, ...]]:
+    """**Collective.** Groups of arrays that lie in one memory at the end: arguments, then results, by number.
+
+    A rank without tiles cannot see it: what one rank says holds for all.
+    """
+    groups: dict[int, list[int]] = {}
+    for number, end in enumerate((*captured.ends, *_new_ends(captured))):
         if end.tile is not None:
             groups.setdefault(captured.roots[end.tile], []).append(number)
-    for end in {id(one): one for one in ends_in(captured.result)}.values():
-        if end.tile is not None and end.argument is None:
-            groups.setdefault(captured.roots[end.tile], []).append(end)
-    return [group for group in groups.values() if len(group) > 1]
+    found = [tuple(group) for group in groups.values() if len(group) > 1]
+    return union_of(comm, found)
+
+
+def _new_ends(captured: Capture) -> list[ArrayEnd]:
+    """The results that are no arguments, each once."""
+    ends = {id(end): end for end in ends_in(captured.result) if end.argument is None}
+    return list(ends.values())
 
 
 class Program(Generic[P, R]):
