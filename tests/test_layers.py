@@ -70,7 +70,7 @@ INNER: dict[str, str] = {
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
-        "signature strides outside capture explain tidy graphing judge agree elsewhere blocks order replay "
+        "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
         "prepare program loops map_tiles"
     ),
     "redist.pgas.tiles": (

@@ -180,6 +180,14 @@ def _differences(x: AnyArray, n: int = 1, axis: int = -1) -> AnyArray:
     return _with_size(x, axis, max(0, x.shape[axis] - n), x.dtype)
 
 
+def _triangular(x: AnyArray, **options: Any) -> AnyArray:
+    return pretend(x.shape, np.result_type(x.dtype, np.float32))
+
+
+def _crossed(a: AnyArray, b: AnyArray, **axes: Any) -> AnyArray:
+    return pretend(np.broadcast_shapes(a.shape, b.shape), np.result_type(a.dtype, b.dtype))
+
+
 RULES: dict[Callable[..., Any], Callable[..., AnyArray]] = {
     np.concatenate: _joined,
     np.stack: _stacked,
@@ -192,6 +200,8 @@ RULES: dict[Callable[..., Any], Callable[..., AnyArray]] = {
     np.repeat: _repeated,
     np.tile: _tiled,
     np.diff: _differences,
+    np.linalg.cholesky: _triangular,
+    np.cross: _crossed,
 }
 """By the function: what its result looks like."""
 VIEWS = frozenset(
@@ -206,11 +216,11 @@ TRIED_OUT = frozenset(
         np.sum, np.prod, np.max, np.min, np.mean, np.any, np.all, np.argmax, np.argmin, np.cumsum,
         np.cumprod, np.where, np.einsum, np.sort, np.argsort, np.take_along_axis, np.searchsorted,
         np.clip, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.triu, np.tril,
-        np.trace, np.cross, np.round, np.tensordot, np.vdot, np.outer, np.lexsort, np.roll,
+        np.trace, np.round, np.tensordot, np.vdot, np.outer, np.lexsort, np.roll,
         np.linalg.qr, np.linalg.svd, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.inv, np.real,
         np.linalg.solve, np.linalg.pinv, np.linalg.norm, np.linalg.vector_norm, np.linalg.slogdet,
         np.linalg.det, np.linalg.matrix_norm, np.linalg.svdvals, np.imag, np.nan_to_num,
-        np.linalg.cholesky, np.isclose,
+        np.isclose,
     }
 )  # fmt: skip
 """Functions whose results have sizes of their operands only."""

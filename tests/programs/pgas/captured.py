@@ -344,6 +344,42 @@ def batches() -> str | None:
     return None
 
 
+def families() -> str | None:
+    """Every function of linear algebra and of Fourier transforms gives the same in a program."""
+    a, v = normal((6, 6), type="{x}, {}"), normal((6,), type="{x}")
+    s = a @ a.T + 6.0 * X.eye(6)
+    tall, right, three = (
+        normal((24, 4), type="{x}, {}"),
+        normal((6, 3)),
+        normal((5, 3), type="{x}, {}"),
+    )
+    line = normal((12, 6), type="{x}, {}")
+    wave = X.astype(line, "c16")
+    given: dict[str, tuple[Any, ...]] = {
+        "cross": (three, three * 2.0), "matmul": (a, right), "tensordot": (a, right), "solve": (s, right),
+        "matrix_power": (a, 3), "outer": (v, v), "pinv": (tall,), "qr": (tall,), "svd": (tall,),
+        "svdvals": (tall,), "lstsq": (tall, tall[:, 0]), "vecdot": (a, a),
+        "rfft": (line,), "rfftn": (line,), "ihfft": (line,),
+    }  # fmt: skip
+    options = {"tensordot": {"axes": 1}}
+    for module, others in ((X.linalg, (s,)), (X.fft, (wave,))):
+        for name in module.__all__:
+            if name in ("fftfreq", "rfftfreq"):
+                continue
+            run, args = (
+                partial(getattr(module, name), **options.get(name, {})),
+                given.get(name, others),
+            )
+            step = X.program(run)
+            for _ in range(2):
+                got, want = step(*args), run(*args)
+            got, want = (list(one) if isinstance(one, tuple) else [one] for one in (got, want))
+            for one, other in zip(got, want, strict=True):
+                if one.tile is not None and one.tile.tobytes() != other.tile.tobytes():
+                    return f"{name} has other bits"
+    return None
+
+
 class Pair(NamedTuple):
     """A result of two arrays."""
 
@@ -496,7 +532,7 @@ CHECKS = {
     check.__name__: check
     for check in (
         kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early, batches,
-        switches, structures, sharing,
+        switches, structures, sharing, families,
     )
 }  # fmt: skip
 
