@@ -251,7 +251,7 @@ class Trace:
                 move.seconds or 0.0,
                 str(move.line),
                 f"{move.source} -> {move.target}",
-                move.steps,
+                _steps_text(move),
                 move.received_bytes,
             )
             for move in self.moves
@@ -311,6 +311,13 @@ def _reads_text(reads: Mapping[Line, FarRead]) -> str:
         for line, read in reads.items()
     ]
     return "\n".join(table([head, *rows]))
+
+
+def _steps_text(move: Move) -> str:
+    """The steps of a move, and whether it began early."""
+    if move.waited_s is None:
+        return move.steps
+    return f"{move.steps}; began early, waited for {format_time(round(1e12 * move.waited_s))}"
 
 
 def _waited(moves: Sequence[Move]) -> str:
