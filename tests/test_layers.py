@@ -68,7 +68,7 @@ INNER: dict[str, str] = {
         "random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
-    "redist.pgas.ghosts": "stand_ins tape ghost memory traffic ghost_array pretended",
+    "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
         "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
         "prepare program loops map_tiles"

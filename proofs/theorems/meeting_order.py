@@ -27,8 +27,8 @@ import z3
 
 from proofs.engine.symbols import Num, below, between
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
-from redist.pgas.programs.order import COLLECTIVE, start_early
+from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
+from redist.pgas.programs.order import start_early
 
 i, j, many, gap_i, gap_j = z3.Ints("i j many gap_i gap_j")
 own_i, own_j, other_i, other_j = z3.Ints("own_i own_j other_i other_j")

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from redist.errors import CaptureError
 from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
-from redist.pgas.ghosts.tape import Ref, Tape, TaskKind
+from redist.pgas.ghosts.structures import replaced
+from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
 
 AnyArray = NDArray[Any]
-WHAT_INSTEAD = "return it and decide outside, or use pgas.where"
 
 
 class Ghost(NDArrayOperatorsMixin):
@@ -143,7 +143,7 @@ class Ghost(NDArrayOperatorsMixin):
             )
             return made
         if any(_is_truth(one) for one in keys):
-            self.tape.refuse(f"how many elements are taken depends on values; {WHAT_INSTEAD}")
+            self.tape.refuse(f"how many elements are taken depends on values; {RETURN_IT}")
         small = np.broadcast_to(np.zeros((), np.uint8), self.shape)
         asked = tuple(
             np.zeros(one.shape, np.int64) if isinstance(one, Ghost) else one for one in keys
@@ -259,7 +259,7 @@ class Ghost(NDArrayOperatorsMixin):
     # Values
 
     def _refuse(self, *args: Any, **options: Any) -> Any:
-        self.tape.refuse(f"a value is not known before the program runs; {WHAT_INSTEAD}")
+        self.tape.refuse(f"a value is not known before the program runs; {RETURN_IT}")
 
     __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __array__ = _refuse
     __contains__ = item = tolist = tobytes = nonzero = __buffer__ = __dlpack__ = _refuse
@@ -306,25 +306,19 @@ def _split(x: Ghost, where: Any, axis: int = 0) -> list[Any]:
 
 def likes_of(thing: Any) -> Any:
     """The same structure with what ghosts look like in their places."""
-    if isinstance(thing, Ghost):
-        return thing.like
-    if type(thing) in (tuple, list):
-        return type(thing)(likes_of(one) for one in thing)
-    if type(thing) is dict:
-        return {key: likes_of(one) for key, one in thing.items()}
-    return thing
+    return replaced(thing, (Ghost,), lambda ghost: ghost.like)
 
 
 def refs_of(thing: Any, found: list[Ghost]) -> Any:
     """The same structure with numbers in the places of ghosts, which are found; other arrays copied."""
-    if isinstance(thing, Ghost):
-        found.append(thing)
-        return Ref(thing.number)
-    if type(thing) in (tuple, list):
-        return type(thing)(refs_of(one, found) for one in thing)
-    if type(thing) is dict:
-        return {key: refs_of(one, found) for key, one in thing.items()}
-    return thing.copy() if isinstance(thing, np.ndarray) else thing
+
+    def change(one: Any) -> Any:
+        if isinstance(one, np.ndarray):
+            return one.copy()
+        found.append(one)
+        return Ref(one.number)
+
+    return replaced(thing, (Ghost, np.ndarray), change)
 
 
 def call(

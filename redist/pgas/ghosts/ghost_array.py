@@ -8,14 +8,13 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.array import Array
 from redist.pgas.ghosts.memory import DEVICE_GHOSTS, GHOSTS
-from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.ghosts.tape import RETURN_IT, current_tape
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.call_site import calling_line
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
 
-RETURN_IT = "return it and decide outside, or use pgas.where"
 END_IT = "end the program first, or use pgas.map_tiles"
 
 
@@ -37,13 +36,9 @@ class GhostArray(Array):
         """Refused: a program has no values before it runs."""
         self._reach_into("reach into")
 
-    @property
-    def version(self) -> int:
-        """How often the program has changed the values."""
-        return getattr(self, "_version", 0)
-
-    @version.setter
+    @Array.version.setter  # type: ignore[attr-defined, untyped-decorator]
     def version(self, value: int) -> None:
+        """How often the program has changed the values; every change goes onto the tape."""
         self._version = value
         tape = current_tape()
         if tape is not None:

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from redist.errors import CaptureError
+from redist.pgas.ghosts.structures import found_in, replaced
 
 AnyArray = NDArray[Any]
 SMALL_SIZES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
@@ -80,13 +81,10 @@ def _values(shape: Sequence[int], dtype: np.dtype[Any]) -> AnyArray:
 
 def try_out(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """What a function of arrays gives, as arrays without memory; all arrays in ``args`` count as such."""
-    given: list[AnyArray] = []
-    _collect(args, given)
-    _collect(options, given)
-    sizes = Sizes(given)
+    sizes = Sizes(found_in((list(args), dict(options)), (np.ndarray,)))
 
     def shrink(thing: Any) -> Any:
-        return replace_arrays(thing, sizes.shrink)
+        return replaced(thing, (np.ndarray,), sizes.shrink)
 
     with np.errstate(all="ignore"):
         try:
@@ -94,26 +92,6 @@ def try_out(function: Callable[..., Any], args: Sequence[Any], options: Mapping[
         except np.linalg.LinAlgError:
             raise CaptureError(f"{function.__name__} of matrices that are not known") from None
     return _grow(made, sizes)
-
-
-def _collect(thing: Any, found: list[AnyArray]) -> None:
-    if isinstance(thing, np.ndarray):
-        found.append(thing)
-    elif isinstance(thing, (tuple, list)):
-        for one in thing:
-            _collect(one, found)
-    elif isinstance(thing, Mapping):
-        for one in thing.values():
-            _collect(one, found)
-
-
-def replace_arrays(thing: Any, change: Callable[[AnyArray], Any]) -> Any:
-    """The same structure with other arrays."""
-    if isinstance(thing, np.ndarray):
-        return change(thing)
-    if type(thing) in (tuple, list):
-        return type(thing)(replace_arrays(one, change) for one in thing)
-    return thing
 
 
 def _grow(made: Any, sizes: Sizes) -> Any:

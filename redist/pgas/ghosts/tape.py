@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
+from redist.pgas.ghosts.structures import found_in
 from redist.pgas.watch.call_site import Line, public_call
 from redist.runtime.ranks.world import Comm
 
@@ -38,6 +39,11 @@ class TaskKind(Enum):
     """**Collective.** Begins a move."""
     WAIT = auto()
     """Waits for a move that was begun."""
+
+
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
+"""What all ranks must do in one order, as captured."""
+RETURN_IT = "return it and decide outside, or use pgas.where"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,7 @@ class CapturedNode:
 
 def refs_in(thing: Any) -> list[int]:
     """The numbers of all values in the operands of a task."""
-    if isinstance(thing, Ref):
-        return [thing.number]
-    if isinstance(thing, (tuple, list)):
-        return [number for one in thing for number in refs_in(one)]
-    if isinstance(thing, dict):
-        return [number for one in thing.values() for number in refs_in(one)]
-    return []
+    return [ref.number for ref in found_in(thing, (Ref,))]
 
 
 class Tape:

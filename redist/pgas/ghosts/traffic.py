@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from redist.errors import CaptureError
@@ -12,6 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
+from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -254,25 +255,3 @@ def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:
         return kind(one.type, one.comm, None if one.number is None else tiles[one.number])
 
     return replaced(thing, (ArrayRef, Ref), change)
-
-
-def replaced(thing: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) -> Any:
-    """The same structure with something else in the places of some things; itself without any.
-
-    >>> replaced((1, ["x", 2]), (str,), str.upper)
-    (1, ['X', 2])
-    """
-    if isinstance(thing, kinds):
-        return change(thing)
-    if type(thing) in (tuple, list):
-        made = [replaced(one, kinds, change) for one in thing]
-        same = all(one is other for one, other in zip(made, thing, strict=True))
-        return thing if same else type(thing)(made)
-    if type(thing) is dict:
-        return {key: replaced(one, kinds, change) for key, one in thing.items()}
-    if is_dataclass(thing) and not isinstance(thing, type):
-        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
-        changed = {key: replaced(one, kinds, change) for key, one in kept.items()}
-        if any(changed[key] is not one for key, one in kept.items()):
-            return replace(thing, **changed)
-    return thing

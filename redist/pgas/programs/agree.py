@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redist.errors import CaptureError, RedistError
+from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import CapturedNode
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
@@ -107,6 +107,3 @@ def union_of(comm: Comm, things: Sequence[H]) -> list[H]:
     if comm.size > 1:
         everyone = gather(comm, list(things), TIMEOUT_S)
     return sorted({one for some in everyone for one in some})  # type: ignore[type-var]
-
-
-__all__ = ["RankReport", "RedistError", "agree_on_nodes", "common_classes", "describe", "union_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost_array import GhostArray, ghost_kind
 from redist.pgas.ghosts.stand_ins import order_of, pretend
+from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
-from redist.pgas.programs.signature import map_arrays
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.world import Comm
@@ -61,25 +61,16 @@ class Capture:
 
 def ends_in(thing: Any) -> list[ArrayEnd]:
     """The arrays of a result, as they stand at the end."""
-    found: list[ArrayEnd] = []
-    map_ends(thing, found.append)
-    return found
+    return found_in(thing, (ArrayEnd,))
 
 
 def map_ends(thing: Any, change: Callable[[ArrayEnd], Any]) -> Any:
-    """The same structure of results with something else in the places of arrays."""
-    if isinstance(thing, ArrayEnd):
-        return change(thing)
-    if isinstance(thing, tuple) and hasattr(thing, "_make"):
-        return thing._make(map_ends(one, change) for one in thing)
-    if type(thing) in (tuple, list):
-        return type(thing)(map_ends(one, change) for one in thing)
-    if isinstance(thing, dict):
-        return {key: map_ends(one, change) for key, one in thing.items()}
-    if is_dataclass(thing) and not isinstance(thing, type):
-        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
-        return replace(thing, **{key: map_ends(one, change) for key, one in kept.items()})
-    return thing.copy() if isinstance(thing, np.ndarray) else thing
+    """The same structure of results with something else in the places of arrays; NumPy's are copied."""
+
+    def changed(one: Any) -> Any:
+        return one.copy() if isinstance(one, np.ndarray) else change(one)
+
+    return replaced(thing, (ArrayEnd, np.ndarray), changed)
 
 
 def capture(
@@ -117,7 +108,7 @@ def capture(
                 "as an argument"
             )
 
-        made = map_arrays(result, end_of)
+        made = replaced(result, (Tiled,), end_of)
         tape.check_fresh([end.tile for end in ends_in(made) if end.tile is not None])
         ends = tuple(ArrayEnd(array.type, array.comm, _number(array)) for array in arrays)
         written = {root for task in tape.tasks for root in task.writes}

@@ -9,7 +9,6 @@ from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.pretended import PretendedRanks, pretended_array
-from redist.pgas.programs.agree import common_classes
 from redist.pgas.programs.capture import capture
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.tidy import share_equal
@@ -36,9 +35,7 @@ def explain_elsewhere(
     def plan(source: ArrayType, target: ArrayType) -> Plan:
         return synthesize(source, target, topology=topology or FLAT)
 
-    alone: Any = PretendedRanks(1)
     _, firsts = share_equal(captured.tasks, sorted(captured.kept), captured.roots)
-    firsts = common_classes(alone, firsts)
     moves = [task for task in captured.tasks if task.move is not None]
     fates = [
         "" if first == number else f"made once, for call {moves[first].node}"

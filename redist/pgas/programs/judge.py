@@ -16,7 +16,7 @@ from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind
 
 Symbol = str
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.START)
+MOVING = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.START)
 
 
 def judge(
@@ -95,7 +95,7 @@ class _Symbols:
         said = _digest(task.function, self._say(task.args), self._say(task.options))
         if task.move is not None:
             said = _digest(task.move.source, task.move.target, self._say(task.args[0]))
-        if task.kind in COLLECTIVE:
+        if task.kind in MOVING:
             self.moved.append(said)
         if task.kind is TaskKind.START:
             assert task.out is not None

@@ -9,14 +9,14 @@ order, whatever it computes in between.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
+from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 BATCH_BYTES = 2**18
 """Moves up to this size go together with others: larger ones gain nothing by it."""
 MOST_TOGETHER = 16
@@ -27,25 +27,13 @@ def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
 
     Exchanges stay where they are.
     """
-    made: dict[int, int] = {}
-    written: dict[int, int] = {}
-    gaps: list[int] = []
-    for task in tasks:
-        gap = len(gaps)
-        if task.kind in COLLECTIVE:
-            gaps.append(gap)
-            if task.kind is TaskKind.MOVE:
-                ready = [made.get(n, 0) for n in refs_in(task.args)]
-                ready += [written.get(root, 0) for root in task.reads]
-                gaps[-1] = max(ready, default=0)
-            gap += 1
-        if task.out is not None:
-            made[task.out] = gap
-            if roots.get(task.out) == task.out:
-                written[task.out] = gap
-        for root in task.writes:
-            written[root] = gap
-    return gaps
+    places = [place for place, task in enumerate(tasks) if task.kind in COLLECTIVE]
+    return [
+        bisect_right(places, ready) if tasks[place].kind is TaskKind.MOVE else number
+        for number, (place, ready) in enumerate(
+            zip(places, _ready_places(tasks, roots), strict=True)
+        )
+    ]
 
 
 def join_moves(tasks: Sequence[Task], gaps: Sequence[int], next_value: int) -> list[Task]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
+from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Task, TaskKind
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.judge import judge
-from redist.pgas.programs.order import COLLECTIVE, join_moves, ready_gaps, start_early
+from redist.pgas.programs.order import join_moves, ready_gaps, start_early
 from redist.pgas.programs.replay import Replay, write_replay
 from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
 from redist.runtime.ranks.world import Comm, world_of

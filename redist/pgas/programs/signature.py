@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -72,21 +72,3 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
 
     key = key_of(args), key_of(dict(options))
     return Signature(tuple(arrays), key, tuple(kept))
-
-
-def map_arrays(thing: Any, change: Callable[[Tiled], Any]) -> Any:
-    """The same structure of results with other arrays."""
-    if isinstance(thing, Tiled):
-        return change(thing)
-    if isinstance(thing, tuple) and hasattr(thing, "_make"):
-        return thing._make(map_arrays(one, change) for one in thing)
-    if type(thing) in (tuple, list):
-        return type(thing)(map_arrays(one, change) for one in thing)
-    if isinstance(thing, dict):
-        return {key: map_arrays(one, change) for key, one in thing.items()}
-    if is_dataclass(thing) and not isinstance(thing, type):
-        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
-        changed = {key: map_arrays(one, change) for key, one in kept.items()}
-        if any(changed[key] is not one for key, one in kept.items()):
-            return replace(thing, **changed)
-    return thing

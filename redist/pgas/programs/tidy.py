@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
+from redist.pgas.ghosts.structures import replaced
+from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
 
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""
 NOTHING = -1
@@ -158,15 +158,7 @@ def _renamed(task: Task, same: Mapping[int, int], roots: Mapping[int, int]) -> T
     if not any(number in same for number in (*refs_in((task.args, task.options)), *task.reads)):
         return task
     reads = tuple(roots.get(same.get(root, root), root) for root in task.reads)
-    args, options = _rename(task.args, same), _rename(task.options, same)
+    args, options = replaced(
+        (task.args, task.options), (Ref,), lambda ref: Ref(same.get(ref.number, ref.number))
+    )
     return replace(task, args=args, options=options, reads=reads)
-
-
-def _rename(thing: Any, same: Mapping[int, int]) -> Any:
-    if isinstance(thing, Ref):
-        return Ref(same.get(thing.number, thing.number))
-    if type(thing) in (tuple, list):
-        return type(thing)(_rename(one, same) for one in thing)
-    if isinstance(thing, dict):
-        return {key: _rename(one, same) for key, one in thing.items()}
-    return thing

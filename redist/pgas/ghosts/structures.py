@@ -1,0 +1,51 @@
+"""Find and replace things in nested tuples, lists, dicts and dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+Kinds = tuple[type, ...]
+
+
+def found_in(thing: Any, kinds: Kinds) -> list[Any]:
+    """Everything of some kinds in a structure, in order.
+
+    >>> found_in((1, ["x", {"k": "y"}]), (str,))
+    ['x', 'y']
+    """
+    found: list[Any] = []
+    replaced(thing, kinds, found.append)
+    return found
+
+
+def replaced(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> Any:
+    """The same structure, in new lists and dicts, with something else in the places of some kinds.
+
+    >>> replaced((1, ["x", 2]), (str,), str.upper)
+    (1, ['X', 2])
+    """
+    return _walk(thing, kinds, change)[0]
+
+
+def _walk(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> tuple[Any, bool]:
+    """The structure, and whether anything in it was replaced."""
+    if isinstance(thing, kinds):
+        return change(thing), True
+    if isinstance(thing, (tuple, list)):
+        pairs = [_walk(one, kinds, change) for one in thing]
+        made = [one for one, _ in pairs]
+        is_changed = any(changed for _, changed in pairs)
+        if isinstance(thing, tuple) and hasattr(thing, "_make"):
+            return thing._make(made), is_changed
+        return (tuple(made) if isinstance(thing, tuple) else made), is_changed
+    if isinstance(thing, dict):
+        by_key = {key: _walk(one, kinds, change) for key, one in thing.items()}
+        is_changed = any(changed for _, changed in by_key.values())
+        return {key: one for key, (one, _) in by_key.items()}, is_changed
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
+        inner, is_changed = _walk(kept, kinds, change)
+        return (replace(thing, **inner) if is_changed else thing), is_changed
+    return thing, False
