@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import weakref
 from collections.abc import Callable
@@ -114,11 +115,15 @@ class TileMemory:
         self.live_bytes -= held.counted
 
     def check(self, n_bytes: int) -> None:
-        """Raise if ``n_bytes`` more would pass the limit."""
-        if self.limit_bytes is not None and self.live_bytes + n_bytes > self.limit_bytes:
+        """Raise if ``n_bytes`` more would pass the limit, garbage collected: ranks have different garbage."""
+        limit = self.limit_bytes
+        if limit is None or self.live_bytes + n_bytes <= limit:
+            return
+        gc.collect()
+        if self.live_bytes + n_bytes > limit:
             raise MemoryLimitError(
                 f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
-                f"and the limit is {format_bytes(self.limit_bytes)}; free arrays, cut them into "
+                f"and the limit is {format_bytes(limit)}; free arrays, cut them into "
                 "smaller tiles, or raise the limit"
             )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from redist.errors import MemoryLimitError
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.tiled import Tiled
@@ -14,11 +16,11 @@ def require_room(x: Tiled, what: str, n_bytes: int) -> None:
     memory = x._memory
     if memory.limit_bytes is None:
         return
-    free = least_available(x.comm, memory.limit_bytes - memory.live_bytes)
-    if n_bytes > free:
+    left = _least_left(x, memory.limit_bytes, n_bytes)
+    if left < 0:
         raise MemoryLimitError(
             f"cannot {what} {x.type}: it needs {format_bytes(n_bytes)} on a rank that has "
-            f"{format_bytes(max(0, free))} left of its limit; free arrays, cut them into smaller "
+            f"{format_bytes(max(0, left + n_bytes))} left of its limit; free arrays, cut them into smaller "
             "tiles, or raise the limit"
         )
 
@@ -32,10 +34,19 @@ def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
     memory = x._memory
     if memory.limit_bytes is None:
         return most_bytes
-    left = least_available(x.comm, memory.limit_bytes - memory.live_bytes - n_bytes)
+    left = _least_left(x, memory.limit_bytes, n_bytes)
     if left < 0 and x.type.tile_bytes >= SHARED_FROM:
         raise MemoryLimitError(
             f"cannot pass elements of {x.type} on: a rank lacks {format_bytes(-left)} below its "
             "limit; free arrays, cut them into smaller tiles, or raise the limit"
         )
     return min(most_bytes, max(left, SHARED_FROM))
+
+
+def _least_left(x: Tiled, limit_bytes: int, n_bytes: int) -> int:
+    """**Collective.** What the fullest rank has left after ``n_bytes`` more; garbage goes first."""
+    left = least_available(x.comm, limit_bytes - x._memory.live_bytes - n_bytes)
+    if left < 0:
+        gc.collect()
+        left = least_available(x.comm, limit_bytes - x._memory.live_bytes - n_bytes)
+    return left

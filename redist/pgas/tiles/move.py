@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import lru_cache
 
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
@@ -66,14 +67,26 @@ def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     room = memory.limit_bytes - memory.live_bytes - GRAIN + held
     if all_fit(a.comm, plan_move(a.type, target, a.comm, None).peak_bytes <= room):
         return None
+    found = _most_served(a, target, room)
+    if isinstance(found, int):
+        return found
+    gc.collect()
+    found = _most_served(a, target, memory.limit_bytes - memory.live_bytes - GRAIN + held)
+    if isinstance(found, int):
+        return found
+    raise found
+
+
+def _most_served(a: Tiled, target: ArrayType, room: int) -> int | MemoryLimitError:
+    """**Collective.** The limit that all ranks can give a plan, or why no plan keeps to it."""
     least = least_available(a.comm, room)
+    rounded = max(0, least // GRAIN * GRAIN)
     try:
-        rounded = max(0, least // GRAIN * GRAIN)
         plan_move(a.type, target, a.comm, rounded)
     except NoPlanError as problem:
-        raise MemoryLimitError(
+        return MemoryLimitError(
             f"cannot move {a.type} to {target}: it takes {format_bytes(problem.least_bytes)} on a "
-            f"rank with the source, and the limit of {format_bytes(memory.limit_bytes)} leaves "
+            f"rank with the source, and the limit of {format_bytes(a._memory.limit_bytes or 0)} leaves "
             f"{format_bytes(max(0, least))}; free arrays, cut them into smaller tiles, or raise the limit"
-        ) from None
+        )
     return rounded

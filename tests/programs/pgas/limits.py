@@ -139,6 +139,36 @@ def errors_are_alike() -> str | None:
     return None
 
 
+def garbage_does_not_count() -> str | None:
+    """Why not, if what one rank keeps by an unreachable cycle makes it refuse what others do."""
+    a, _ = make()
+    gc.collect()
+    limit = BUFFERS.live_bytes + 2 * _tile_bytes() + 4 * GRAIN
+    for what in (
+        lambda: a + 1,
+        lambda: a.to("{}, {x}"),
+        lambda: pgas.cumulative_sum(a, axis=0),
+        lambda: pgas.sort(a, axis=0),
+    ):
+        clean = refused(what, limit)
+        gc.disable()
+        if COMM.rank == COMM.size - 1:
+            cycle: list[Any] = [BUFFERS.empty((2 * _tile_bytes(),), np.dtype("u1"), 0)]
+            cycle.append(cycle)
+            del cycle
+        littered = None
+        with redist.memory_limit(limit):
+            try:
+                what()
+            except redist.MemoryLimitError as error:
+                littered = str(error)
+        gc.enable()
+        gc.collect()
+        if len(set(COMM.allgather(littered))) > 1 or (clean is None) != (littered is None):
+            return f"clean: {clean}; with garbage on one rank: {littered}"
+    return None
+
+
 def limit_in_pairs() -> str | None:
     """Why not, if a limit is not what is there plus the new tile."""
     shape = (COMM.size * 64, 1024)
@@ -214,7 +244,7 @@ def moves_are_planned_within_it() -> str | None:
 
 
 OTHERS: tuple[Callable[[], str | None], ...] = (
-    errors_are_alike, limit_in_pairs, temporaries_are_freed, buffers_are_reused,
+    errors_are_alike, garbage_does_not_count, limit_in_pairs, temporaries_are_freed, buffers_are_reused,
     tiles_of_others_count, moves_are_planned_within_it,
 )  # fmt: skip
 CHECKS = (*OPERATIONS, *names_of(OTHERS))

@@ -5,6 +5,7 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.mistakes``.
 
 from __future__ import annotations
 
+import gc
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -174,6 +175,7 @@ ALONE = {
 
 
 def _limited(work: Callable[[], Any]) -> Any:
+    gc.collect()  # what earlier errors keep alive is another on every rank
     with redist.memory_limit(BUFFERS.live_bytes + 2**18):
         return work()
 
