@@ -15,6 +15,7 @@ from redist.pgas.programs.judge import judge
 from redist.pgas.programs.order import join_moves, ready_gaps, start_early
 from redist.pgas.programs.replay import Replay, write_replay
 from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
+from redist.pgas.watch.seam import SparedMove
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import prepare as prepare_transfer
 from redist.runtime.transfer import Transfer
@@ -45,6 +46,15 @@ class KeptMove:
     move: MoveOf | None
 
 
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What became of every captured move in words, and those that no run makes, or none with copies."""
+
+    words: tuple[str, ...]
+    spared: tuple[SparedMove, ...]
+    kept: tuple[SparedMove, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
     """A program that can run: with all its moves, and with copies of moved arguments in their places."""
@@ -54,8 +64,7 @@ class Ready:
     outputs: tuple[int, ...]
     kept_moves: tuple[KeptMove, ...]
     short_replay: Replay | None
-    fates: tuple[str, ...]
-    """What became of every captured move, in order."""
+    fates: Fates
     figures: dict[str, int]
 
 
@@ -83,34 +92,41 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
         judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
-    fates = _fates(captured.tasks, firsts, tasks, ordered, values)
+    fates = _fates(captured, firsts, tasks, ordered, values)
     return Ready(tuple(ordered), replay, outputs, tuple(copies), short, fates, figures)
 
 
 def _fates(
-    captured: Sequence[Task],
+    captured: Capture,
     firsts: Sequence[int],
     tasks: Sequence[Task],
     ordered: Sequence[Task],
     copied: Sequence[int],
-) -> tuple[str, ...]:
-    """What became of every captured move, in words."""
-    moves = [task for task in captured if task.kind is TaskKind.MOVE]
+) -> Fates:
+    moves = [task for task in captured.tasks if task.kind is TaskKind.MOVE]
     left = {task.out for task in tasks}
     begun = {task.out for task in ordered if task.kind is TaskKind.WAIT}
     single = {task.out for task in ordered if task.kind is TaskKind.MOVE}
-    said = []
-    for number, task in enumerate(moves):
-        if firsts[number] != number:
-            said.append(f"made once, for call {moves[firsts[number]].node}")
+    said: list[str] = []
+    spared: list[SparedMove] = []
+    kept: list[SparedMove] = []
+    for task, first in zip(moves, (moves[number] for number in firsts), strict=True):
+        assert task.move is not None
+        here = captured.nodes[task.node].line, task.move.source, task.move.target
+        if first is not task:
+            said.append(f"made once, for call {first.node}")
+            spared.append(SparedMove(*here, f"made once, at {captured.nodes[first.node].line}"))
         elif task.out not in left:
             said.append("not needed")
+            spared.append(SparedMove(*here, "nothing needs it"))
         else:
             words = ["begun early"] if task.out in begun else []
             words += [] if task.out in single | begun else ["with others"]
-            words += ["copy kept"] if task.out in copied else []
+            if task.out in copied:
+                words.append("copy kept")
+                kept.append(SparedMove(*here, "kept from a call before"))
             said.append(", ".join(words))
-    return tuple(said)
+    return Fates(tuple(said), tuple(spared), tuple(kept))
 
 
 def _put_in_order(

@@ -25,7 +25,7 @@ from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.programs.strides import laid_out, lie_alike
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.seam import plan_move
+from redist.pgas.watch.seam import plan_move, traffic
 from redist.plan.plan import Plan
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import Token
@@ -79,6 +79,8 @@ class Prepared:
             values = ready.replay(*tiles)
         else:
             values = self._run_with_copies(arrays, tiles)
+        if ready.fates.spared:
+            traffic().note_spared(ready.fates.spared)
         by_number = dict(zip(ready.outputs, values, strict=False))
         captured = self.captured
         for array, end, is_changed in zip(arrays, captured.ends, captured.changed, strict=True):
@@ -141,6 +143,7 @@ class Prepared:
             raise TransferError("ranks run different programs: all must make one call")
         if has_all and met is Met.SAME:
             self._misses = 0
+            traffic().note_spared(ready.fates.kept)
             return ready.short_replay(*tiles, *(copy.tile for copy in copies if copy is not None))
         self._misses += 1
         values = ready.replay(*tiles)
@@ -251,7 +254,7 @@ class Program(Generic[P, R]):
             return plan_move(source, target, found.comm, None)
 
         ready, types = found.ready, [array.type for array in arrays]
-        return graph_of(self.name, found.captured, types, plan, ready.fates, ready.figures)
+        return graph_of(self.name, found.captured, types, plan, ready.fates.words, ready.figures)
 
     explain = graph
 

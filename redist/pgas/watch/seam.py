@@ -65,6 +65,15 @@ class FarRead(NamedTuple):
         return FarRead(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+class SparedMove(NamedTuple):
+    """A move that a program has at a line and did not make, and why."""
+
+    line: Line
+    source: ArrayType
+    target: ArrayType
+    why: str
+
+
 class MoveUnderWay(Protocol):
     """A move that was started."""
 
@@ -143,6 +152,9 @@ class RankTraffic(Protocol):
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """**Local.** Note a one-sided read of another node."""
 
+    def note_spared(self, moves: Sequence[SparedMove]) -> None:
+        """**Local.** Note what a run of a program did not have to move."""
+
     def require_data(self, what: str, why: str) -> None:
         """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
 
@@ -214,6 +226,9 @@ class RuntimeTraffic:
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """Nobody looks on."""
 
+    def note_spared(self, moves: Sequence[SparedMove]) -> None:
+        """Nobody looks on."""
+
     def require_data(self, what: str, why: str) -> None:
         """Data moves: nothing to refuse."""
 
@@ -237,6 +252,10 @@ class WrappedTraffic:
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """As the other does."""
         self.inner.note_far_read(line, read)
+
+    def note_spared(self, moves: Sequence[SparedMove]) -> None:
+        """As the other does."""
+        self.inner.note_spared(moves)
 
     def require_data(self, what: str, why: str) -> None:
         """As the other does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from redist.pgas.watch.seam import (
     MoveUnderWay,
     R,
     RankTraffic,
+    SparedMove,
     TileMove,
     WrappedTraffic,
     through,
@@ -82,14 +84,19 @@ class Move:
 class TracedTraffic(WrappedTraffic):
     """Traffic that happens as without it, with every move noted in a list."""
 
-    def __init__(self, inner: RankTraffic, moves: list[Move], reads: dict[Line, FarRead]) -> None:
+    def __init__(self, inner: RankTraffic, notes: Trace) -> None:
         super().__init__(inner)
-        self.moves, self.reads = moves, reads
+        self.moves, self.reads, self.spared = notes.moves, notes.reads, notes.spared
 
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """Add a one-sided read to those of its line."""
         self.reads[line] = self.reads.get(line, FarRead()).plus(read)
         self.inner.note_far_read(line, read)
+
+    def note_spared(self, moves: Sequence[SparedMove]) -> None:
+        """Add what a program did not have to move."""
+        self.spared += moves
+        self.inner.note_spared(moves)
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -174,19 +181,21 @@ class TracedStart:
 class Trace:
     """Records redistributions while its block runs: ``with redist.trace() as t: ...; print(t)``.
 
-    ``moves`` has them in order; ``print`` joins those of one line with the same types.
+    ``moves`` has them in order; ``print`` joins those of one line with the same types. ``spared`` are
+    those that programs have at their lines and did not make: shared with others, or kept from a call before.
     """
 
     def __init__(self, moves: Sequence[Move] = ()) -> None:
         self.moves: list[Move] = list(moves)
         self.reads: dict[Line, FarRead] = {}
         """By line: one-sided reads of tiles on other nodes."""
+        self.spared: list[SparedMove] = []
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Trace:
         self._offset = time.time() - time.perf_counter()
-        self._scope = through(TracedTraffic(traffic(), self.moves, self.reads))
+        self._scope = through(TracedTraffic(traffic(), self))
         self._scope.__enter__()
         return self
 
@@ -210,6 +219,7 @@ class Trace:
 
     def __str__(self) -> str:
         parts = [self._moves_text()] if self.moves or not self.reads else []
+        parts += [_spared_text(self.spared)] if self.spared else []
         parts += [_reads_text(self.reads)] if self.reads else []
         return "\n".join(parts)
 
@@ -311,6 +321,16 @@ def _reads_text(reads: Mapping[Line, FarRead]) -> str:
         for line, read in reads.items()
     ]
     return "\n".join(table([head, *rows]))
+
+
+def _spared_text(spared: Sequence[SparedMove]) -> str:
+    """Moves that were not made as a table; equal ones as one row."""
+    head = ("not moved", "times", "from", "to", "why")
+    rows = [
+        (str(one.line), str(n), str(one.source), str(one.target), one.why)
+        for one, n in Counter(spared).items()
+    ]
+    return "\n".join(table([head, *rows], left=(0, 2, 3, 4)))
 
 
 def _steps_text(move: Move) -> str:

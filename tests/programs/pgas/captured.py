@@ -269,6 +269,8 @@ def copies() -> str | None:
         kept = turned(u)
     if t.moves or FAR_BYTES.hits != hits + n:
         return f"{len(t.moves)} moves of a kept argument, {FAR_BYTES.hits - hits} hits"
+    if [one.why for one in t.spared] != ["kept from a call before"] * n:
+        return f"the trace does not say that a copy was kept: {t}"
     u += 1.0
     with redist.trace() as t:
         changed = turned(u)
@@ -305,6 +307,8 @@ def early() -> str | None:
         return f"{len(t.moves)} moves"
     if n and (t.moves[0].waited_s is None or "captured.py" not in str(t.moves[0].line)):
         return f"the trace does not say that it began early: {t}"
+    if n and [one.why[:9] for one in t.spared] != ["made once"]:
+        return f"the trace does not say that a move was shared: {t}"
     graph = step.graph(u, v)
     fates = [move.fate for move in graph.moves]
     if n and fates != ["begun early", "made once, for call 1"]:
