@@ -73,6 +73,8 @@ def share_equal(
     known: dict[Hashable, int] = {}
     new_roots = {task.out: task for task in tasks if task.kind is TaskKind.NEW}
     dropped_new: set[int] = set()
+    settled: set[int] = set()
+    """New memory that has been written, all of it, by the one task that ever does."""
     out: list[Task] = []
     firsts: list[int] = []
     numbers: dict[int, int] = {}
@@ -80,7 +82,10 @@ def share_equal(
     for task in tasks:
         is_move = task.kind is TaskKind.MOVE
         written = _fresh_target(task, new_roots, writers)
-        fixed = all(writers[root] == 0 or root == written for root in task.reads)
+        fixed = all(
+            writers[root] == 0 or root in settled or root == written for root in task.reads
+        )
+        settled.update(() if written is None else (written,))
         made = task.out if written is None else written
         key: Hashable = None
         if (task.kind is TaskKind.PURE or is_move or written is not None) and fixed:

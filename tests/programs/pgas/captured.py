@@ -318,6 +318,24 @@ def early() -> str | None:
     return None if str(graph).startswith("step: ") else str(graph)
 
 
+def shared_moves() -> str | None:
+    """An array that three products need is moved once, also if it lies in memory of ours."""
+    u, w = normal((256, 256), type="{x}, {}"), normal((256, 256), 5, type="{x}, {}")
+
+    @X.program(cache=False)
+    def step(x: Any, y: Any) -> Any:
+        h = X.tanh(x + 1.0)
+        return [h.to("{}, {x}") * float(k) + y.to("{}, {x}") for k in range(3)]
+
+    for one, other in zip(step(u, w), step.function(u, w), strict=True):
+        if not same(one.gather(), other.gather()):
+            return "differs"
+    with redist.trace() as t:
+        step(u, w)
+    n = 2 * int(COMM.size > 1)
+    return None if (len(t.moves), len(t.spared)) == (n, 2 * n) else str(t)
+
+
 def batches() -> str | None:
     """Sums that nothing stands between are made by one operation, with the same bits."""
     u = normal((24, 6), type="{x}, {}")
@@ -535,8 +553,8 @@ def switches() -> str | None:
 CHECKS = {
     check.__name__: check
     for check in (
-        kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early, batches,
-        switches, structures, sharing, families,
+        kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early,
+        shared_moves, batches, switches, structures, sharing, families,
     )
 }  # fmt: skip
 
