@@ -47,7 +47,7 @@ INNER: dict[str, str] = {
         "report datatypes messages own_tiles staging places stage executor recorded_stages "
         "recorded_ends recorded"
     ),
-    "redist.runtime.cuda": "arrays donation kernels transports stage executor arguments",
+    "redist.runtime.cuda": "arrays recording donation kernels transports stage executor arguments",
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"
     ),
@@ -71,7 +71,7 @@ INNER: dict[str, str] = {
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
         "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
-        "prepare program loops map_tiles"
+        "recorded prepare program loops map_tiles"
     ),
     "redist.pgas.tiles": (
         "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"

@@ -22,6 +22,8 @@ from redist.pgas.programs.blocks import block_joins
 from redist.pgas.programs.elsewhere import explain_elsewhere
 from redist.pgas.programs.judge import judge
 from redist.pgas.programs.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.recorded import RecordedRun, record_runs
+from redist.pgas.programs.replay import write_replay
 from redist.pgas.programs.tidy import drop_dead, share_equal
 from redist.pgas.watch.call_site import Line
 
@@ -259,6 +261,41 @@ def test_a_join_that_one_reduction_reads_is_computed_in_blocks_with_the_same_bit
 
 
 # Graphs
+
+
+def test_kernels_that_follow_each_other_are_one_task_and_views_are_made_anew() -> None:
+    steps = (np.exp, np.sin, np.tanh, np.negative, np.square, np.abs)
+    tasks = [pure(f, (Ref(k),), k + 1, (k,)) for k, f in enumerate(steps)]
+    tasks.append(pure(np.transpose, (Ref(6),), 7, (6,)))  # a view
+    tasks.append(pure(np.add, (Ref(7), 1.0), 8, (6,)))
+    tasks.append(write(np.add, (Ref(3), 2.0), 3))
+    tasks.append(pure(np.multiply, (Ref(8), Ref(8)), 9, (8,)))
+    roots = {n: n for n in range(10)} | {7: 6}
+    shapes = dict.fromkeys(range(10), (4, 4))
+    done = record_runs(tasks, [3, 7, 9], roots, shapes, 100)
+    runs = [task for task in done if isinstance(task.function, RecordedRun)]
+    assert len(runs) == 1 and len(runs[0].function.tasks) == 8  # type: ignore[attr-defined]
+    assert [task.out for task in done[1:]] == [3, 6, 8, 7, None, 9]
+    judge(tasks, done, [0], [3, 7, 9], roots)
+    x = np.random.default_rng(0).random((4, 4))
+    want = write_replay(tasks, [0], [3, 7, 9])(x)
+    replay = write_replay(done, [0], [3, 7, 9])
+    for _ in range(3):  # on a GPU, the third has one launch
+        for one, other in zip(replay(x), want, strict=True):
+            assert one.tobytes() == other.tobytes()
+    wrong = replace(runs[0].function, outputs=(3, 6, 6))  # type: ignore[type-var]
+    with pytest.raises(CaptureError, match="is another"):
+        judge(tasks, [replace(done[0], function=wrong), *done[1:]], [0], [3, 7, 9], roots)
+
+
+def test_large_tiles_and_short_runs_stay_as_they_are() -> None:
+    tasks = [pure(np.exp, (Ref(k),), k + 1, (k,)) for k in range(8)]
+    roots = {n: n for n in range(9)}
+    for shape, n in (((2**20,), 8), ((8,), 4)):
+        shapes = dict.fromkeys(range(9), shape)
+        assert record_runs(tasks[:n], [n], roots, shapes, 100) == tasks[:n]
+    shapes = dict.fromkeys(range(9), (2**18,))
+    assert len(record_runs(tasks, [8], roots, shapes, 100)) == 2  # four tiles are alive at most
 
 
 def test_a_program_is_explained_for_a_machine_that_is_not_here() -> None:

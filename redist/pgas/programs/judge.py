@@ -81,10 +81,8 @@ class _Symbols:
 
     def run(self, task: Task) -> None:
         """Let a task happen."""
-        inner = getattr(task.function, "tasks", None)  # of a join that is computed in blocks
-        if inner is not None:
-            for one in inner:
-                self.run(one)
+        if hasattr(task.function, "tasks"):
+            self._run_inner(task)
             return
         if task.kind is TaskKind.BATCH:
             self._run_batch(task)
@@ -124,6 +122,15 @@ class _Symbols:
                 base,
                 f"{way}/{_digest(task.function, self._say(task.args[1:]), task.options)}",
             )
+
+    def _run_inner(self, task: Task) -> None:
+        """A join in blocks, which gives one value, or a run on a GPU, which gives several."""
+        inner: Any = task.function
+        for one in inner.tasks:
+            self.run(one)
+        if hasattr(inner, "outputs"):
+            assert task.out is not None
+            self.batches[task.out] = [self.look(number) for number in inner.outputs]
 
     def _run_batch(self, task: Task) -> None:
         movers: Any = task.function

@@ -13,6 +13,7 @@ from redist.pgas.programs.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.judge import judge
 from redist.pgas.programs.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.recorded import RecordedRun, record_runs
 from redist.pgas.programs.replay import Replay, write_replay
 from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
 from redist.pgas.watch.seam import SparedMove
@@ -81,13 +82,13 @@ def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
     copies = _kept_moves(tasks, captured, comm) if options.cache else ()
     values = tuple(one.value for one in copies)
     outputs = tuple(dict.fromkeys((*kept, *values)))
-    ordered = _put_in_order(tasks, captured, comm, options)
+    ordered = _put_in_order(tasks, outputs, captured, comm, options)
     judge(captured.tasks, ordered, captured.inputs, outputs, roots)
     replay = write_replay(ordered, captured.inputs, outputs)
     short = None
     if copies:
         left = [task for task in tasks if task.kind is not TaskKind.MOVE or task.out not in values]
-        fewer = _put_in_order(left, captured, comm, options)
+        fewer = _put_in_order(left, kept, captured, comm, options)
         moved = [task for task in tasks if task.kind is TaskKind.MOVE and task.out in values]
         judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
@@ -130,16 +131,23 @@ def _fates(
 
 
 def _put_in_order(
-    tasks: Sequence[Task], captured: Capture, comm: Comm, options: ProgramOptions
+    tasks: Sequence[Task],
+    kept: Sequence[int],
+    captured: Capture,
+    comm: Comm,
+    options: ProgramOptions,
 ) -> list[Task]:
-    """**Collective.** Join moves, prepare them, and begin those early that are worth it."""
+    """**Collective.** Join moves, prepare them, begin those early that are worth it; record kernels."""
     roots = captured.roots
     next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
     joined = join_moves(tasks, most_of(comm, ready_gaps(tasks, roots)), next_value)
     joined = _with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
     early = _begins_early(joined, comm, options)
-    return start_early(joined, roots, gaps, early, next_value + len(joined))
+    ordered = start_early(joined, roots, gaps, early, next_value + len(joined))
+    if not captured.on_device:
+        return ordered
+    return record_runs(ordered, kept, roots, captured.shapes, next_value + 2 * len(joined))
 
 
 def _figures(
@@ -168,6 +176,7 @@ def _figures(
         "begun early": count(ordered, TaskKind.START),
         "kept": n_copies,
         "in blocks": sum(isinstance(task.function, BlockedJoin) for task in ordered),
+        "recorded": sum(isinstance(task.function, RecordedRun) for task in ordered),
     }
 
 

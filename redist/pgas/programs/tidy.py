@@ -82,9 +82,7 @@ def share_equal(
     for task in tasks:
         is_move = task.kind is TaskKind.MOVE
         written = _fresh_target(task, new_roots, writers)
-        fixed = all(
-            writers[root] == 0 or root in settled or root == written for root in task.reads
-        )
+        fixed = all(writers[root] == 0 or root in settled or root == written for root in task.reads)
         settled.update(() if written is None else (written,))
         made = task.out if written is None else written
         key: Hashable = None
