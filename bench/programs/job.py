@@ -18,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.programs.cases import ProgramCase, cases, chain
+from bench.programs.counted import measure_products, measure_together
 from bench.programs.far import measure_hosts
 from redist import pgas
 from redist.measure.session import mpi_name
@@ -30,6 +31,7 @@ def main() -> int:
     """Measure and write. **Collective over all ranks of the job.**"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", action="store_true", help="moves and reads between hosts")
+    parser.add_argument("--counted", action="store_true", help="bytes of products, moves together")
     parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--device", default="cpu", help="where arrays lie: cpu or cuda")
     parser.add_argument("--json", type=Path)
@@ -39,6 +41,12 @@ def main() -> int:
     data: dict[str, Any] = {"mpi": mpi_name(), "ranks": comm.size}
     if args.hosts:
         data.update(measure_hosts(comm))
+    elif args.counted:
+        data["cube"] = measure_products(comm)
+        data["together"] = measure_together(comm, PAIRS, has_outs=True)
+        data["together, new"] = measure_together(comm, PAIRS, has_outs=False)
+        if comm.rank == 0:
+            print(f"bench programs: {data}", file=sys.stderr, flush=True)
     else:
         chosen = [case for case in cases(comm.size) if args.only in case.name]
         chosen = [replace(case, args=_on(args.device, case.args)) for case in chosen]

@@ -138,6 +138,8 @@ class CallArguments:
             return [arrays]
         if arrays is None:
             return [None] * len(self.names)
+        if arrays.__class__ is dict and tuple(arrays) == self.names:
+            return list(arrays.values())
         if not isinstance(arrays, Mapping) or set(arrays) - set(self.names):
             raise RequestError(f"{what} must be a dict with names among {', '.join(self.names)}")
         return [arrays.get(name) for name in self.names]

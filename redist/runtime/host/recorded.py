@@ -106,6 +106,7 @@ class RecordedCall:
             )
             for whose, arrays in ((Whose.SOURCE, sources), (Whose.TARGET, targets))
         )
+        self.ends = (*self.targets, *self.sources)
         self.kept: list[AnyArray] = []
         """What operations have the addresses of."""
         self.stage_of: list[int] = []
@@ -212,11 +213,18 @@ class RecordedCall:
 
     def is_again(self, sources: Arrays, outs: Arrays) -> bool:
         """Whether these are the very arrays of the last call, as they were."""
-        for end, array in zip(self.sources, sources, strict=True):
-            if not end.is_again(array):
+        for end, array in zip(
+            self.ends, (*outs, *sources), strict=True
+        ):  # results are new most often
+            if (
+                array is None
+                or end.last() is not array
+                or (array.dtype, array.shape, array.strides) != end.like
+                or end.cell.value != end.place
+            ):
                 return False
-        for end, array in zip(self.targets, outs, strict=True):
-            if not end.is_again(array) or not array.flags.writeable:
+        for out in outs:
+            if not out.flags.writeable:
                 return False
         return bool(self.pages.version == self.version)
 
@@ -247,7 +255,7 @@ class RecordedCall:
 
     def point_at(self, sources: Arrays, targets: Arrays) -> None:
         """Take these arrays for the next run."""
-        for end, array in zip((*self.sources, *self.targets), (*sources, *targets), strict=True):
+        for end, array in zip(self.ends, (*targets, *sources), strict=True):
             end.point_at(array)
 
     # Running
@@ -309,8 +317,8 @@ class RecordedMove(RecordedCall):
             and target.last() is out
             and (local.dtype, local.shape, local.strides) == source.like
             and (out.dtype, out.shape, out.strides) == target.like
-            and address_of(local) == source.place
-            and address_of(out) == target.place
+            and source.cell.value == source.place
+            and target.cell.value == target.place
             and out.flags.writeable
             and self.pages.version == self.version
         )

@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.copies.addresses import Addresses, address_of
+from redist.runtime.copies.addresses import Addresses, address_cell, address_of
 
 Arrays = Sequence[Any]
 """The arrays of a call at one end, one of every array that moves; None outside its mesh."""
+
+
+class _Nowhere:
+    value = 0
+
+
+NOWHERE = _Nowhere()
+"""The address of no array."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,22 +35,16 @@ class RecordedEnd:
     is_fixed: bool
     pointers: list[tuple[Addresses, int]]
     last: Any
+    cell: Any
+    """Where the address of the last array stands; look only while that lives."""
     place: int
 
     @staticmethod
     def of(array: Any, is_fixed: bool, pointers: list[tuple[Addresses, int]]) -> RecordedEnd:
         """An end that is this array now."""
         like = None if array is None else (array.dtype, array.shape, array.strides)
-        return RecordedEnd(like, is_fixed, pointers, _weak(array), _place(array))
-
-    def is_again(self, array: Any) -> bool:
-        """Whether this is the very array of the last call, as it was."""
-        return (
-            array is not None
-            and self.last() is array
-            and (array.dtype, array.shape, array.strides) == self.like
-            and address_of(array) == self.place
-        )
+        cell = NOWHERE if array is None else address_cell(array)
+        return RecordedEnd(like, is_fixed, pointers, _weak(array), cell, cell.value)
 
     def fits(self, array: Any) -> bool:
         """Whether an array is like the ones before, and the same one if it must be."""
@@ -56,26 +58,51 @@ class RecordedEnd:
 
     def point_at(self, array: Any) -> None:
         """Take an array for the next run."""
-        self.last, self.place = _weak(array), _place(array)
+        if array is None:
+            self.last, self.cell, self.place = _nothing, NOWHERE, 0
+        elif self.last() is array and self.cell.value == self.place:
+            return
+        else:
+            self.last, self.cell = weakref.ref(array), address_cell(array)
+            self.place = self.cell.value
         for table, base in self.pointers:
             table[base] = self.place
 
 
 def are_apart(outs: Arrays, sources: Arrays) -> bool:
-    """Whether no result would be written over a source, or over another result."""
-    for number, out in enumerate(outs):
-        if any(np.may_share_memory(out, other) for other in (*sources, *outs[:number])):
+    """Whether no result would be written over a source, or over another result.
+
+    >>> a = np.zeros(8)
+    >>> are_apart([a[:4]], [a[4:]]), are_apart([a[:5]], [a[4:]]), are_apart([a[:2], a[1:3]], [])
+    (True, False, False)
+    """
+    spans = [(*_span(out), True) for out in outs] + [(*_span(one), False) for one in sources]
+    spans.sort()
+    beyond_all = beyond_outs = 0
+    for low, high, is_out in spans:
+        if low < (beyond_all if is_out else beyond_outs) and low < high:
             return False
+        beyond_all = max(beyond_all, high)
+        if is_out:
+            beyond_outs = max(beyond_outs, high)
     return True
+
+
+def _span(array: Any) -> tuple[int, int]:
+    """The first byte of an array, and the first behind it."""
+    low = address_of(array)
+    if array.flags.c_contiguous:
+        return low, low + array.nbytes
+    if array.size == 0:
+        return low, low
+    steps = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    below = sum(step for step in steps if step < 0)
+    return low + below, low + sum(step for step in steps if step > 0) + array.itemsize
 
 
 def _weak(array: Any) -> Any:
     """A reference that keeps no memory alive."""
     return _nothing if array is None else weakref.ref(array)
-
-
-def _place(array: Any) -> int:
-    return 0 if array is None else address_of(array)
 
 
 def _nothing() -> None:
