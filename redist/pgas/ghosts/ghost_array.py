@@ -27,6 +27,8 @@ class GhostArray(Array):
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.tile = type, comm, local
+        self._is_shared = self._space = None
+        self._version = 0
         tape = current_tape()
         if tape is not None:
             tape.made(type, local)

@@ -21,8 +21,7 @@ class PretendedRanks:
 
 def pretended_array(t: ArrayType, ranks: Any) -> Array:
     """**Local.** An array of any size without memory: only to be captured with."""
-    made = Array.__new__(Array)
     shape = tile_shapes(t).get(ranks.rank)
-    made._type, made.comm = t, ranks
+    made = Array(t, ranks, None)
     made.tile = None if shape is None else pretend(shape, t.dtype.to_numpy())
     return made

@@ -24,7 +24,7 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
 
     Inside an epoch it does the writes of this interval and begins the next.
     """
-    space: ArrayAccess | None = getattr(a, "_space", None)
+    space: ArrayAccess | None = a._space
     if space is not None and space.is_open:
         _finish(space, EpochEvent.FENCE, timeout_s)
         a.version += 1
@@ -51,7 +51,7 @@ class Epoch(Generic[T]):
         self._prefetch, self._cache = prefetch, cache
 
     def __enter__(self) -> T:
-        space: ArrayAccess | None = getattr(self._array, "_space", None)
+        space: ArrayAccess | None = self._array._space
         if space is not None and space.is_open:
             raise RequestError(f"cannot begin an epoch of {space.type}: one is open; use fence()")
         space = begin(self._array, EpochEvent.BEGIN, self._timeout_s)
@@ -97,7 +97,7 @@ def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
     if a.type.pending_op is not None:
         here = resolve_pending(a)
         a._take_over(here)
-    space: ArrayAccess | None = getattr(a, "_space", None)
+    space: ArrayAccess | None = a._space
     is_new = space is None or space.tile is not a.tile or space.type != a.type
     world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
     met = Unmet(world, str(a.type)) if space is None else space.window

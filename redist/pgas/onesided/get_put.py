@@ -125,7 +125,7 @@ def _refuse(a: Tiled, why: str) -> NoReturn:
 
 
 def _open(a: Tiled, verb: str) -> ArrayAccess:
-    space: ArrayAccess | None = getattr(a, "_space", None)
+    space: ArrayAccess | None = a._space
     if space is None or not space.is_open:
         raise RequestError(f"cannot {verb} {a.type}: no epoch is open; write `with a.epoch():`")
     if space.window.fixed:

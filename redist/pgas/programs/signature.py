@@ -11,6 +11,9 @@ import numpy as np
 
 from redist.pgas.tiles.tiled import Tiled
 
+BY_VALUE = (str, int, bool, type(None))
+"""Arguments that a key has as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -47,7 +50,9 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
             at = places.setdefault(id(thing), len(arrays))
             if at == len(arrays):
                 arrays.append(thing)
-            return ("array", at, thing.__class__, thing.type, getattr(thing.comm, "handle", 0))
+            return ("array", at, thing.__class__, thing._type, getattr(thing.comm, "handle", 0))
+        if thing.__class__ in BY_VALUE:
+            return (thing.__class__, thing)
         if isinstance(thing, (tuple, list)):
             return (type(thing), *map(key_of, thing))
         if isinstance(thing, (float, complex)):

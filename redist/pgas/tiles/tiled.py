@@ -30,15 +30,16 @@ class Tiled:
     _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
     """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
     _space: Any
-    """Set once other ranks can reach the tiles."""
+    """None before other ranks can reach the tiles."""
     _version: int
-    """Set once something may have changed the values: most arrays are made and read only."""
     _is_shared: object
-    """Set once others may write to the tile without a word, whoever asked for it or has a view of it: the
+    """None before others may write to the tile without a word, whoever asked for it or has a view of it: the
     same on all arrays that lie in one memory."""
 
     def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
         self._type, self.comm, self.tile = type, comm, local
+        self._is_shared = self._space = None
+        self._version = 0
         if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
             self._memory.adopt(local, type.tile_bytes)
 
@@ -54,7 +55,7 @@ class Tiled:
 
     def share(self) -> object:
         """**Local.** Count as shared from now on; what all arrays in this memory have in common."""
-        token = getattr(self, "_is_shared", None)
+        token = self._is_shared
         if token is None:
             token = self._is_shared = object()
         return token
@@ -62,12 +63,12 @@ class Tiled:
     @property
     def shared_with(self) -> object:
         """What all arrays in the same memory have in common; None if nobody has asked for it."""
-        return getattr(self, "_is_shared", None)
+        return self._is_shared
 
     @property
     def is_shared(self) -> bool:
         """Whether the values may change on this rank without a new :attr:`version`."""
-        return self.shared_with is not None or getattr(self, "_space", None) is not None
+        return self.shared_with is not None or self._space is not None
 
     @property
     def local(self) -> Tile | None:
@@ -82,7 +83,7 @@ class Tiled:
     @property
     def version(self) -> int:
         """How often something may have changed the values on this rank."""
-        return getattr(self, "_version", 0)
+        return self._version
 
     @version.setter
     def version(self, value: int) -> None:
