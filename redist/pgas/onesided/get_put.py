@@ -104,9 +104,8 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
 
 def _space(a: Tiled) -> ArrayAccess:
     """The array's place in the global address space, as it is now."""
-    try:
-        space: ArrayAccess = a._space
-    except AttributeError:
+    space: ArrayAccess | None = a._space
+    if space is None:
         if a.comm.size > 1:
             _refuse(a, "it has not been made reachable")
         return begin(a, EpochEvent.FENCE, None)

@@ -165,11 +165,7 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
         for array, (kind, tile, t, version, token) in zip(arrays, held, strict=True):
             array.__class__ = kind
             array.tile, array._type = tile, t
-            array._version = version
-            if token is not None:
-                array._is_shared = token
-            elif array.shared_with is not None:
-                del array._is_shared
+            array._version, array._is_shared = version, token
 
 
 def like_strided(tile: Any) -> Any:
