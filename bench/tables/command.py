@@ -36,7 +36,7 @@ REPORTS = {
     "collectives": ("random", "devices"),
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "products": ("received",),
-    "programs": ("here", "overlap", "reads"),
+    "programs": ("here", "counted", "overlap", "reads"),
     "xla": ("received",),
     "jax": ("random",),
     "torch": ("summary", "moves", "refit"),
