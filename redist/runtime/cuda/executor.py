@@ -16,11 +16,10 @@ from redist.runtime.cuda.stage import CudaStage
 from redist.runtime.cuda.transports.ipc import NoPeers, check_shareable
 from redist.runtime.cuda.transports.peers import peers_of
 from redist.runtime.host.executor import CallRecord, Executor, HostExecutor, Tiles
-from redist.runtime.host.own_tiles import Key
 from redist.runtime.host.stage import StageRecord
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token
-from redist.runtime.schedule.stages import StagePart, TransferStages
+from redist.runtime.schedule.stages import Key, StagePart, TransferStages
 
 
 class CudaExecutor(Executor):
@@ -92,7 +91,7 @@ class CudaExecutor(Executor):
         """Whether a stage moves nothing between ranks."""
         return self.stages[number].is_local
 
-    def new_tile(self, key: Key) -> Any:
+    def new_tile(self, key: Key, tiles: Tiles) -> Any:
         """A tile between two steps, or a target; None outside the mesh."""
         shape = self.schedule.shape_of(*key)
         if shape is None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from redist.runtime.host.own_tiles import Key, OwnTiles
+from redist.runtime.host.own_tiles import OwnTiles
 from redist.runtime.host.report import TransferCounts
 from redist.runtime.host.stage import Stage, StageRecord
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.schedule.stages import Key, TransferStages
 from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import keep_segment, leave_segment
 
@@ -76,7 +76,7 @@ class Executor(ABC):
             for part in parts:
                 for key in ((part.item, part.source), (part.item, part.target)):
                     if key not in tiles:
-                        tiles[key] = self.new_tile(key)
+                        tiles[key] = self.new_tile(key, tiles)
             ins = [tiles[part.item, part.source] for part in parts]
             outs = [tiles[part.item, part.target] for part in parts]
             record = self.run_stage(number, token, ins, outs, release if number == done else ())
@@ -103,7 +103,9 @@ class Executor(ABC):
         free = [
             (item, buffer)
             for item, buffer in done
-            if buffer in gone or (0 < buffer < schedule.last(item) and not self.keeps_tiles)
+            if buffer in gone
+            or (0 < buffer < schedule.last(item) and not self.keeps_tiles)
+            or (item, buffer) in self.lodgers
         ]
         if not free:
             return in_place
@@ -123,13 +125,18 @@ class Executor(ABC):
     def keeps_tiles(self) -> bool:
         """Whether tiles on the way stay allocated between calls; the same on every rank."""
 
+    @property
+    def lodgers(self) -> Collection[Key]:
+        """Tiles between steps that have no memory of their own; the same on every rank."""
+        return ()
+
     @abstractmethod
     def is_local(self, number: int) -> bool:
         """Whether a stage moves nothing between ranks."""
 
     @abstractmethod
-    def new_tile(self, key: Key) -> Any:
-        """A tile between two steps, or a target; None outside the mesh."""
+    def new_tile(self, key: Key, tiles: Tiles) -> Any:
+        """A tile between two steps, or a target; None outside the mesh. ``tiles`` are there already."""
 
     @abstractmethod
     def run_stage(
@@ -166,7 +173,7 @@ class HostExecutor(Executor):
         )
         world.reserve(len(schedule.plans), max(stage.pool_bytes for stage in self.stages))
         self._buffer = np.empty(max(stage.staging.message_bytes for stage in self.stages), np.uint8)
-        self._is_tight = schedule.is_tight
+        self._is_tight = schedule.is_tight_beside(own_tiles.lodgers)
 
     def run(self, token: int, tiles: Tiles) -> CallRecord:
         """**Collective.** Run all stages; no page of a target exists before a tight plan has room."""
@@ -210,9 +217,14 @@ class HostExecutor(Executor):
         """Whether a stage moves nothing between ranks."""
         return self.stages[number].is_local
 
-    def new_tile(self, key: Key) -> Any:
+    def new_tile(self, key: Key, tiles: Tiles) -> Any:
         """A tile between two steps; None outside the mesh."""
-        return self.own_tiles.middle(*key)
+        return self.own_tiles.middle(*key, tiles.get((key[0], self.schedule.last(key[0]))))
+
+    @property
+    def lodgers(self) -> Collection[Key]:
+        """Tiles between steps in the memory of targets: gone when no later stage reads them."""
+        return self.own_tiles.lodgers
 
     def run_stage(
         self, number: int, token: int, ins: list[Any], outs: list[Any], release: Sequence[Any]

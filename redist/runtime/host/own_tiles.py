@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.schedule.stages import Key, TransferStages
 from redist.runtime.shm.segments import shared_empty
 
 AnyArray = NDArray[Any]
-Key = tuple[int, int]
-"""An array of the transfer, and which of its buffers."""
 
 
 class OwnTiles:
@@ -24,7 +23,14 @@ class OwnTiles:
     def __init__(self, schedule: TransferStages, donate: bool, keep: bool = True) -> None:
         self.schedule = schedule
         self.keep = keep
-        held = sum(t.tile_bytes for plan in schedule.plans for t in plan.types)
+        self.lodgers = schedule.lodgers()
+        """Tiles between steps that lie in the memory of the target: where they start in it."""
+        held = sum(
+            t.tile_bytes
+            for item, plan in enumerate(schedule.plans)
+            for buffer, t in enumerate(plan.types)
+            if (item, buffer) not in self.lodgers
+        )
         staging = max(schedule.staging_bytes(k) for k in range(len(schedule.stages)))
         self._room = not donate and held + staging <= schedule.peak_bytes()
         self.kept: dict[Key, AnyArray] = {}
@@ -35,9 +41,14 @@ class OwnTiles:
         """The transfer's own source (buffer 0) or target tile."""
         return self._find(self._ends, (item, buffer))
 
-    def middle(self, item: int, buffer: int) -> AnyArray | None:
-        """A tile between two steps."""
-        return self._find(self.kept if self.keeps else {}, (item, buffer))
+    def middle(self, item: int, buffer: int, target: AnyArray | None) -> AnyArray | None:
+        """A tile between two steps; in the memory of its target where it can be."""
+        start = self.lodgers.get((item, buffer))
+        if start is None or target is None or not target.flags.c_contiguous:
+            return self._find(self.kept if self.keeps else {}, (item, buffer))
+        t = self.schedule.type_of(item, buffer)
+        memory = target.reshape(-1).view(np.uint8)[start : start + t.tile_bytes]
+        return memory.view(target.dtype).reshape(self.schedule.shape_of(item, buffer))
 
     @property
     def keeps(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
@@ -12,6 +12,7 @@ from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step
+from redist.text.units import ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class StagePart:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self.dtype.itemsize
+
+
+Key = tuple[int, int]
+"""An array of the transfer, and which of its buffers."""
+ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +84,45 @@ class TransferStages:
     @property
     def is_tight(self) -> bool:
         """Whether a target that is allocated from the start would break the bound of a plan."""
-        for plan in self.plans:
+        return self.is_tight_beside(())
+
+    def is_tight_beside(self, lodgers: Collection[Key]) -> bool:
+        """The same, if some tiles between steps take no memory of their own."""
+        for item, plan in enumerate(self.plans):
             for number in range(len(plan.steps) - 1):
-                held = [plan.types[number], plan.types[number + 1], plan.target]
+                held = [plan.target]
+                held += [
+                    plan.types[buffer]
+                    for buffer in (number, number + 1)
+                    if (item, buffer) not in lodgers
+                ]
                 if number > 0 and not plan.donate:
                     held.append(plan.source)
                 staging = plan.steps[number].staging_bytes
                 if sum(t.tile_bytes for t in held) + staging > plan.peak_bytes:
                     return True
         return False
+
+    def lodgers(self) -> dict[Key, int]:
+        """Tiles between steps that can lie in the memory of the target until it is written: where they start.
+
+        Only where the bound has no room for all of them beside it, and all ranks have tiles of one size.
+        """
+        found: dict[Key, int] = {}
+        if not self.is_tight:
+            return found
+        for item, plan in enumerate(self.plans):
+            if not all(t.is_even and t.mesh == plan.target.mesh for t in plan.types):
+                continue
+            before = 0, 0
+            for buffer in range(1, self.last(item) - 1):  # read before the last step
+                size = plan.types[buffer].tile_bytes
+                start = 0 if size <= before[0] else ceil_div(before[1], ALIGNED) * ALIGNED
+                before = 0, 0
+                if start + size <= plan.target.tile_bytes:
+                    found[item, buffer] = start
+                    before = start, start + size
+        return found
 
     def peak_bytes(self) -> int:
         """The certified bound: every plan's tiles at their most, with the staging counted once."""

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 import redist
-from redist.plan.topology import FLAT
+from redist.plan.topology import FLAT, Level
 from redist.runtime.ranks.links import LARGE_BYTES, measure_links, ranks_of_a_node
 from redist.runtime.ranks.world import World, world_of
 from tests.programs.pgas.rounds import names_of
@@ -102,11 +103,40 @@ def elements_enter_a_node_once(world: World, options: Any) -> str | None:
     return None if len(steps) > 1 else f"one step: {steps}; {links}"
 
 
+def sums_in_several_steps_are_right(world: World, options: Any) -> str | None:
+    """Why not, if sums whose tiles between steps lie in the target go wrong, or change what is given."""
+    comm, n = world.comm.Dup(), 2**16
+    total, values = sum(range(1, comm.size + 1)), np.arange(n) % 1000
+    size = max(2, ranks_of_a_node(world))
+    near, far = (
+        Level("node", size, 10**6, 10**5),
+        Level("net", None, 5 * 10**7, 8 * 10**6, 8 * 10**6),
+    )
+    mesh, topology = redist.Mesh(x=comm.size), redist.Topology((near, far))
+    for dtype in ("i64", "f32"):
+        ends = f"{dtype}[{n}] sum{{x}}", f"{dtype}[{n}]"
+        with redist.Transfer(*ends, comm, mesh=mesh, topology=topology, **options) as t:
+            lodgers = len(t._own_tiles.lodgers)
+            if (comm.size, size) == (4, 2) and lodgers == 0:
+                return f"no tile lies in the target: {[step.op for step in t.plan.steps]}"
+            own = values.astype(t.plan.source.dtype.to_numpy()) * (comm.rank + 1)
+            t.input[...] = own
+            wide = np.empty((n, 2), own.dtype)
+            outs = (None, np.empty_like(own), wide[:, 0], t.output)
+            for number, out in enumerate(outs):
+                local = t.input if number == 3 else own.copy()
+                got = t() if number == 3 else t(local, out)
+                if not np.array_equal(got, values * total) or not np.array_equal(local, own):
+                    return f"{dtype}, way {number}, {lodgers} tiles in the target"
+    return None
+
+
 PARTS: tuple[Callable[[World, Any], str | None], ...] = (
     measuring_is_short_and_the_same_on_all_ranks,
     links_are_measured_once_by_a_large_transfer,
     what_is_asked_for_is_used,
     elements_enter_a_node_once,
+    sums_in_several_steps_are_right,
 )
 CHECKS = names_of(PARTS)
 

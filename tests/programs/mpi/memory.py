@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 import redist
 from redist.layout.tiles import tile_shapes
+from redist.plan.topology import Level
 from redist.runtime.ranks.node import Node
 from tests.programs.mpi.counting import Count, Held, give_back, held_bytes, proportional_bytes, tidy
 from tests.programs.together import all_well, main, meet
@@ -36,6 +37,16 @@ SWAP = ("f64[2048{x}, 2048{y}]", "f64[2048{y}, 2048{x}]", {"x": 2, "y": 2})
 SCATTER = ("f64[1024, 1024] sum{x}", "f64[1024{x}, 1024]", {"x": 4})
 REDUCE = ("f64[1024, 1024] sum{x}", "f64[1024, 1024]", {"x": 4})
 STEPS = {"strategy": "no_permute"}
+SLOW_LINKS = {
+    "node_size": 2,
+    "topology": redist.Topology(
+        (
+            Level("node", 2, 10**6, 10**5),
+            Level("net", None, 5 * 10**7, 8 * 10**6, 8 * 10**6),
+        )
+    ),
+}
+"""Between two nodes of two ranks: sums take three steps."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ WAYS = (
     Way("nodes exact", SMALL, {"node_size": 2}, limit_bytes=0, books_bytes=BOOKS_BYTES),
     Way("nodes", ROWS, {"node_size": 2}),
     Way("nodes own", ROWS, {"node_size": 2}, own=True),
+    Way("nodes sums", REDUCE, SLOW_LINKS),
+    Way("nodes sums own", REDUCE, SLOW_LINKS, own=True),
     Way("steps", SWAP, STEPS),
     Way("steps own", SWAP, STEPS, own=True),
     Way("steps donated", SWAP, {**STEPS, "donate": True}),
