@@ -30,7 +30,7 @@ LAYERS = (
     "draw lower",
     "synth check",
     "planner",
-    "graph",
+    "graph arrange",
     "launch",
     "runtime",
     "judge",

@@ -130,7 +130,9 @@ def test_buffers_live_as_the_model_says() -> None:
             schedule = TransferStages.of([plan], rank, FLAT)
             shapes = [schedule.shape_of(0, k) for k in range(schedule.last(0) + 1)]
             sizes = [0 if s is None else math.prod(s) * source.dtype.itemsize for s in shapes]
-            lodgers = schedule.lodgers()  # while they are there, the target's other pages need not be
+            lodgers = (
+                schedule.lodgers()
+            )  # while they are there, the target's other pages need not be
             own = [0 if (0, k) in lodgers else size for k, size in enumerate(sizes)]
             for part, buffers, keeps in walked(plan, schedule, rng.random() < 0.5):
                 step = plan.steps[part.step_number]

@@ -1,0 +1,1 @@
+"""The best layout for every intermediate of a program: costs as tables, minimised exactly."""

@@ -1,0 +1,115 @@
+"""Elimination, the integer program and looking at every choice agree."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from redist.arrange.elimination import Elimination, eliminate
+from redist.arrange.linear_program import solve_by_program
+from redist.arrange.network import FORBIDDEN, CostNetwork, CostTable, try_all
+from redist.errors import RequestError
+from tests.tiers import sample
+
+
+def random_network(rng: Random) -> CostNetwork:
+    """Few variables, tables of one to three of them, some choices forbidden."""
+    sizes = tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 8)))
+    shared: dict[tuple[int, ...], np.ndarray] = {}
+    tables = []
+    for _ in range(rng.randint(1, 12)):
+        variables = tuple(rng.sample(range(len(sizes)), rng.randint(0, min(3, len(sizes)))))
+        shape = tuple(sizes[v] for v in variables)
+        if shape not in shared or rng.random() < 0.6:
+            high = rng.choice([3, 1000])
+            costs = np.array(
+                [
+                    FORBIDDEN if rng.random() < 0.1 else rng.randrange(high)
+                    for _ in range(int(np.prod(shape)))
+                ],
+                dtype=np.int64,
+            )
+            shared[shape] = costs.reshape(shape)
+        tables.append(CostTable(variables, shared[shape]))
+    return CostNetwork(sizes, tuple(tables))
+
+
+def test_elimination_finds_what_looking_at_all_finds() -> None:
+    rng = Random(1)
+    for _ in range(sample(400, of=2000)):
+        network = random_network(rng)
+        want, got = try_all(network), eliminate(network)
+        assert got is not None and got.is_exact
+        assert got.cost == want.cost == network.cost(got.values)
+
+
+def test_the_integer_program_finds_it_too() -> None:
+    pytest.importorskip("scipy", reason="an extra: pip install redist[arrange]")
+    rng = Random(2)
+    compared = 0
+    for _ in range(sample(100, of=500)):
+        network = random_network(rng)
+        want, got = try_all(network), solve_by_program(network)
+        if want.cost >= FORBIDDEN:
+            assert got is None
+            continue
+        assert got is not None and got.is_exact
+        assert got.cost == want.cost == network.cost(got.values)
+        compared += 1
+    assert compared > sample(50, of=250)
+
+
+def test_repeated_layers_are_worked_on_once() -> None:
+    rng = np.random.default_rng(3)
+    inner = rng.integers(0, 1000, (20, 20))
+    across = rng.integers(0, 1000, (20, 20))
+    tables, layers = [], 40
+    for k in range(layers):  # a layer: two ways from one end to the other, side by side
+        a, b, c, d = 3 * k, 3 * k + 1, 3 * k + 2, 3 * k + 3
+        tables += [CostTable((a, b), inner), CostTable((b, d), across)]
+        tables += [CostTable((a, c), across), CostTable((c, d), inner)]
+    network = CostNetwork((20,) * (3 * layers + 1), tuple(tables))
+    run = Elimination(network)
+    found = run.run()
+    assert found is not None and found.cost == network.cost(found.values)
+    assert run.reused >= 2 * layers - 4
+    step = (inner[:, :, None] + across[None]).min(axis=1) + (across[:, :, None] + inner[None]).min(
+        axis=1
+    )
+    least = np.zeros(20, dtype=np.int64)
+    for _ in range(layers):
+        least = (least[:, None] + step).min(axis=0)
+    assert found.cost == least.min()
+
+
+def test_what_is_too_tangled_is_left_alone() -> None:
+    rng = np.random.default_rng(4)
+    pairs = [(a, b) for a in range(8) for b in range(a)]
+    network = CostNetwork(
+        (12,) * 8, tuple(CostTable(pair, rng.integers(0, 9, (12, 12))) for pair in pairs)
+    )
+    assert eliminate(network, most_cells=10_000) is None
+    assert eliminate(network, most_work=10_000) is None
+
+
+def test_large_tables_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    tables = tuple(
+        CostTable(pair, rng.integers(0, 10**12, (9, 9))) for pair in ((0, 1), (1, 2), (0, 2))
+    )
+    network = CostNetwork((9, 9, 9), tables)
+    want = try_all(network)
+    monkeypatch.setattr("redist.arrange.elimination.BLOCK_CELLS", 100)
+    got = eliminate(network)
+    assert got is not None and got.cost == want.cost
+
+
+def test_wrong_tables_are_refused() -> None:
+    with pytest.raises(RequestError, match="axes over"):
+        CostTable((0, 0), np.zeros((2, 2), dtype=np.int64))
+    with pytest.raises(RequestError, match="these have"):
+        CostNetwork((3,), (CostTable((0,), np.zeros(2, dtype=np.int64)),))
+    with pytest.raises(RequestError, match="below 0"):
+        CostNetwork((1,), (CostTable((0,), np.array([-1])),))
