@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.arrange.network import FORBIDDEN, Solution, CostNetwork
+from redist.arrange.network import FORBIDDEN, CostNetwork, Solution
 
 SLACK = 1e-6
 """Share of the cost by which a bound in floating point may be too high."""
