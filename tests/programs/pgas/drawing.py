@@ -68,8 +68,8 @@ class Draw:
             return Array(t, a.comm, None)
         only = ArrayType(a.mesh, a.type.dtype, (a.mesh.size(name),), ((whole(a.mesh, name),),))
         first = tile_index(only, a.comm.rank) == (0,)
-        nothing = -np.zeros_like(a.local) if a.dtype.kind in "fc" else np.zeros_like(a.local)
-        return Array(t, a.comm, a.local if first else nothing)
+        zero = -np.zeros_like(a.local) if a.dtype.kind in "fc" else np.zeros_like(a.local)
+        return Array(t, a.comm, a.local if first else np.asarray(zero))
 
 
 def wrong(out: Any, expected: Any, what: str, *, scale: float = 1.0) -> str | None:
