@@ -59,7 +59,9 @@ INNER: dict[str, str] = {
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
     "redist.graph": "nodes picture",
-    "redist.arrange": "network elimination linear_program ein_graph eindecomp",
+    "redist.arrange": (
+        "network elimination linear_program ein_graph eindecomp domain move_prices strategies layouts"
+    ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",

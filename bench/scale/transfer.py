@@ -20,6 +20,7 @@ from redist.plan.topology import Topology
 from redist.runtime.host.messages import CUT_BYTES, MOST_CUTS
 from redist.runtime.host.places import BROUGHT_BYTES, FEW_ROUNDS, SMALL_BYTES
 from redist.runtime.ranks.waiting import BUSY_S
+from redist.runtime.schedule.stages import TransferStages
 
 MOST_LISTED = 64
 """Up to so many ranks are simulated one by one."""
@@ -263,9 +264,13 @@ class _Simulation:
     def _fresh_s(self, share: StageShare) -> float:
         """Seconds to get new pages for a tile between two steps that is not kept between calls."""
         plan = self.plan
-        held = sum(t.tile_bytes for t in plan.types)
+        lodgers = TransferStages((plan,), 0, ()).lodgers()  # in the memory of the target
+        own = [t.tile_bytes for k, t in enumerate(plan.types) if (0, k) not in lodgers]
+        held = sum(own)
         staging = max((step.staging_bytes for step in plan.steps), default=0)
         between = share.target < max(1, len(plan.steps))
+        if (0, share.target) in lodgers:
+            return 0.0
         if not between or held + staging <= plan.peak_bytes or share.source == share.target:
             return 0.0
         return share.target_bytes / self.machine.fresh_rate

@@ -34,7 +34,7 @@ class Decomposition:
 def list_cuts(node: EinNode, parts: int) -> list[Cut]:
     """The ways to cut a node into so many parts.
 
-    >>> node = EinNode("ij,jk->ik", (None, None), {"i": 4, "j": 4, "k": 1})
+    >>> node = EinNode("ij,jk->ik", (~0, ~1), {"i": 4, "j": 4, "k": 1})
     >>> [tuple(cut.values()) for cut in list_cuts(node, 4)]
     [(1, 4, 1), (2, 2, 1), (4, 1, 1)]
     """
@@ -55,7 +55,7 @@ def list_cuts(node: EinNode, parts: int) -> list[Cut]:
 def node_cost(node: EinNode, cut: Cut) -> int:
     """Elements that all parts of a join read, and those that their partial results add.
 
-    >>> node = EinNode("ij,jk->ik", (None, None), {"i": 8, "j": 8, "k": 8})
+    >>> node = EinNode("ij,jk->ik", (~0, ~1), {"i": 8, "j": 8, "k": 8})
     >>> node_cost(node, {"i": 2, "j": 1, "k": 2}) // 64, node_cost(node, {"i": 1, "j": 4, "k": 1}) // 64
     (4, 5)
     """
@@ -126,7 +126,7 @@ def cost_of(graph: EinGraph, cuts: Sequence[Cut]) -> int:
     for node, cut in zip(graph.nodes, cuts, strict=True):
         total += node_cost(node, cut)
         for operand, term in zip(node.operands, node.terms, strict=True):
-            if operand is not None:
+            if operand >= 0:
                 total += _edge_cost(graph.nodes[operand], cuts[operand], node, cut, term)
     return total
 
@@ -147,7 +147,7 @@ def network_of(
         own = [node_cost(node, cut) for cut in options[n]]
         tables.append(CostTable((n,), np.array(own, dtype=np.int64)))
         for operand, term in zip(node.operands, node.terms, strict=True):
-            if operand is None:
+            if operand < 0:
                 continue
             maker = graph.nodes[operand]
             edge = [
@@ -167,5 +167,5 @@ def _tree_of(graph: EinGraph, root: int, ends: set[int], chosen: dict[int, Cut])
         if n in own or n in chosen or n in ends:
             continue
         own.add(n)
-        left += [operand for operand in graph.nodes[n].operands if operand is not None]
+        left += [operand for operand in graph.nodes[n].operands if operand >= 0]
     return own

@@ -8,6 +8,7 @@ two variables only. Equal tables, those of repeated layers, are worked on once.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -69,15 +70,25 @@ class Elimination:
         self._keys = {v: self._key(v) for v in range(len(sizes))}
         self._alike = Counter(self._keys.values())
         fixed = sum(int(t.costs) for t in self.network.tables if not t.variables)
-        while self._keys:
-            cells, _, variable = min(
-                (self._cells(v), -self._alike[key], v) for v, key in self._keys.items()
-            )
+        queue = [self._rank(v) for v in self._keys]
+        heapq.heapify(queue)
+        while queue:
+            entry = heapq.heappop(queue)
+            cells, _, variable = entry
+            if variable not in self._keys:
+                continue
+            now = self._rank(variable)
+            if now != entry:  # neighbours have gone, or others that were like it
+                heapq.heappush(queue, now)
+                continue
             if cells > self.most_cells:
                 return None
             if self.work + cells * sizes[variable] > self.most_work:
                 return None
+            neighbours = self._neighbours(variable)
             fixed += self._eliminate(variable)
+            for v in neighbours:
+                heapq.heappush(queue, self._rank(v))
         cost = min(fixed, FORBIDDEN)
         return Solution(self._walk_back(), cost, cost)
 
@@ -97,6 +108,10 @@ class Elimination:
         return tuple(
             sorted((id(table.costs), tuple(place[v] for v in table.variables)) for table in own)
         )
+
+    def _rank(self, variable: int) -> tuple[int, int, int]:
+        """Which variables go first: small tables, then those that many are like."""
+        return self._cells(variable), -self._alike[self._keys[variable]], variable
 
     def _cells(self, variable: int) -> int:
         return math.prod(self.network.sizes[v] for v in self._neighbours(variable))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from redist.arrange.ein_graph import EinGraph, EinNode, chain_of_products
+from redist.arrange.ein_graph import EinGraph, EinInput, EinNode, chain_of_products
 from redist.arrange.eindecomp import (
     cost_of,
     cut_by_roots,
@@ -45,11 +45,11 @@ def random_graph(rng: Random) -> EinGraph:
     for n in range(rng.randint(2, 6)):
         notation = rng.choice(["ij,jk->ik", "ij,ij->ij", "ij,jk->ik", "ij->ij"])
         if notation == "ij->ij":
-            operands: tuple[int | None, ...] = (rng.choice([None, *range(n)]),)
+            operands: tuple[int, ...] = (rng.choice([~0, *range(n)]),)
         else:
-            operands = tuple(rng.choice([None, *range(n), *range(n)]) for _ in range(2))
+            operands = tuple(rng.choice([~0, *range(n), *range(n)]) for _ in range(2))
         nodes.append(EinNode(notation, operands, dict.fromkeys("ijk", 64)))
-    return EinGraph(tuple(nodes))
+    return EinGraph((EinInput((64, 64)),), tuple(nodes))
 
 
 def test_the_best_cuts_are_found_on_any_graph_and_trees_lose() -> None:
@@ -68,13 +68,16 @@ def test_the_best_cuts_are_found_on_any_graph_and_trees_lose() -> None:
 def test_mistakes_in_notation() -> None:
     for notation, sizes in (("ij,jk", "ijk"), ("ij->ik", "ijk"), ("ii->i", "i"), ("ij->ij", "i")):
         with pytest.raises(RequestError, match="cannot read"):
-            EinNode(notation, (None,) * len(notation.split(",")), dict.fromkeys(sizes, 4))
-    one = EinNode("ij->ji", (None,), {"i": 2, "j": 3})
+            EinNode(notation, (~0,) * len(notation.split(",")), dict.fromkeys(sizes, 4))
+    given, sizes_ = (EinInput((2, 3)),), {"i": 2, "j": 3}
+    with pytest.raises(RequestError, match="cannot aggregate"):
+        EinNode("ij->i", (~0,), sizes_, agg="mean")
+    one = EinNode("ij->ji", (~0,), sizes_)
     with pytest.raises(RequestError, match="comes later"):
-        EinGraph((EinNode("ij->ij", (0,), {"i": 2, "j": 3}),))
+        EinGraph(given, (EinNode("ij->ij", (0,), sizes_),))
     with pytest.raises(RequestError, match="of shape"):
-        EinGraph((one, EinNode("ij->ij", (0,), {"i": 2, "j": 3})))
+        EinGraph(given, (one, EinNode("ij->ij", (0,), sizes_)))
     with pytest.raises(RequestError, match="powers of two"):
-        decompose(EinGraph((one,)), 6)
+        decompose(EinGraph(given, (one,)), 6)
     with pytest.raises(RequestError, match="into 64 parts"):
-        decompose(EinGraph((one,)), 64)
+        decompose(EinGraph(given, (one,)), 64)

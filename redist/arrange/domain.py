@@ -1,0 +1,118 @@
+"""All types that a value may have on the factors of a mesh: each cuts a dim, or none, or is pending."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.layout.cuts import Ints
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+
+NOWHERE, PENDING = -1, -2
+"""Where a factor is that cuts no dim: copies of the tile, or partial values of it."""
+MOST_TYPES = 1300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeDomain:
+    """The types of a value: a row for each, and in it the dim of every factor, NOWHERE or PENDING.
+
+    Factors that cut one dim do so in the order of the mesh. No dim is cut into more tiles than it has
+    indices. ``op`` is how partial values are combined; None if there are none.
+    """
+
+    mesh: Mesh
+    parts: tuple[SubAxis, ...]
+    shape: tuple[int, ...]
+    dtype: DType
+    op: str | None
+    places: Ints
+    number: Ints
+    """By code of a row, its place among them; -1 where it is none."""
+
+    @staticmethod
+    def of(
+        mesh: Mesh, parts: Sequence[SubAxis], shape: Sequence[int], dtype: DType, op: str | None
+    ) -> TypeDomain:
+        """All types over these factors.
+
+        >>> parts = [SubAxis("x", 1, 2), SubAxis("y", 1, 2)]
+        >>> domain = TypeDomain.of(Mesh(x=2, y=2), parts, (8, 3), DType.parse("f32"), None)
+        >>> len(domain), str(domain.type(1)), str(domain.type(5))
+        (8, 'f32[8{y}, 3]', 'f32[8{x}, 3{y}]')
+        """
+        ndim, least = len(shape), NOWHERE if op is None else PENDING
+        width = ndim + 2
+        if width ** len(parts) > 2**22:
+            raise RequestError(f"cannot list the types of {ndim} dims over {len(parts)} factors")
+        sizes = [part.size for part in parts]
+        rows = [
+            row
+            for row in itertools.product(range(least, ndim), repeat=len(parts))
+            if all(
+                math.prod(size for size, at in zip(sizes, row, strict=True) if at == dim) <= n
+                for dim, n in enumerate(shape)
+            )
+        ]
+        if len(rows) > MOST_TYPES:
+            raise RequestError(
+                f"cannot plan {len(rows)} types of one value: join factors of the mesh, to {MOST_TYPES} "
+                "types at most"
+            )
+        places = np.array(rows, dtype=np.int64).reshape(len(rows), len(parts))
+        number = np.full(width ** len(parts), -1, dtype=np.int64)
+        domain = TypeDomain(mesh, tuple(parts), tuple(shape), dtype, op, places, number)
+        number[domain.codes(places)] = np.arange(len(rows))
+        return domain
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def codes(self, places: Ints) -> Ints:
+        """A number for every row, whether it is a type of this domain or not."""
+        width = len(self.shape) + 2
+        weights = np.array([width**k for k in range(len(self.parts))], dtype=np.int64)
+        out: Ints = (places + 2) @ weights if len(weights) else np.zeros(len(places), np.int64)
+        return out
+
+    def numbers(self, places: Ints) -> Ints:
+        """Which type every row is; -1 where it is none of this domain."""
+        return self.number[self.codes(places)]
+
+    def type(self, number: int) -> ArrayType:
+        """A type as others know it."""
+        row = self.places[number]
+        dims = [
+            tuple(part for part, at in zip(self.parts, row, strict=True) if at == dim)
+            for dim in range(len(self.shape))
+        ]
+        pending = tuple(p for p, at in zip(self.parts, row, strict=True) if at == PENDING)
+        plain = ArrayType(self.mesh, self.dtype, self.shape, tuple(dims))
+        return plain.with_pending(self.op, pending) if pending else plain
+
+    def find(self, t: ArrayType) -> int | None:
+        """The number of a type; None if it is none of these."""
+        for number in range(len(self)):
+            if self.type(number) == t:
+                return number
+        return None
+
+    def tile_bytes(self) -> Ints:
+        """Bytes of the fullest device's tile under every type."""
+        out = np.full(len(self), self.dtype.itemsize, dtype=np.int64)
+        for dim, n in enumerate(self.shape):
+            out *= -(-n // self.n_tiles(dim))
+        return out
+
+    def n_tiles(self, dim: int) -> Ints:
+        """Into how many tiles every type cuts a dim."""
+        sizes = np.array([part.size for part in self.parts], dtype=np.int64)
+        return np.where(self.places == dim, sizes, 1).prod(axis=1)

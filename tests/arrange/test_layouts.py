@@ -1,0 +1,204 @@
+"""Layouts of small programs against every choice, prices against the synthesizer, and known plans."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+
+import redist
+from redist import ArrayType, Mesh
+from redist.arrange.domain import TypeDomain
+from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
+from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.move_prices import price_moves
+from redist.arrange.network import FORBIDDEN
+from redist.arrange.strategies import DeviceCosts, list_strategies
+from redist.errors import RequestError
+from redist.layout.axes import prime_parts, whole
+from redist.layout.dtype import DType
+from redist.plan.topology import Level, Topology
+from tests.tiers import sample
+
+F32 = DType.parse("f32")
+STEPS = Topology((Level("all", None, 0, 100_000),), 20_000_000)
+"""20 us a step and 10 GB/s, however many messages."""
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape"),
+    [({"x": 2, "y": 2}, (8, 16)), ({"x": 2, "y": 4}, (8, 64, 16)), ({"x": 2, "y": 3}, (12, 36))],
+)
+def test_moves_cost_what_the_synthesizer_says(axes: dict[str, int], shape: tuple[int, ...]) -> None:
+    mesh = Mesh(axes)
+    domain = TypeDomain.of(mesh, [whole(mesh, name) for name in axes], shape, F32, "sum")
+    prices = price_moves(domain, STEPS).time_ps
+    pairs = list(itertools.permutations(range(len(domain)), 2))
+    compared = 0
+    for a, b in Random(1).sample(pairs, min(len(pairs), sample(60, of=300))):
+        source, target = domain.type(a), domain.type(b)
+        added = set(target.pending_axes) - set(source.pending_axes)
+        assert (prices[a, b] >= FORBIDDEN) == bool(added)
+        if added:
+            continue
+        plan = redist.synthesize(source, target, topology=STEPS)
+        price, theirs = int(prices[a, b]), plan.time_ps + len(plan.steps)
+        if source.pending_op is None:
+            assert price == theirs, f"{source} -> {target}"
+        else:  # the synthesizer does not cut partial values before they are added up everywhere
+            assert 0.8 * theirs < price <= theirs, f"{source} -> {target}"
+        compared += 1
+    assert compared > 20
+
+
+def test_types_of_a_domain() -> None:
+    mesh = Mesh(x=2, y=4)
+    domain = TypeDomain.of(mesh, prime_parts(mesh), (8, 2), F32, "sum")
+    texts = {str(domain.type(n)) for n in range(len(domain))}
+    assert len(texts) == len(domain) and "f32[8{y}, 2{x}]" in texts
+    assert "f32[8, 2] sum{x,y}" in texts and "f32[8, 2{x,y}]" not in texts
+    for n in range(len(domain)):
+        assert domain.find(domain.type(n)) == n
+        assert domain.tile_bytes()[n] == domain.type(n).tile_bytes
+    with pytest.raises(RequestError, match="join factors"):
+        TypeDomain.of(Mesh(x=64), prime_parts(Mesh(x=64)), (64, 64, 64), F32, "sum")
+
+
+def cheapest_by_hand(graph: EinGraph, mesh: Mesh, device: DeviceCosts) -> int:
+    """The least cost by trying all types of all values, and all ways that make them."""
+    parts = [whole(mesh, name) for name, _ in mesh.axes]
+    domains = {
+        value: TypeDomain.of(mesh, parts, graph.shape_of(value), F32, "sum" if value >= 0 else None)
+        for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes)))
+    }
+    prices = {value: price_moves(domain, STEPS).time_ps for value, domain in domains.items()}
+    homes = [value for value in domains if value < 0 or len(graph.readers(value)) > 1]
+    ways = [
+        list_strategies(node, [domains[n] for n in node.operands], domains[number])
+        for number, node in enumerate(graph.nodes)
+    ]
+    best = FORBIDDEN
+    for picked in itertools.product(*(range(len(one)) for one in ways)):
+        fixed = sum(int(one.time_ps(device)[k]) for one, k in zip(ways, picked, strict=True))
+        for value, domain in domains.items():
+            made = None if value < 0 else int(ways[value].result[picked[value]])
+            reads = [
+                int(ways[reader].operands[place][picked[reader]])
+                for reader, place in graph.readers(value)
+            ]
+            table = prices[value]
+            if value in homes:
+                fixed += min(
+                    (0 if made is None else int(table[made, home]))
+                    + sum(int(table[home, wanted]) for wanted in reads)
+                    for home in range(len(domain))
+                )
+            else:
+                assert made is not None
+                fixed += sum(int(table[made, wanted]) for wanted in reads)
+        best = min(best, fixed)
+    return best
+
+
+def random_graph(rng: Random) -> EinGraph:
+    """Two or three nodes on matrices."""
+    nodes: list[EinNode] = []
+    for n in range(rng.randint(2, 3)):
+        notation, join = rng.choice(
+            [("ij,jk->ik", "multiply"), ("ij,ij->ij", "add"), ("ij->ij", "exp"), ("ij->ij", "copy")]
+        )
+        known = [~0, ~1, *range(n)]
+        operands = tuple(rng.choice(known) for _ in notation.split(","))
+        nodes.append(EinNode(notation, operands, dict.fromkeys("ijk", 256), join))
+    return EinGraph((EinInput((256, 256)),) * 2, tuple(nodes))
+
+
+def test_plans_are_the_best_of_all() -> None:
+    rng, mesh, device = Random(3), Mesh(x=4), DeviceCosts(2000, 10)
+    for _ in range(sample(12, of=60)):
+        graph = random_graph(rng)
+        plan = plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, device)
+        assert plan.search == "exact"
+        assert plan.time_ps == cheapest_by_hand(graph, mesh, device)
+        assert plan.time_ps == plan.work_ps + sum(move.time_ps for move in plan.moves)
+
+
+def layer(batch: int, length: int, d: int, heads: int, f: int) -> EinGraph:
+    """Attention and a gated MLP, forward."""
+    sizes = {"b": batch, "s": length, "t": length, "d": d, "h": heads, "e": d // heads, "f": f}
+    inputs = [EinInput((batch, length, d))]
+    inputs += [EinInput((d, heads, d // heads))] * 3
+    inputs += [
+        EinInput((heads, d // heads, d)),
+        EinInput((d, f)),
+        EinInput((d, f)),
+        EinInput((f, d)),
+    ]
+    nodes: list[EinNode] = []
+
+    def node(notation: str, *operands: int, join: str = "multiply", agg: str = "sum") -> int:
+        nodes.append(EinNode(notation, operands, sizes, join, agg))
+        return len(nodes) - 1
+
+    def norm(x: int) -> int:
+        return node("bsd,bs->bsd", x, node("bsd,bsd->bs", x, x), join="scale by root")
+
+    h = norm(~0)
+    q, k, v = (node("bsd,dhe->bshe", h, ~w) for w in (1, 2, 3))
+    k, v = (node("bshe->bshe", one, join="copy") for one in (k, v))
+    scores = node("bshe,bthe->bhst", q, k)
+    most = node("bhst->bhs", scores, join="copy", agg="max")
+    e = node("bhst,bhs->bhst", scores, most, join="exp of difference")
+    total = node("bhst->bhs", e, join="copy")
+    p = node("bhst,bhs->bhst", e, total, join="divide")
+    o = node("bhst,bthe->bshe", p, v)
+    x = node("bsd,bsd->bsd", ~0, node("bshe,hed->bsd", o, ~4), join="add")
+    y = norm(x)
+    up, gate = node("bsd,df->bsf", y, ~5), node("bsd,df->bsf", y, ~6)
+    node(
+        "bsd,bsd->bsd",
+        x,
+        node("bsf,fd->bsd", node("bsf,bsf->bsf", up, gate, join="gate"), ~7),
+        join="add",
+    )
+    return EinGraph(tuple(inputs), tuple(nodes))
+
+
+def planned(graph: EinGraph, axes: dict[str, int]) -> LayoutPlan:
+    mesh = Mesh(axes)
+    device = DeviceCosts(elem_fs=5, byte_fs=1)
+    links = Topology((Level("all", None, 0, 3_300),), 20_000_000)
+    return plan_layouts(graph, mesh, [whole(mesh, name) for name in axes], links, device)
+
+
+def test_a_large_batch_is_cut_and_nothing_moves() -> None:
+    plan = planned(layer(8, 1024, 4096, 32, 11008), {"x": 2, "y": 4})
+    assert plan.search == "exact" and not plan.moves
+    assert all(str(t).startswith("f32[8{x,y}") for t in plan.made)
+    assert "exact" in str(plan)
+
+
+def test_heads_are_cut_where_the_batch_is_too_small() -> None:
+    plan = planned(layer(1, 4096, 4096, 32, 11008), {"x": 8})
+    assert plan.search == "exact"
+    scores = next(
+        t for node, t in zip(plan.graph.nodes, plan.made, strict=True) if "bhst" in node.kept
+    )
+    assert scores.dims[1] or scores.dims[2]  # heads, or the sequence: nothing else can be
+
+
+def test_pins_are_kept() -> None:
+    mesh = Mesh(x=4)
+    graph = EinGraph(
+        (EinInput((64, 64)),) * 2,
+        (EinNode("ij,jk->ik", (~0, ~1), dict.fromkeys("ijk", 64)),),
+    )
+    rows, columns = (ArrayType.parse(t, mesh) for t in ("f32[64{x}, 64]", "f32[64, 64{x}]"))
+    plan = plan_layouts(
+        graph, mesh, [whole(mesh, "x")], STEPS, pins={~0: columns, ~1: columns, 0: rows}
+    )
+    assert plan.inputs == (columns, columns) and plan.made == (rows,) and len(plan.moves) == 2
+    other = ArrayType.parse("f32[64{x:(1)2}, 64]", mesh)
+    with pytest.raises(RequestError, match="cannot pin"):
+        plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, pins={~0: other})
