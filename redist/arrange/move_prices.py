@@ -2,8 +2,7 @@
 
 A step brings to every rank what it lacks; the busiest one decides, and so do the pieces that it gets. Two
 steps may be cheaper than one: a sum is scattered and then gathered. On one level of the network, where tiles
-are even, these are the synthesizer's own prices; of partial values they may be lower, because here these may
-be cut before they are added up.
+are even, these are the synthesizer's own prices; elsewhere they are close to them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 
@@ -36,7 +37,8 @@ def standard_routes(request: Request) -> dict[str, Path]:
         general: Path = ((ReduceScatter(target), target),)
         if resolved_axes(source, target) and one != general:
             routes["reduce_scatter"] = general
-        for name, stops in (*_scattered_first(request), *_near_first(request)):
+        first = (*_cut_first(request), *_scattered_first(request), *_near_first(request))
+        for name, stops in first:
             routes[name] = via(source, stops)
         return {name: r for name, r in routes.items() if within_ends(r, source, target)}
     routes = {
@@ -100,6 +102,30 @@ def _scattered_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, .
             if scattered.cut(dim).nests_in(target.cut(dim)) and n >= scattered.cuts[dim]:
                 yield f"scatter over {chosen[0].text(target.mesh)}...", (scattered, target)
                 break
+
+
+def _cut_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:
+    """Routes that cut partial values where the target is cut by idle axes, before they are combined."""
+    source, target = request.source, request.target
+    resolved = resolved_axes(source, target)
+    if not resolved or source.mesh != target.mesh:
+        return
+    busy = source.used
+    dims = []
+    for own, wanted in zip(source.dims, target.dims, strict=True):
+        rest = wanted[len(own) :] if wanted[: len(own)] == own else ()
+        idle = itertools.takewhile(lambda p: not any(_meet(p, q) for q in busy), rest)
+        dims.append((*own, *idle))
+    if tuple(dims) == source.dims:
+        return
+    cut = source.with_dims(dims)
+    if all(cut.cut(i).nests_in(source.cut(i)) for i in range(source.ndim)):
+        yield "cut first", (cut, target)
+
+
+def _meet(p: SubAxis, q: SubAxis) -> bool:
+    """Whether two parts have a piece of an axis in common."""
+    return p.name == q.name and p.pre < q.end and q.pre < p.end
 
 
 def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]:

@@ -54,9 +54,10 @@ def find_plan(request: Request) -> Plan:
     all_permute; there a reduction may be preceded by one slice, and tiles are bounded only where all
     are even and permutes allowed.
 
-    Normal form, gather and slice, and routes that gather or reduce within the nearest level of the
-    topology first are looked at besides, so a plan may be better than the best of the space; under
-    ``auto`` no tile on the way is ever larger than those of both ends.
+    Normal form, gather and slice, routes that cut partial values before they are combined, and those that
+    gather or reduce within the nearest level of the topology first are looked at besides, so a plan may be
+    better than the best of the space; under ``auto`` no tile on the way is ever larger than those of both
+    ends.
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
