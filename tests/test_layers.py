@@ -60,7 +60,8 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network elimination linear_program ein_graph eindecomp domain move_prices strategies layouts"
+        "network elimination linear_program ein_graph eindecomp domain move_prices strategies layouts "
+        "judge_layouts"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

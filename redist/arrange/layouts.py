@@ -47,6 +47,8 @@ class LayoutPlan:
     mesh: Mesh
     inputs: tuple[ArrayType, ...]
     made: tuple[ArrayType, ...]
+    wanted: tuple[tuple[ArrayType, ...], ...]
+    """Of every node, the types of its operands when it begins."""
     moves: tuple[PlannedMove, ...]
     work_ps: int
     time_ps: int
@@ -247,6 +249,13 @@ class _Planning:
         graph, values = self.graph, solution.values
         inputs = [self._domain(~k).type(values[variables[~k]]) for k in range(len(graph.inputs))]
         made = [self._domain(n).type(int(one.result[values[n]])) for n, one in enumerate(ways)]
+        wanted = [
+            tuple(
+                self._domain(n).type(int(one.operands[place][values[number]]))
+                for place, n in enumerate(graph.nodes[number].operands)
+            )
+            for number, one in enumerate(ways)
+        ]
         moves: list[PlannedMove] = []
         for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes))):
             domain = self._domain(value)
@@ -257,13 +266,13 @@ class _Planning:
                 moves += _move(domain, prices, value, here, home, None)
                 here = home
             for reader, place in graph.readers(value):
-                wanted = int(ways[reader].operands[place][values[reader]])
-                moves += _move(domain, prices, value, here, wanted, reader)
+                there = int(ways[reader].operands[place][values[reader]])
+                moves += _move(domain, prices, value, here, there, reader)
         work = sum(int(one.time_ps(self.device)[values[n]]) for n, one in enumerate(ways))
         least = sum(least_time_ps(node, self.mesh.n_devices, self.device) for node in graph.nodes)
         return LayoutPlan(
-            graph, self.mesh, tuple(inputs), tuple(made), tuple(moves), work, solution.cost,
-            solution.bound, least,
+            graph, self.mesh, tuple(inputs), tuple(made), tuple(wanted), tuple(moves), work,
+            solution.cost, solution.bound, least,
         )  # fmt: skip
 
 

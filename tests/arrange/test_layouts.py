@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,11 +13,12 @@ import redist
 from redist import ArrayType, Mesh
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
+from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import LayoutPlan, plan_layouts
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts, list_strategies
-from redist.errors import RequestError
+from redist.errors import CheckError, RequestError
 from redist.layout.axes import prime_parts, whole
 from redist.layout.dtype import DType
 from redist.plan.topology import Level, Topology
@@ -97,6 +100,12 @@ def cheapest_by_hand(graph: EinGraph, mesh: Mesh, device: DeviceCosts) -> int:
     return best
 
 
+def price(source: ArrayType, target: ArrayType) -> int:
+    """What the synthesizer says."""
+    plan = redist.synthesize(source, target, topology=STEPS)
+    return plan.time_ps + len(plan.steps)
+
+
 def random_graph(rng: Random) -> EinGraph:
     """Two or three nodes on matrices."""
     nodes: list[EinNode] = []
@@ -117,7 +126,7 @@ def test_plans_are_the_best_of_all() -> None:
         plan = plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, device)
         assert plan.search == "exact"
         assert plan.time_ps == cheapest_by_hand(graph, mesh, device)
-        assert plan.time_ps == plan.work_ps + sum(move.time_ps for move in plan.moves)
+        judge_layouts(plan, device, price)
 
 
 def layer(batch: int, length: int, d: int, heads: int, f: int) -> EinGraph:
@@ -161,11 +170,13 @@ def layer(batch: int, length: int, d: int, heads: int, f: int) -> EinGraph:
     return EinGraph(tuple(inputs), tuple(nodes))
 
 
+DEVICE = DeviceCosts(elem_fs=5, byte_fs=1)
+
+
 def planned(graph: EinGraph, axes: dict[str, int]) -> LayoutPlan:
     mesh = Mesh(axes)
-    device = DeviceCosts(elem_fs=5, byte_fs=1)
     links = Topology((Level("all", None, 0, 3_300),), 20_000_000)
-    return plan_layouts(graph, mesh, [whole(mesh, name) for name in axes], links, device)
+    return plan_layouts(graph, mesh, [whole(mesh, name) for name in axes], links, DEVICE)
 
 
 def test_a_large_batch_is_cut_and_nothing_moves() -> None:
@@ -173,6 +184,7 @@ def test_a_large_batch_is_cut_and_nothing_moves() -> None:
     assert plan.search == "exact" and not plan.moves
     assert all(str(t).startswith("f32[8{x,y}") for t in plan.made)
     assert "exact" in str(plan)
+    judge_layouts(plan, DEVICE)
 
 
 def test_heads_are_cut_where_the_batch_is_too_small() -> None:
@@ -182,6 +194,54 @@ def test_heads_are_cut_where_the_batch_is_too_small() -> None:
         t for node, t in zip(plan.graph.nodes, plan.made, strict=True) if "bhst" in node.kept
     )
     assert scores.dims[1] or scores.dims[2]  # heads, or the sequence: nothing else can be
+
+
+WRONG: dict[str, Callable[[LayoutPlan], LayoutPlan]] = {
+    "never becomes": lambda plan: replace(plan, moves=plan.moves[1:]),
+    "cut otherwise": lambda plan: _made(plan, 1, "f32[64, 64{x}]"),
+    "other axes are pending": lambda plan: _made(plan, 0, "f32[64, 64]"),
+    "in two ways": lambda plan: _wanted(plan, 0, ("f32[64, 64{x}]", "f32[64, 64{x}]")),
+    "work of": lambda plan: replace(plan, work_ps=plan.work_ps + 1),
+    "a bound beyond": lambda plan: replace(plan, bound_ps=plan.time_ps + 1),
+    "a move of": lambda plan: _dearer(plan),
+}
+
+
+def _made(plan: LayoutPlan, number: int, text: str) -> LayoutPlan:
+    made = list(plan.made)
+    made[number] = ArrayType.parse(text, plan.mesh)
+    return replace(plan, made=tuple(made))
+
+
+def _wanted(plan: LayoutPlan, number: int, texts: tuple[str, ...]) -> LayoutPlan:
+    wanted, inputs = list(plan.wanted), list(plan.inputs)
+    wanted[number] = tuple(ArrayType.parse(text, plan.mesh) for text in texts)
+    for operand, t in zip(plan.graph.nodes[number].operands, wanted[number], strict=True):
+        inputs[~operand] = t
+    return replace(plan, wanted=tuple(wanted), inputs=tuple(inputs))
+
+
+def _dearer(plan: LayoutPlan) -> LayoutPlan:
+    first = replace(plan.moves[0], time_ps=plan.moves[0].time_ps + 5)
+    return replace(plan, moves=(first, *plan.moves[1:]), time_ps=plan.time_ps + 5)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_the_judge_sees_what_does_not_fit(what: str) -> None:
+    mesh, sizes = Mesh(x=4), dict.fromkeys("ijk", 64)
+    graph = EinGraph(
+        (EinInput((64, 64)),) * 2,
+        (EinNode("ij,jk->ik", (~0, ~1), sizes), EinNode("ik->ik", (0,), sizes, "exp")),
+    )
+    pins = {
+        ~0: ArrayType.parse("f32[64, 64{x}]", mesh), ~1: ArrayType.parse("f32[64{x}, 64]", mesh),
+        0: ArrayType.parse("f32[64, 64] sum{x}", mesh), 1: ArrayType.parse("f32[64{x}, 64]", mesh),
+    }  # fmt: skip
+    device = DeviceCosts(2000, 10)
+    plan = plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, device, pins)
+    judge_layouts(plan, device, price)
+    with pytest.raises(CheckError, match=what):
+        judge_layouts(WRONG[what](plan), device, price)
 
 
 def test_pins_are_kept() -> None:

@@ -1,0 +1,104 @@
+"""Judge planned layouts: types follow from each other as operations say, and figures are counted again.
+
+It looks at types alone, and shares nothing with what chose them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from redist.arrange.ein_graph import ADDING, SCALING, EinNode
+from redist.arrange.layouts import LayoutPlan
+from redist.arrange.strategies import DeviceCosts
+from redist.errors import CheckError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+
+Price = Callable[[ArrayType, ArrayType], int]
+
+
+def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = None) -> None:
+    """**Local.** Raise if types do not fit together, a move is missing, or a figure is not what it should be.
+
+    ``price`` says what a move costs; without it, the prices of moves are taken as they are.
+    """
+    work = 0
+    for number, node in enumerate(plan.graph.nodes):
+        wanted, made = plan.wanted[number], plan.made[number]
+        for term, t, value in zip(node.terms, wanted, node.operands, strict=True):
+            _must(t.shape == tuple(node.sizes[label] for label in term), number, "a wrong shape")
+            _must(_comes_from(plan, value, number, t), number, f"operand {value} never becomes {t}")
+        _judge_node(number, node, wanted, made)
+        work += _time_ps(node, wanted, made, device)
+    moved = sum(move.time_ps for move in plan.moves)
+    _must(work == plan.work_ps, None, f"work of {work} ps, not {plan.work_ps}")
+    _must(work + moved == plan.time_ps, None, f"{work + moved} ps, not {plan.time_ps}")
+    _must(plan.bound_ps <= plan.time_ps, None, "a bound beyond the plan")
+    for move in plan.moves:
+        if price is not None:
+            again = price(move.source, move.target)
+            _must(again == move.time_ps, move.reader, f"a move of {again} ps, not {move.time_ps}")
+
+
+def _must(good: bool, number: int | None, what: str) -> None:
+    if not good:
+        raise CheckError(number, what)
+
+
+def _comes_from(plan: LayoutPlan, value: int, reader: int, t: ArrayType) -> bool:
+    """Whether a reader finds a value in a type: as it was made, in its home, or after a move of its own."""
+    here = plan.made[value] if value >= 0 else plan.inputs[~value]
+    for move in plan.moves:
+        if move.value == value and move.reader is None and move.source == here:
+            here = move.target
+    for move in plan.moves:
+        if move.value == value and move.reader == reader and move.target == t:
+            return move.source == here
+    return here == t
+
+
+def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made: ArrayType) -> None:
+    """One axis cuts one label, in all operands that have it and in the result; or else it is pending."""
+    cuts: dict[str, tuple[SubAxis, ...]] = {}
+    for term, t in zip(node.terms, wanted, strict=True):
+        for label, axes in zip(term, t.dims, strict=True):
+            known = cuts.setdefault(label, axes)
+            _must(known == axes, number, f"{label} is cut in two ways")
+    used = [axis for axes in cuts.values() for axis in axes]
+    _must(len(set(used)) == len(used), number, "an axis cuts two labels")
+    for label, axes in zip(node.kept, made.dims, strict=True):
+        _must(cuts[label] == axes, number, f"{label} of the result is cut otherwise")
+    lost = {axis for label, axes in cuts.items() if label not in node.kept for axis in axes}
+    partial = [set(t.pending_axes) for t in wanted]
+    stays = set().union(*partial)
+    _must(not stays & set(used), number, "a pending axis cuts a label")
+    if stays:
+        _must(node.agg == "sum", number, "partial values are not combined by a sum")
+        _must(
+            all(t.pending_op in (None, "sum") for t in wanted),
+            number,
+            "other partial values than sums",
+        )
+        if node.join in ADDING:
+            _must(all(own == stays for own in partial), number, "added to what is not partial")
+        else:
+            _must(node.join in SCALING, number, f"{node.join} is not linear")
+            several = sum(map(len, partial)) != len(stays)
+            _must(not several, number, "partial values are multiplied with each other")
+    _must(set(made.pending_axes) == lost | stays, number, "other axes are pending in the result")
+    if made.pending_op is not None:
+        _must(made.pending_op == node.agg, number, f"pending {made.pending_op}, not {node.agg}")
+
+
+def _time_ps(
+    node: EinNode, wanted: tuple[ArrayType, ...], made: ArrayType, device: DeviceCosts
+) -> int:
+    """What a node takes on the busiest device, from its tiles."""
+    parts = dict.fromkeys(node.labels, 1)
+    for term, t in zip(node.terms, wanted, strict=True):
+        for label, axes in zip(term, t.dims, strict=True):
+            parts[label] = math.prod(axis.size for axis in axes)
+    elems = math.prod(-(-node.sizes[label] // n) for label, n in parts.items())
+    n_bytes = made.tile_bytes + sum(t.tile_bytes for t in wanted)
+    return -(-max(elems * device.elem_fs, n_bytes * device.byte_fs) // 1000)
