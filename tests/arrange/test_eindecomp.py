@@ -54,7 +54,7 @@ def random_graph(rng: Random) -> EinGraph:
 
 def test_the_best_cuts_are_found_on_any_graph_and_trees_lose() -> None:
     rng, losses = Random(5), []
-    for _ in range(sample(40, of=200)):
+    for _ in range(sample(15, of=200)):
         graph = random_graph(rng)
         found = decompose(graph, 4)
         every = try_all(network_of(graph, [list_cuts(node, 4) for node in graph.nodes]))
