@@ -13,6 +13,7 @@ import redist
 from redist import ArrayType, Mesh
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
+from redist.arrange.groupings import list_groupings, plan_over_groupings
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import LayoutPlan, plan_layouts
 from redist.arrange.move_prices import price_moves
@@ -258,3 +259,18 @@ def test_pins_are_kept() -> None:
     other = ArrayType.parse("f32[64{x:(1)2}, 64]", mesh)
     with pytest.raises(RequestError, match="cannot pin"):
         plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, pins={~0: other})
+
+
+def test_the_best_split_of_the_mesh_is_found() -> None:
+    graph = EinGraph(
+        (EinInput((4, 64)), EinInput((64, 64))),
+        (EinNode("ij,jk->ik", (~0, ~1), {"i": 4, "j": 64, "k": 64}),),
+    )
+    mesh, device = Mesh(x=8), DeviceCosts(100_000, 10)
+    best = plan_over_groupings(graph, mesh, STEPS, device)
+    single = plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, device)
+    several = [
+        plan_layouts(graph, mesh, parts, STEPS, device).time_ps for parts in list_groupings(mesh)
+    ]
+    assert best.time_ps == min(several) <= single.time_ps
+    judge_layouts(best, device, price)
