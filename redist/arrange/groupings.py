@@ -46,7 +46,7 @@ def plan_over_groupings(
     device: DeviceCosts | None = None,
     most: int = MOST_FACTORS,
 ) -> LayoutPlan:
-    """The best of the plans for all ways to split the mesh into a few factors; inputs and results are free."""
+    """The best of the plans for all ways to split the mesh into few factors; inputs and results are free."""
     best: LayoutPlan | None = None
     why = ""
     for parts in list_groupings(mesh, most):
