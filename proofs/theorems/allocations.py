@@ -118,37 +118,77 @@ def _kept_and_tight() -> Iterator[Obligation]:
     types = [tile(size) for size in sizes]
     given = (*SIZES, *(r >= 0 for r in (peak, room_0, room_1, middle_2)))
 
-    def kept() -> Any:
-        schedule: Any = SimpleNamespace(
-            plans=[SimpleNamespace(types=types)],
-            stages=[(), ()],
-            staging_bytes=lambda stage: (room_0, room_1)[stage],
-            peak_bytes=lambda: peak,
-        )
-        held = sum(sizes) + max(room_0, room_1)
-        return held <= peak if OwnTiles(schedule, donate=False).keeps else True
+    def kept(lodgers: Lodgers) -> Callable[[], Any]:
+        def claim() -> Any:
+            schedule: Any = SimpleNamespace(
+                plans=[SimpleNamespace(types=types)],
+                stages=[(), ()],
+                staging_bytes=lambda stage: (room_0, room_1)[stage],
+                peak_bytes=lambda: peak,
+                lodgers=lambda: lodgers,
+            )
+            own = [size for k, size in enumerate(sizes) if (0, k) not in lodgers]
+            held = sum(own) + max(room_0, room_1)
+            return held <= peak if OwnTiles(schedule, donate=False).keeps else True
 
-    def early(donate: bool) -> Callable[[], Any]:
+        return claim
+
+    def early(donate: bool, lodgers: Lodgers) -> Callable[[], Any]:
         def claim() -> Any:
             steps = [SimpleNamespace(staging_bytes=r) for r in (room_0, room_1, 0)]
             plan = SimpleNamespace(
                 types=types, steps=steps, donate=donate, peak_bytes=peak,
                 source=types[0], target=types[-1],
             )  # fmt: skip
-            is_tight = TransferStages.is_tight.fget  # type: ignore[attr-defined]
-            if is_tight(SimpleNamespace(plans=[plan])):
+            schedule: Any = SimpleNamespace(plans=[plan])
+            if TransferStages.is_tight_beside(schedule, lodgers):
                 return True
             still = 0 if donate else source
+            first = 0 if lodgers else middle  # it lies in the target
             return [
-                source + middle + target + room_0 <= peak,
-                still + middle + middle_2 + target + room_1 <= peak,
+                source + first + target + room_0 <= peak,
+                still + first + middle_2 + target + room_1 <= peak,
             ]
 
         return claim
 
-    yield claimed("kept tiles: only where the bound has room for all", given, kept)
-    yield claimed("target from the start: within the bound, or the plan is tight", given,
-                  early(False), early(True))  # fmt: skip
+    none: Lodgers = {}
+    one: Lodgers = {(0, 1): 0}
+    yield claimed("kept tiles: only where the bound has room for all", given, kept(none), kept(one))
+    ways = product((False, True), (none, one))
+    claims = (early(donate, lodgers) for donate, lodgers in ways)
+    yield claimed("target from the start: within the bound, or the plan is tight", given, *claims)
+    yield _lodgers()
+
+
+Lodgers = dict[tuple[int, int], Any]
+
+
+def _lodgers() -> Obligation:
+    """Tiles of a plan of four steps in the memory of its target: the last tile but one is never there."""
+    first, second, third, whole = names = symbols("first second third whole")
+    types = [tile(size) for size in (whole, first, second, third, whole)]
+    for t in types:
+        t.is_even = True
+
+    def apart() -> Any:
+        plan = SimpleNamespace(types=types, target=types[-1])
+        schedule: Any = SimpleNamespace(is_tight=True, plans=[plan], last=lambda item: 4)
+        found = TransferStages.lodgers(schedule)
+        sizes = {(0, 1): first, (0, 2): second}
+        claims = [True] if found.keys() <= sizes.keys() else [False]
+        claims += [start >= 0 for start in found.values()]
+        claims += [start + sizes[key] <= whole for key, start in found.items()]
+        if len(found) == 2:
+            a, b = found[0, 1], found[0, 2]
+            claims.append(True if a + first <= b else b + second <= a)
+        return claims
+
+    return claimed(
+        "tiles in the target: inside it, apart, read before it is written",
+        [name >= 0 for name in names],
+        apart,
+    )
 
 
 def _batch() -> Obligation:
@@ -211,7 +251,8 @@ def _show_no_spare(v: Mapping[str, int]) -> Shown:
 THEOREM = Theorem(
     "allocations",
     "What the runtime allocates is within the model: tiles, the slots of pools, what is packed for "
-    "other nodes, tiles kept between calls, a target that exists from the start, and batches.",
+    "other nodes, tiles kept between calls or lying in the target until it is written, a target that exists "
+    "from the start, and batches.",
     "Dims by induction with a lemma on products; steps and arrays as terms of sums and maxima.",
     "Staging below 8 KiB: a pool has that much all the same. Slots in which one element of each box "
     "does not fit, and receive buffers for one element of each partial value from other nodes: they "
