@@ -83,13 +83,12 @@ def moved(n_elems: int, before: Sequence[int], after: Sequence[int]) -> int:
 
 def decompose(graph: EinGraph, parts: int) -> Decomposition:
     """The best cuts of all nodes under the published model, exactly, whatever the graph is like."""
-    found = eliminate(network_of(graph, [list_cuts(node, parts) for node in graph.nodes]))
+    options = [list_cuts(node, parts) for node in graph.nodes]
+    found = eliminate(network_of(graph, options))
     if found is None:
         raise RequestError("cannot decompose: the graph is too tangled for tables of this size")
-    cuts = [
-        list_cuts(node, parts)[value] for node, value in zip(graph.nodes, found.values, strict=True)
-    ]
-    return Decomposition(tuple(cuts), found.cost)
+    cuts = tuple(own[value] for own, value in zip(options, found.values, strict=True))
+    return Decomposition(cuts, found.cost)
 
 
 def decompose_by_trees(graph: EinGraph, parts: int) -> Decomposition:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from redist.arrange.domain import TypeDomain
-from redist.arrange.ein_graph import EinGraph, EinNode
+from redist.arrange.ein_graph import ADDING, SCALING, EinGraph, EinNode
 from redist.arrange.elimination import Elimination
 from redist.arrange.linear_program import solve_by_program
-from redist.arrange.move_prices import MovePrices, price_moves
+from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import DeviceCosts, Strategies, least_time_ps, list_strategies
 from redist.errors import RequestError
@@ -109,7 +110,8 @@ class _Planning:
     device: DeviceCosts
     pins: dict[int, ArrayType]
     _domains: dict[object, TypeDomain] = field(default_factory=dict)
-    _prices: dict[int, MovePrices] = field(default_factory=dict)
+    _ops: dict[int, str | None] = field(default_factory=dict)
+    _prices: dict[int, Costs] = field(default_factory=dict)
     _ways: dict[object, Strategies] = field(default_factory=dict)
     _tables: dict[object, Costs] = field(default_factory=dict)
 
@@ -125,9 +127,7 @@ class _Planning:
                 variables[value] = len(sizes)
                 sizes.append(len(self._domain(value)))
         tables = [
-            CostTable(
-                (n,), self._table(("work", id(one)), lambda one=one: one.time_ps(self.device))
-            )
+            CostTable((n,), self._table(("work", id(one)), partial(one.time_ps, self.device)))
             for n, one in enumerate(ways)
         ]
         for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes))):
@@ -159,15 +159,16 @@ class _Planning:
         if value < 0:
             pin = self.pins.get(value)
             return None if pin is None else pin.pending_op
-        node = self.graph.nodes[value]
-        if set(node.labels) != set(node.kept):
-            return node.agg
-        passes = node.agg == "sum" and (
-            node.join in ("add", "subtract", "multiply", "copy", "negate")
-        )
-        return (
-            "sum" if passes and any(self._pending_op(n) == "sum" for n in node.operands) else None
-        )
+        if value not in self._ops:
+            node = self.graph.nodes[value]
+            passes = node.agg == "sum" and node.join in (*ADDING, *SCALING)
+            if set(node.labels) != set(node.kept):
+                self._ops[value] = node.agg
+            elif passes and any(self._pending_op(n) == "sum" for n in node.operands):
+                self._ops[value] = "sum"
+            else:
+                self._ops[value] = None
+        return self._ops[value]
 
     def _ways_of(self, number: int, node: EinNode) -> Strategies:
         operands = [self._domain(n) for n in node.operands]
@@ -183,11 +184,11 @@ class _Planning:
     def _prices_of(self, domain: TypeDomain) -> Costs:
         if id(domain) not in self._prices:
             self._prices[id(domain)] = price_moves(domain, self.topology)
-        return self._prices[id(domain)].time_ps
+        return self._prices[id(domain)]
 
-    def _table(self, key: object, make: object) -> Costs:
+    def _table(self, key: object, make: Callable[[], Costs]) -> Costs:
         if key not in self._tables:
-            self._tables[key] = make()  # type: ignore[operator]
+            self._tables[key] = make()
         return self._tables[key]
 
     def _tables_of(

@@ -27,19 +27,9 @@ MANY_RANKS = 256
 BLOCK_CELLS = 2**20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MovePrices:
-    """Picoseconds of the moves between the types of a domain, and elements that all ranks receive."""
-
-    domain: TypeDomain
-    time_ps: Costs
-    one_step_ps: Costs
-
-
-def price_moves(domain: TypeDomain, topology: Topology) -> MovePrices:
-    """The prices of all moves between the types of a domain."""
-    one = _one_step(domain, topology)
-    return MovePrices(domain, _two_steps(one), one)
+def price_moves(domain: TypeDomain, topology: Topology) -> Costs:
+    """Picoseconds of all moves between the types of a domain, with one for every step."""
+    return _two_steps(_one_step(domain, topology))
 
 
 def _one_step(domain: TypeDomain, topology: Topology) -> Costs:

@@ -14,6 +14,7 @@ from redist.arrange.ein_graph import ADDING, SCALING, EinNode
 from redist.arrange.network import Costs
 from redist.errors import RequestError
 from redist.layout.cuts import Ints
+from redist.text.units import ceil_div
 
 MOST_STRATEGIES = 4096
 
@@ -44,7 +45,7 @@ class Strategies:
     def time_ps(self, device: DeviceCosts) -> Costs:
         """What every way takes."""
         fs = np.maximum(self.work * device.elem_fs, self.n_bytes * device.byte_fs)
-        return -(-fs // 1000)
+        return ceil_div(fs, 1000)
 
 
 def list_strategies(
@@ -77,7 +78,7 @@ def list_strategies(
     cuts = cuts[chosen]
     work = np.ones(len(chosen), dtype=np.int64)
     for at, label in enumerate(labels):
-        work *= -(-sizes[label] // cuts[:, at])
+        work *= ceil_div(np.full_like(work, sizes[label]), cuts[:, at])
     asked = tuple(one[chosen] for one in wanted)
     n_bytes = result.tile_bytes()[made[chosen]]
     for domain, own in zip(operands, asked, strict=True):
@@ -126,4 +127,4 @@ def _cuts(rows: Ints, labels: str, domain: TypeDomain) -> Ints:
 def least_time_ps(node: EinNode, n_devices: int, device: DeviceCosts) -> int:
     """What a node takes at least, however it is cut: the work shared by all devices."""
     elems = math.prod(node.sizes[label] for label in node.labels)
-    return -(-elems * device.elem_fs // (1000 * n_devices))
+    return ceil_div(elems * device.elem_fs, 1000 * n_devices)

@@ -37,7 +37,7 @@ STEPS = Topology((Level("all", None, 0, 100_000),), 20_000_000)
 def test_moves_cost_what_the_synthesizer_says(axes: dict[str, int], shape: tuple[int, ...]) -> None:
     mesh = Mesh(axes)
     domain = TypeDomain.of(mesh, [whole(mesh, name) for name in axes], shape, F32, "sum")
-    prices = price_moves(domain, STEPS).time_ps
+    prices = price_moves(domain, STEPS)
     pairs = list(itertools.permutations(range(len(domain)), 2))
     compared = 0
     for a, b in Random(1).sample(pairs, min(len(pairs), sample(25, of=300))):
@@ -72,7 +72,7 @@ def cheapest_by_hand(graph: EinGraph, mesh: Mesh, device: DeviceCosts) -> int:
         value: TypeDomain.of(mesh, parts, graph.shape_of(value), F32, "sum" if value >= 0 else None)
         for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes)))
     }
-    prices = {value: price_moves(domain, STEPS).time_ps for value, domain in domains.items()}
+    prices = {value: price_moves(domain, STEPS) for value, domain in domains.items()}
     homes = [value for value in domains if value < 0 or len(graph.readers(value)) > 1]
     ways = [
         list_strategies(node, [domains[n] for n in node.operands], domains[number])

@@ -226,17 +226,7 @@ class Trace:
     def _moves_text(self) -> str:
         if not self.moves:
             return "no array moved"
-        head: tuple[str, ...] = (
-            "line",
-            "moves",
-            "from",
-            "to",
-            "steps",
-            "received here",
-            "by all",
-            "model",
-            "took",
-        )
+        head: tuple[str, ...] = HEAD
         rows = [_row(same) for same in _group_by_line(self.moves)]
         total: tuple[str, ...] = (
             "total", str(len(self.moves)), "", "", "", format_bytes(self.received_bytes),
