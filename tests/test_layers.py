@@ -60,7 +60,7 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network elimination linear_program ein_graph eindecomp domain move_prices strategies layouts "
+        "network elimination linear_program ein_graph eindecomp domain move_prices strategies ways layouts "
         "judge_layouts groupings"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
@@ -75,10 +75,11 @@ INNER: dict[str, str] = {
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
         "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
-        "recorded prepare program loops map_tiles"
+        "recorded prepare recorder plan_calls plan_program program loops map_tiles"
     ),
     "redist.pgas.tiles": (
-        "tiled arguments ownership layouts free_dims devices budget move move_together select reshape"
+        "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "
+        "reshape"
     ),
     "redist.pgas.elementwise": "standard_limits on_device apply unary binary where",
     "redist.pgas.indexing": "keys basic chosen integer boolean dispatch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,8 @@ class TypeDomain:
     """The types of a value: a row for each, and in it the dim of every factor, NOWHERE or PENDING.
 
     Factors that cut one dim do so in the order of the mesh. No dim is cut into more tiles than it has
-    indices. ``op`` is how partial values are combined; None if there are none.
+    indices, or one if it has none. ``op`` is how partial values are combined; None if there are none. ``others`` are types beside
+    these, whose factors come in other orders: they have the last rows.
     """
 
     mesh: Mesh
@@ -37,10 +38,16 @@ class TypeDomain:
     places: Ints
     number: Ints
     """By code of a row, its place among them; -1 where it is none."""
+    others: tuple[ArrayType, ...] = ()
 
     @staticmethod
     def of(
-        mesh: Mesh, parts: Sequence[SubAxis], shape: Sequence[int], dtype: DType, op: str | None
+        mesh: Mesh,
+        parts: Sequence[SubAxis],
+        shape: Sequence[int],
+        dtype: DType,
+        op: str | None,
+        others: Sequence[ArrayType] = (),
     ) -> TypeDomain:
         """All types over these factors.
 
@@ -58,7 +65,8 @@ class TypeDomain:
             row
             for row in itertools.product(range(least, ndim), repeat=len(parts))
             if all(
-                math.prod(size for size, at in zip(sizes, row, strict=True) if at == dim) <= n
+                math.prod(size for size, at in zip(sizes, row, strict=True) if at == dim)
+                <= max(1, n)
                 for dim, n in enumerate(shape)
             )
         ]
@@ -71,7 +79,12 @@ class TypeDomain:
         number = np.full(width ** len(parts), -1, dtype=np.int64)
         domain = TypeDomain(mesh, tuple(parts), tuple(shape), dtype, op, places, number)
         number[domain.codes(places)] = np.arange(len(rows))
-        return domain
+        rest = tuple(t for t in dict.fromkeys(others) if domain.find(t) is None)
+        if not rest:
+            return domain
+        more = np.array([places_of(t, parts) for t in rest], dtype=np.int64)
+        every = np.concatenate([places, more.reshape(len(rest), len(parts))])
+        return replace(domain, places=every, others=rest)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -89,6 +102,8 @@ class TypeDomain:
 
     def type(self, number: int) -> ArrayType:
         """A type as others know it."""
+        if number >= len(self) - len(self.others):
+            return self.others[number - len(self)]
         row = self.places[number]
         dims = [
             tuple(part for part, at in zip(self.parts, row, strict=True) if at == dim)
@@ -100,10 +115,13 @@ class TypeDomain:
 
     def find(self, t: ArrayType) -> int | None:
         """The number of a type; None if it is none of these."""
-        for number in range(len(self)):
-            if self.type(number) == t:
-                return number
-        return None
+        if t in self.others:
+            return len(self) - len(self.others) + self.others.index(t)
+        row = places_of(t, self.parts)
+        if t.shape != self.shape or row is None or (PENDING in row and t.pending_op != self.op):
+            return None
+        number = int(self.numbers(np.array([row], dtype=np.int64).reshape(1, -1))[0])
+        return number if number >= 0 and self.type(number) == t else None
 
     def tile_bytes(self) -> Ints:
         """Bytes of the fullest device's tile under every type."""
@@ -116,3 +134,20 @@ class TypeDomain:
         """Into how many tiles every type cuts a dim."""
         sizes = np.array([part.size for part in self.parts], dtype=np.int64)
         return np.where(self.places == dim, sizes, 1).prod(axis=1)
+
+
+def places_of(t: ArrayType, parts: Sequence[SubAxis]) -> tuple[int, ...] | None:
+    """Where every factor is in a type; None if the type is not over these factors.
+
+    >>> t = ArrayType.parse("f32[8, 6{x}] sum{y}", Mesh(x=2, y=2))
+    >>> places_of(t, [SubAxis("x", 1, 2), SubAxis("y", 1, 2)])
+    (1, -2)
+    """
+    found: dict[SubAxis, int] = {}
+    for place, axes in (*enumerate(t.dims), (PENDING, t.pending_axes)):
+        for axis in axes:
+            inside = [part for part in parts if part.inside(axis)]
+            if math.prod(part.size for part in inside) != axis.size:
+                return None
+            found.update(dict.fromkeys(inside, place))
+    return tuple(found.get(part, NOWHERE) for part in parts)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from redist.errors import RequestError
+from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 
 AGGREGATIONS = ("sum", "max", "min", "prod")
@@ -31,7 +32,7 @@ class EinNode:
 
     ``operands`` are numbers of earlier nodes; ``~k`` is input k of the program. ``join`` is what is done
     element by element (``multiply``, ``add`` and other names that say whether it is linear), ``agg``
-    what is done with labels that are not kept.
+    what is done with labels that are not kept. Labels of size 1 may be new in the result.
 
     >>> product = EinNode("ij,jk->ik", (~0, ~1), {"i": 4, "j": 8, "k": 2})
     >>> product.terms, product.kept, product.labels, product.shape
@@ -55,7 +56,8 @@ class EinNode:
                 "and those that are kept"
             )
         labels = set("".join(several))
-        if len(set(kept)) != len(kept) or set(kept) - labels or labels - self.sizes.keys():
+        new = {label for label in set(kept) - labels if self.sizes.get(label) != 1}
+        if len(set(kept)) != len(kept) or new or labels - self.sizes.keys():
             raise RequestError(
                 f"cannot read {self.notation!r}: a label twice, from nowhere or without a size"
             )
@@ -84,47 +86,126 @@ class EinNode:
         """The shape of the result."""
         return tuple(self.sizes[label] for label in self.kept)
 
+    @property
+    def results(self) -> tuple[EinInput, ...]:
+        """What it makes: one array."""
+        return (EinInput(self.shape, self.dtype),)
+
+    @property
+    def aggregated(self) -> str:
+        """The labels that the result lacks; those of size 1 are no matter."""
+        return "".join(
+            label for label in self.labels if label not in self.kept and self.sizes[label] > 1
+        )
+
     def n_elems(self, labels: str) -> int:
         """Elements of an array with these labels."""
         return math.prod(self.sizes[label] for label in labels)
 
 
 @dataclass(frozen=True, slots=True)
+class WayTaken:
+    """What an operation without a rule does with operands of some types: what it makes, and how long."""
+
+    made: tuple[ArrayType, ...]
+    time_ps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedNode:
+    """An operation without a rule: asked what it makes of operands of given types, and what that takes.
+
+    ``ask`` gives None for types that it cannot do. ``only`` lists the types of operands that it may be
+    asked for; without it, it is asked for all. Nodes with equal ``key`` are asked once.
+    """
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[EinInput, ...]
+    ask: Callable[[tuple[ArrayType, ...]], WayTaken | None]
+    key: Hashable
+    only: tuple[tuple[ArrayType, ...], ...] = ()
+
+
+Node = EinNode | AskedNode
+
+
+@dataclass(frozen=True, slots=True)
 class EinGraph:
-    """Inputs, and operations in an order in which operands come before those that read them."""
+    """Inputs, and operations in an order in which operands come before those that read them.
+
+    Values are numbered as they are made: that of a node, if every node makes one. ``~k`` is input k.
+    """
 
     inputs: tuple[EinInput, ...]
-    nodes: tuple[EinNode, ...]
+    nodes: tuple[Node, ...]
+    _makers: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    """Of every value: the node that makes it, and which of its results it is."""
+    _readers: Mapping[int, list[tuple[int, int]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        makers = [(n, k) for n, node in enumerate(self.nodes) for k in range(len(node.results))]
+        readers: dict[int, list[tuple[int, int]]] = {}
         for number, node in enumerate(self.nodes):
-            for operand, term in zip(node.operands, node.terms, strict=True):
-                if not -len(self.inputs) <= operand < number:
+            for place, operand in enumerate(node.operands):
+                readers.setdefault(operand, []).append((number, place))
+        object.__setattr__(self, "_makers", tuple(makers))
+        object.__setattr__(self, "_readers", readers)
+        n_before = 0
+        for number, node in enumerate(self.nodes):
+            for operand in node.operands:
+                if not -len(self.inputs) <= operand < n_before:
                     raise RequestError(
                         f"cannot use value {operand} in node {number}: it comes later, or from nowhere"
                     )
+            n_before += len(node.results)
+            if isinstance(node, AskedNode):
+                continue
+            for operand, term in zip(node.operands, node.terms, strict=True):
                 shape = self.shape_of(operand)
                 if shape != tuple(node.sizes[label] for label in term):
                     raise RequestError(
                         f"cannot use value {operand} of shape {shape} as {term!r} of node {number}"
                     )
 
+    @property
+    def values(self) -> tuple[int, ...]:
+        """All values: inputs, then what nodes make."""
+        return (*range(-len(self.inputs), 0), *range(len(self._makers)))
+
+    def maker(self, value: int) -> tuple[int, int]:
+        """The node that makes a value, and which of its results it is."""
+        return self._makers[value]
+
+    def results_of(self, number: int) -> list[int]:
+        """The values that a node makes."""
+        return [value for value, (node, _) in enumerate(self._makers) if node == number]
+
     def shape_of(self, value: int) -> tuple[int, ...]:
-        """The shape of a node's result, or of input ``~value``."""
-        return self.nodes[value].shape if value >= 0 else self.inputs[~value].shape
+        """The shape of what a node makes, or of input ``~value``."""
+        return self._value(value).shape
 
     def dtype_of(self, value: int) -> DType:
-        """The dtype of a node's result, or of input ``~value``."""
-        return self.nodes[value].dtype if value >= 0 else self.inputs[~value].dtype
+        """The dtype of what a node makes, or of input ``~value``."""
+        return self._value(value).dtype
 
-    def readers(self, value: int) -> list[tuple[int, int]]:
+    def _value(self, value: int) -> EinInput:
+        if value < 0:
+            return self.inputs[~value]
+        node, k = self._makers[value]
+        return self.nodes[node].results[k]
+
+    def readers(self, value: int) -> Sequence[tuple[int, int]]:
         """Who reads a value: nodes, and as which of their operands."""
-        return [
-            (reader, place)
-            for reader, node in enumerate(self.nodes)
-            for place, operand in enumerate(node.operands)
-            if operand == value
-        ]
+        return self._readers.get(value, ())
+
+    @property
+    def ein_nodes(self) -> tuple[EinNode, ...]:
+        """The nodes, all of which must have a rule."""
+        found = tuple(node for node in self.nodes if isinstance(node, EinNode))
+        if len(found) < len(self.nodes):
+            raise RequestError("cannot use a graph with operations that have no rule")
+        return found
 
 
 def chain_of_products(rows: int, b: int, columns: int, d: int, e: int) -> EinGraph:

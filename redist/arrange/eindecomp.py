@@ -83,7 +83,7 @@ def moved(n_elems: int, before: Sequence[int], after: Sequence[int]) -> int:
 
 def decompose(graph: EinGraph, parts: int) -> Decomposition:
     """The best cuts of all nodes under the published model, exactly, whatever the graph is like."""
-    options = [list_cuts(node, parts) for node in graph.nodes]
+    options = [list_cuts(node, parts) for node in graph.ein_nodes]
     found = eliminate(network_of(graph, options))
     if found is None:
         raise RequestError("cannot decompose: the graph is too tangled for tables of this size")
@@ -97,36 +97,36 @@ def decompose_by_trees(graph: EinGraph, parts: int) -> Decomposition:
     A tree ends where a value has several readers; on a graph that is a tree it is exact.
     """
     chosen: dict[int, Cut] = {}
-    several = [n for n in range(len(graph.nodes)) if len(graph.readers(n)) > 1]
-    roots = [*several, *(n for n in range(len(graph.nodes)) if not graph.readers(n))]
+    several = [n for n in range(len(graph.ein_nodes)) if len(graph.readers(n)) > 1]
+    roots = [*several, *(n for n in range(len(graph.ein_nodes)) if not graph.readers(n))]
     for root in roots:
         own = _tree_of(graph, root, set(several) - {root}, chosen)
         options: list[list[Cut]] = [
             [chosen[n]] if n in chosen else list_cuts(node, parts) if n in own else [{}]
-            for n, node in enumerate(graph.nodes)
+            for n, node in enumerate(graph.ein_nodes)
         ]
         found = eliminate(network_of(graph, options, own))
         assert found is not None  # a tree never is too tangled
         chosen |= {n: options[n][found.values[n]] for n in own}
-    cuts = tuple(chosen[n] for n in range(len(graph.nodes)))
+    cuts = tuple(chosen[n] for n in range(len(graph.ein_nodes)))
     return Decomposition(cuts, cost_of(graph, cuts))
 
 
 def cut_by_roots(graph: EinGraph, parts: int) -> Decomposition:
     """The usual layout: every label is cut into as many parts as a square mesh has rows."""
     side = math.isqrt(parts)
-    cuts = tuple(dict.fromkeys(node.labels, side) for node in graph.nodes)
+    cuts = tuple(dict.fromkeys(node.labels, side) for node in graph.ein_nodes)
     return Decomposition(cuts, cost_of(graph, cuts))
 
 
 def cost_of(graph: EinGraph, cuts: Sequence[Cut]) -> int:
     """What cuts of all nodes cost together."""
     total = 0
-    for node, cut in zip(graph.nodes, cuts, strict=True):
+    for node, cut in zip(graph.ein_nodes, cuts, strict=True):
         total += node_cost(node, cut)
         for operand, term in zip(node.operands, node.terms, strict=True):
             if operand >= 0:
-                total += _edge_cost(graph.nodes[operand], cuts[operand], node, cut, term)
+                total += _edge_cost(graph.ein_nodes[operand], cuts[operand], node, cut, term)
     return total
 
 
@@ -140,7 +140,7 @@ def network_of(
 ) -> CostNetwork:
     """Tables of all nodes, or of some, and of what moves to them."""
     tables = []
-    for n, node in enumerate(graph.nodes):
+    for n, node in enumerate(graph.ein_nodes):
         if only is not None and n not in only:
             continue
         own = [node_cost(node, cut) for cut in options[n]]
@@ -148,7 +148,7 @@ def network_of(
         for operand, term in zip(node.operands, node.terms, strict=True):
             if operand < 0:
                 continue
-            maker = graph.nodes[operand]
+            maker = graph.ein_nodes[operand]
             edge = [
                 [_edge_cost(maker, made, node, read, term) for read in options[n]]
                 for made in options[operand]
@@ -166,5 +166,5 @@ def _tree_of(graph: EinGraph, root: int, ends: set[int], chosen: dict[int, Cut])
         if n in own or n in chosen or n in ends:
             continue
         own.add(n)
-        left += [operand for operand in graph.nodes[n].operands if operand >= 0]
+        left += [operand for operand in graph.ein_nodes[n].operands if operand >= 0]
     return own

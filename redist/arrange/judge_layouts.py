@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from redist.arrange.ein_graph import ADDING, SCALING, EinNode
+from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinNode
 from redist.arrange.layouts import LayoutPlan
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError
@@ -24,13 +24,18 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
     ``price`` says what a move costs; without it, the prices of moves are taken as they are.
     """
     work = 0
+    n_made = 0
     for number, node in enumerate(plan.graph.nodes):
-        wanted, made = plan.wanted[number], plan.made[number]
-        for term, t, value in zip(node.terms, wanted, node.operands, strict=True):
-            _must(t.shape == tuple(node.sizes[label] for label in term), number, "a wrong shape")
+        wanted, made = plan.wanted[number], plan.made[n_made : n_made + len(node.results)]
+        n_made += len(node.results)
+        for t, value in zip(wanted, node.operands, strict=True):
+            _must(t.shape == plan.graph.shape_of(value), number, "a wrong shape")
             _must(_comes_from(plan, value, number, t), number, f"operand {value} never becomes {t}")
-        _judge_node(number, node, wanted, made)
-        work += _time_ps(node, wanted, made, device)
+        if isinstance(node, AskedNode):
+            work += _ask_again(number, node, wanted, made)
+        else:
+            _judge_node(number, node, wanted, made[0])
+            work += node_time_ps(node, wanted, made[0], device)
     moved = sum(move.time_ps for move in plan.moves)
     _must(work == plan.work_ps, None, f"work of {work} ps, not {plan.work_ps}")
     _must(work + moved == plan.time_ps, None, f"{work + moved} ps, not {plan.time_ps}")
@@ -44,6 +49,16 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
 def _must(good: bool, number: int | None, what: str) -> None:
     if not good:
         raise CheckError(number, what)
+
+
+def _ask_again(
+    number: int, node: AskedNode, wanted: tuple[ArrayType, ...], made: tuple[ArrayType, ...]
+) -> int:
+    """What a node without a rule takes, if it makes of its operands what the plan says."""
+    _must(not node.only or wanted in node.only, number, "types that it must not be asked for")
+    answer = node.ask(wanted)
+    _must(answer is not None and answer.made == made, number, f"it does not make {made}")
+    return 0 if answer is None else answer.time_ps
 
 
 def _comes_from(plan: LayoutPlan, value: int, reader: int, t: ArrayType) -> bool:
@@ -68,7 +83,7 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
     used = [axis for axes in cuts.values() for axis in axes]
     _must(len(set(used)) == len(used), number, "an axis cuts two labels")
     for label, axes in zip(node.kept, made.dims, strict=True):
-        _must(cuts[label] == axes, number, f"{label} of the result is cut otherwise")
+        _must(cuts.get(label, ()) == axes, number, f"{label} of the result is cut otherwise")
     lost = {axis for label, axes in cuts.items() if label not in node.kept for axis in axes}
     partial = [set(t.pending_axes) for t in wanted]
     stays = set().union(*partial)
@@ -91,7 +106,7 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
         _must(made.pending_op == node.agg, number, f"pending {made.pending_op}, not {node.agg}")
 
 
-def _time_ps(
+def node_time_ps(
     node: EinNode, wanted: tuple[ArrayType, ...], made: ArrayType, device: DeviceCosts
 ) -> int:
     """What a node takes on the busiest device, from its tiles."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
-from redist.arrange.domain import TypeDomain
-from redist.arrange.ein_graph import ADDING, SCALING, EinGraph, EinNode
+from redist.arrange.domain import TypeDomain, places_of
+from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.elimination import Elimination
 from redist.arrange.linear_program import solve_by_program
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
-from redist.arrange.strategies import DeviceCosts, Strategies, least_time_ps, list_strategies
+from redist.arrange.strategies import DeviceCosts, least_time_ps, list_strategies
+from redist.arrange.ways import Answered, Ways, ask
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
@@ -48,6 +48,7 @@ class LayoutPlan:
     mesh: Mesh
     inputs: tuple[ArrayType, ...]
     made: tuple[ArrayType, ...]
+    """Of every value that a node makes."""
     wanted: tuple[tuple[ArrayType, ...], ...]
     """Of every node, the types of its operands when it begins."""
     moves: tuple[PlannedMove, ...]
@@ -61,17 +62,27 @@ class LayoutPlan:
         """``exact`` if it is proved that no choice is better, else ``bounded``."""
         return "exact" if self.time_ps == self.bound_ps else "bounded"
 
+    def home(self, value: int) -> ArrayType:
+        """The type in which readers find a value."""
+        for move in self.moves:
+            if move.value == value and move.reader is None:
+                return move.target
+        return self.made[value] if value >= 0 else self.inputs[~value]
+
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("node", "what", "makes", "moves before it")]
         for number, t in enumerate(self.inputs):
             rows.append((f"input {number}", "", str(t), ""))
-        for number, (node, t) in enumerate(zip(self.graph.nodes, self.made, strict=True)):
+        for number, node in enumerate(self.graph.nodes):
+            own = self.graph.results_of(number)
             texts = [
                 f"{move.source} -> {move.target} ({format_time(move.time_ps)})"
                 for move in self.moves
-                if move.reader == number or (move.reader is None and move.value == number)
+                if move.reader == number or (move.reader is None and move.value in own)
             ]
-            rows.append((str(number), node.name or node.notation, str(t), "; ".join(texts)))
+            what = node.name or (node.notation if isinstance(node, EinNode) else "")
+            types = ", ".join(str(self.made[value]) for value in own)
+            rows.append((str(number), what, types, "; ".join(texts)))
         head = (
             f"{len(self.graph.nodes)} nodes on {self.mesh}: modelled {format_time(self.time_ps)}, "
             f"{len(self.moves)} moves, {self.search}; at least {format_time(self.bound_ps)}, "
@@ -110,27 +121,31 @@ class _Planning:
     device: DeviceCosts
     pins: dict[int, ArrayType]
     _domains: dict[object, TypeDomain] = field(default_factory=dict)
+    _by_value: dict[int, TypeDomain] = field(default_factory=dict)
     _ops: dict[int, str | None] = field(default_factory=dict)
     _prices: dict[int, Costs] = field(default_factory=dict)
-    _ways: dict[object, Strategies] = field(default_factory=dict)
+    _ways: dict[object, Ways] = field(default_factory=dict)
+    _answered: dict[object, Answered] = field(default_factory=dict)
+    _said: dict[int, Answered] = field(default_factory=dict)
+    """By node without a rule."""
     _tables: dict[object, Costs] = field(default_factory=dict)
 
     def run(self) -> LayoutPlan:
         """Build the network, solve it, and say what was chosen."""
         graph = self.graph
-        ways = [self._ways_of(n, node) for n, node in enumerate(graph.nodes)]
+        ways = [
+            self._asked_ways(n, node) if isinstance(node, AskedNode) else self._ways_of(n, node)
+            for n, node in enumerate(graph.nodes)
+        ]
         variables: dict[int, int] = {}
         """Of values with a type of their own: inputs, and those with several readers."""
         sizes = [len(one) for one in ways]
-        for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes))):
+        for value in graph.values:
             if value < 0 or len(graph.readers(value)) > 1:
                 variables[value] = len(sizes)
                 sizes.append(len(self._domain(value)))
-        tables = [
-            CostTable((n,), self._table(("work", id(one)), partial(one.time_ps, self.device)))
-            for n, one in enumerate(ways)
-        ]
-        for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes))):
+        tables = [CostTable((n,), one.times) for n, one in enumerate(ways)]
+        for value in graph.values:
             tables += self._tables_of(value, ways, variables)
         network = CostNetwork(tuple(sizes), tuple(tables))
         solution = Elimination(network).run() or solve_by_program(network)
@@ -144,12 +159,33 @@ class _Planning:
         return self._plan(ways, variables, solution)
 
     def _domain(self, value: int) -> TypeDomain:
+        if value not in self._by_value:
+            usual = self._make_domain(value, ())
+            others = tuple(t for t in self._named_types(value) if usual.find(t) is None)
+            self._by_value[value] = self._make_domain(value, others) if others else usual
+        return self._by_value[value]
+
+    def _make_domain(self, value: int, others: tuple[ArrayType, ...]) -> TypeDomain:
         shape, dtype = self.graph.shape_of(value), self.graph.dtype_of(value)
         op = self._pending_op(value)
-        key = shape, dtype, op
+        key = shape, dtype, op, others
         if key not in self._domains:
-            self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op)
+            self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op, others)
         return self._domains[key]
+
+    def _named_types(self, value: int) -> list[ArrayType]:
+        """Types that someone names for a value: pinned, made or asked for by nodes without a rule."""
+        found = [self.pins[value]] if value in self.pins else []
+        for reader, place in self.graph.readers(value):
+            node = self.graph.nodes[reader]
+            if isinstance(node, AskedNode):
+                found += [types[place] for types in node.only]
+        if value >= 0:
+            number, k = self.graph.maker(value)
+            found += self._said[number].types_of(k) if number in self._said else []
+        op = self._pending_op(value)
+        named = (t for t in dict.fromkeys(found) if t.pending_op in (None, op))
+        return [t for t in named if places_of(t, self.parts) is not None]
 
     def _pending_op(self, value: int) -> str | None:
         """How partial values of a value are combined; None if it has none.
@@ -160,9 +196,13 @@ class _Planning:
             pin = self.pins.get(value)
             return None if pin is None else pin.pending_op
         if value not in self._ops:
-            node = self.graph.nodes[value]
+            number, k = self.graph.maker(value)
+            node = self.graph.nodes[number]
+            if isinstance(node, AskedNode):
+                self._ops[value] = self._said[number].pending_op(k)
+                return self._ops[value]
             passes = node.agg == "sum" and node.join in (*ADDING, *SCALING)
-            if set(node.labels) != set(node.kept):
+            if node.aggregated:
                 self._ops[value] = node.agg
             elif passes and any(self._pending_op(n) == "sum" for n in node.operands):
                 self._ops[value] = "sum"
@@ -170,16 +210,30 @@ class _Planning:
                 self._ops[value] = None
         return self._ops[value]
 
-    def _ways_of(self, number: int, node: EinNode) -> Strategies:
+    def _ways_of(self, number: int, node: EinNode) -> Ways:
         operands = [self._domain(n) for n in node.operands]
-        result = self._domain(number)
+        (value,) = self.graph.results_of(number)
+        result = self._domain(value)
         key = (
             node.notation, node.join, node.agg, tuple(node.sizes[label] for label in node.labels),
             tuple(map(id, operands)), id(result),
         )  # fmt: skip
         if key not in self._ways:
-            self._ways[key] = list_strategies(node, operands, result)
+            found = list_strategies(node, operands, result)
+            self._ways[key] = Ways(found.operands, (found.result,), found.time_ps(self.device))
         return self._ways[key]
+
+    def _asked_ways(self, number: int, node: AskedNode) -> Ways:
+        operands = [self._domain(n) for n in node.operands]
+        key = node.key, tuple(map(id, operands)), node.only
+        if key not in self._answered:
+            self._answered[key] = ask(node, operands, self.parts)
+        said = self._said[number] = self._answered[key]
+        results = [self._domain(value) for value in self.graph.results_of(number)]
+        own = key, tuple(map(id, results))
+        if own not in self._ways:
+            self._ways[own] = said.ways(operands, results)
+        return self._ways[own]
 
     def _prices_of(self, domain: TypeDomain) -> Costs:
         if id(domain) not in self._prices:
@@ -192,19 +246,17 @@ class _Planning:
         return self._tables[key]
 
     def _tables_of(
-        self, value: int, ways: Sequence[Strategies], variables: Mapping[int, int]
+        self, value: int, ways: Sequence[Ways], variables: Mapping[int, int]
     ) -> list[CostTable]:
         """What it costs to bring a value from where it is made to where it is read."""
         domain, readers = self._domain(value), self.graph.readers(value)
         prices = self._prices_of(domain)
         found: list[CostTable] = []
         pin = self.pins.get(value)
-        if pin is not None:
-            number = domain.find(pin)
-            if number is None:
-                raise RequestError(
-                    f"cannot pin {pin}: it is no type over these factors of the mesh"
-                )
+        number = None if pin is None else domain.find(pin)
+        if pin is not None and number is None:
+            raise RequestError(f"cannot pin {pin}: it is no type over these factors of the mesh")
+        maker, made = self._maker(value, ways)
         if value in variables:
             own = variables[value]
             if pin is not None and value < 0:
@@ -212,20 +264,26 @@ class _Planning:
                 only[number] = 0
                 found.append(CostTable((own,), only))
             if value >= 0:
-                found.append(self._between(value, own, ways[value].result, prices, None))
+                found.append(self._between(maker, own, made, prices, None))
             for reader, place in readers:
                 wanted = ways[reader].operands[place]
                 found.append(self._between(own, reader, None, prices, wanted))
         else:
             for reader, place in readers:
                 wanted = ways[reader].operands[place]
-                found.append(self._between(value, reader, ways[value].result, prices, wanted))
-        if pin is not None and value >= 0:
-            made = ways[value].result
+                found.append(self._between(maker, reader, made, prices, wanted))
+        if pin is not None and made is not None:
             found.append(
-                CostTable((value,), np.where(made == number, 0, FORBIDDEN).astype(np.int64))
+                CostTable((maker,), np.where(made == number, 0, FORBIDDEN).astype(np.int64))
             )
         return found
+
+    def _maker(self, value: int, ways: Sequence[Ways]) -> tuple[int, Ints | None]:
+        """The variable of the node that makes a value, and the type in which each of its ways does."""
+        if value < 0:
+            return value, None
+        number, k = self.graph.maker(value)
+        return number, ways[number].results[k]
 
     def _between(
         self, a: int, b: int, made: Ints | None, prices: Costs, wanted: Ints | None
@@ -245,11 +303,15 @@ class _Planning:
         return CostTable((a, b), self._table(key, make))
 
     def _plan(
-        self, ways: Sequence[Strategies], variables: Mapping[int, int], solution: Solution
+        self, ways: Sequence[Ways], variables: Mapping[int, int], solution: Solution
     ) -> LayoutPlan:
         graph, values = self.graph, solution.values
-        inputs = [self._domain(~k).type(values[variables[~k]]) for k in range(len(graph.inputs))]
-        made = [self._domain(n).type(int(one.result[values[n]])) for n, one in enumerate(ways)]
+        here = {
+            value: values[variables[value]] if made is None else int(made[values[maker]])
+            for value in graph.values
+            for maker, made in [self._maker(value, ways)]
+        }
+        types = {value: self._domain(value).type(number) for value, number in here.items()}
         wanted = [
             tuple(
                 self._domain(n).type(int(one.operands[place][values[number]]))
@@ -258,22 +320,26 @@ class _Planning:
             for number, one in enumerate(ways)
         ]
         moves: list[PlannedMove] = []
-        for value in (*range(-len(graph.inputs), 0), *range(len(graph.nodes))):
+        for value in graph.values:
             domain = self._domain(value)
-            prices = self._prices_of(domain)
-            here = values[variables[value]] if value < 0 else int(ways[value].result[values[value]])
+            prices, at = self._prices_of(domain), here[value]
             if value >= 0 and value in variables:
                 home = values[variables[value]]
-                moves += _move(domain, prices, value, here, home, None)
-                here = home
+                moves += _move(domain, prices, value, at, home, None)
+                at = home
             for reader, place in graph.readers(value):
                 there = int(ways[reader].operands[place][values[reader]])
-                moves += _move(domain, prices, value, here, there, reader)
-        work = sum(int(one.time_ps(self.device)[values[n]]) for n, one in enumerate(ways))
-        least = sum(least_time_ps(node, self.mesh.n_devices, self.device) for node in graph.nodes)
+                moves += _move(domain, prices, value, at, there, reader)
+        work = sum(int(one.times[values[n]]) for n, one in enumerate(ways))
+        least = sum(
+            least_time_ps(node, self.mesh.n_devices, self.device)
+            for node in graph.nodes
+            if isinstance(node, EinNode)
+        )
         return LayoutPlan(
-            graph, self.mesh, tuple(inputs), tuple(made), tuple(wanted), tuple(moves), work,
-            solution.cost, solution.bound, least,
+            graph, self.mesh, tuple(types[~k] for k in range(len(graph.inputs))),
+            tuple(types[value] for value in graph.values if value >= 0), tuple(wanted), tuple(moves),
+            work, solution.cost, solution.bound, least,
         )  # fmt: skip
 
 

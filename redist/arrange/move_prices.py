@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ def _all_reduces(domain: TypeDomain, topology: Topology) -> Costs:
     out = np.full((n, n), FORBIDDEN, dtype=np.int64)
     elems = domain.tile_bytes() // domain.dtype.itemsize
     level = topology.levels[-1]
-    for a, row in enumerate(domain.places):
+    for a, row in enumerate(domain.places[: n - len(domain.others)]):
         pending = np.flatnonzero(row == PENDING)
         for k in range(1, len(pending) + 1):
             for some in itertools.combinations(pending.tolist(), k):
@@ -120,11 +121,17 @@ class _Intervals:
     @staticmethod
     def of(domain: TypeDomain, dim: int) -> _Intervals:
         masks = (domain.places == dim) @ (1 << np.arange(len(domain.parts)))
-        known, kind = np.unique(masks, return_inverse=True)
+        n_usual = len(domain) - len(domain.others)
+        known, kind = np.unique(masks[:n_usual], return_inverse=True)
+        cuts: list[Sequence[SubAxis]] = [
+            [part for f, part in enumerate(domain.parts) if mask >> f & 1]
+            for mask in known.tolist()
+        ]
+        kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
+        cuts += [t.dims[dim] for t in domain.others]
         ranks, size = _ranks(domain.mesh, domain.parts), domain.shape[dim]
         lows, highs, tile_sizes = [], [], []
-        for mask in known.tolist():
-            parts = [part for f, part in enumerate(domain.parts) if mask >> f & 1]
+        for parts in cuts:
             n_tiles = 1
             for part in parts:
                 n_tiles *= part.size
@@ -135,10 +142,10 @@ class _Intervals:
             tile_sizes.append(max(1, cut.tile_size))
         lo, hi = np.stack(lows), np.stack(highs)
         lengths = np.maximum(hi - lo, 0)
-        shape = (len(known), len(known), len(ranks))
+        shape = (len(cuts), len(cuts), len(ranks))
         overlap, pieces = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
-        for a, b in itertools.product(range(len(known)), repeat=2):
+        for a, b in itertools.product(range(len(cuts)), repeat=2):
             overlap[a, b] = np.maximum(np.minimum(hi[a], hi[b]) - np.maximum(lo[a], lo[b]), 0)
             first, last = lo[b] // tile_sizes[a], (hi[b] - 1) // tile_sizes[a]
             pieces[a, b] = np.where(lengths[b] > 0, last - first + 1, 0)
-        return _Intervals(kind.reshape(-1).astype(np.int64), lengths, overlap, pieces)
+        return _Intervals(kind.astype(np.int64), lengths, overlap, pieces)

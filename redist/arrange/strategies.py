@@ -69,7 +69,7 @@ def list_strategies(
         good &= numbers >= 0
     cuts, sizes = _cuts(rows, labels, result), node.sizes
     for at, label in enumerate(labels):
-        good &= cuts[:, at] <= sizes[label]
+        good &= cuts[:, at] <= max(1, sizes[label])
     chosen = np.flatnonzero(good)
     if not len(chosen):
         raise RequestError(f"cannot do {node.notation!r} on these factors: no way fits")
@@ -100,7 +100,7 @@ def _operand_places(
     rows: Ints, labels: str, term: str, place: int, kept_pending: Sequence[tuple[int, ...]]
 ) -> Ints:
     """Where factors are in an operand: on the dim of their label, or nowhere."""
-    dim_of = np.array([term.find(label) for label in labels], dtype=np.int64)
+    dim_of = np.array([term.find(label) for label in labels] or [NOWHERE], dtype=np.int64)
     out = np.where(rows >= 0, dim_of[np.maximum(rows, 0)], NOWHERE)
     for number, together in enumerate(kept_pending):
         if place in together:
@@ -110,7 +110,7 @@ def _operand_places(
 
 def _result_places(rows: Ints, node: EinNode, kept_pending: Sequence[tuple[int, ...]]) -> Ints:
     """Where factors are in the result; those on labels that are aggregated are pending."""
-    dim_of = np.array([node.kept.find(label) for label in node.labels], dtype=np.int64)
+    dim_of = np.array([node.kept.find(label) for label in node.labels] or [NOWHERE], dtype=np.int64)
     dim_of = np.where(dim_of < 0, PENDING, dim_of)
     out = np.where(rows >= 0, dim_of[np.maximum(rows, 0)], NOWHERE)
     return np.where(rows < NOWHERE, PENDING, out)
@@ -119,9 +119,8 @@ def _result_places(rows: Ints, node: EinNode, kept_pending: Sequence[tuple[int, 
 def _cuts(rows: Ints, labels: str, domain: TypeDomain) -> Ints:
     """Into how many parts every label is cut."""
     sizes = np.array([part.size for part in domain.parts], dtype=np.int64)
-    return np.stack(
-        [np.where(rows == at, sizes, 1).prod(axis=1) for at in range(len(labels))], axis=1
-    )
+    columns = [np.where(rows == at, sizes, 1).prod(axis=1) for at in range(len(labels))]
+    return np.stack(columns, axis=1) if columns else np.ones((len(rows), 0), dtype=np.int64)
 
 
 def least_time_ps(node: EinNode, n_devices: int, device: DeviceCosts) -> int:

@@ -20,8 +20,9 @@ from redist.pgas.printing import format_array
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_missing
 from redist.pgas.tiles import devices
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import line_mesh, parse_target
-from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -59,7 +60,7 @@ class Array(Operators):
 
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
-        return move(self, parse_target(self._type, type), asked=True)
+        return move_as_asked(self, parse_target(self._type, type))
 
     @property
     def box(self) -> Box | None:
@@ -88,6 +89,7 @@ class Array(Operators):
         self._memory.check_room(whole.type.tile_bytes)
         return whole.tile.copy()
 
+    @asked
     def copy(self) -> Array:
         """**Local.** Copy the array: the same values in new tiles."""
         if self.tile is None:

@@ -25,6 +25,7 @@ from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
 from redist.pgas.tiles.move import tile_shape
@@ -188,12 +189,14 @@ def ones(
     return full(shape, 1, dtype=kind, type=type, mesh=mesh, comm=comm, device=device)
 
 
+@asked
 @takes_array
 def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, with any contents."""
     return _like(x, dtype, None, device)
 
 
+@asked
 @takes_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
@@ -205,12 +208,14 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
 
 
+@asked
 @takes_array
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of zeros."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@asked
 @takes_array
 def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of ones."""

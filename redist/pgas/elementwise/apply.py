@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +14,17 @@ from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import (
+    ArrangedCall,
+    ChosenTypes,
+    EinForm,
+    asked,
+    current_arranger,
+    label_dims,
+    left_alone,
+)
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
-from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, resolved_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 
@@ -45,15 +54,59 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     for x in arrays:
         if x._memory is not memory:
             check_alike(function.__name__, *arrays)
+    if memory.is_ghost and (arranger := current_arranger()) is not None:
+        return arranger.call(_arranged(function, operands, arrays))
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
         *ends, t = meet(tuple(x.type for x in arrays))
-        moved = iter([move(x, end) for x, end in zip(arrays, ends, strict=True)])
-        operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
+        operands = _with_arrays(operands, [move(x, e) for x, e in zip(arrays, ends, strict=True)])
     elif t.pending_op is not None and not _stays_pending(function, operands, t):
-        moved = iter([resolve_pending(x) for x in arrays])
-        operands = tuple(next(moved) if isinstance(x, Tiled) else x for x in operands)
-        t = next(x for x in operands if isinstance(x, Tiled)).type
+        arrays = [resolve_pending(x) for x in arrays]
+        operands, t = _with_arrays(operands, arrays), arrays[0].type
+    return _apply_in(function, operands, t)
+
+
+def _with_arrays(operands: Sequence[Any], arrays: Sequence[Tiled]) -> tuple[Any, ...]:
+    """The operands with other arrays in the places of theirs."""
+    left = iter(arrays)
+    return tuple(next(left) if isinstance(x, Tiled) else x for x in operands)
+
+
+def _arranged(
+    function: Callable[..., Any], operands: tuple[Any, ...], arrays: Sequence[Tiled]
+) -> ArrangedCall:
+    """The call as a plan sees it."""
+    _check_together(function, arrays)
+    shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    dims = [range(len(shape) - x.ndim, len(shape)) for x in arrays]
+    notation, sizes = label_dims([x.shape for x in arrays], dims, range(len(shape)))
+    join = f"each {function.__name__}"
+    if _is_linear(function, operands, arrays[0].dtype):
+        join = "add" if len(arrays) == 2 else "negate"
+
+    def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
+        first = types[0]
+        if any(one != first for one in types):
+            *ends, t = meet(types)
+            return ChosenTypes(tuple(ends), t)
+        if first.pending_op is None or _stays_pending(function, operands, first):
+            return ChosenTypes(types, first)
+        plain = resolved_type(first)
+        return ChosenTypes((plain,) * len(types), plain)
+
+    def run(given: Sequence[Tiled], made: ArrayType | None) -> Any:
+        if made is None:
+            return apply(function, *_with_arrays(operands, given))
+        return _apply_in(function, _with_arrays(operands, given), made)
+
+    form = EinForm(notation, sizes, join)
+    return ArrangedCall(function.__name__, tuple(arrays), run, form, choose)
+
+
+def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayType) -> Any:
+    """**Local.** Apply a function to operands that lie so that the result is of type ``t``."""
+    first = next(x for x in operands if isinstance(x, Tiled))
+    memory = first._memory
     tiles: list[Any] = []
     kinds: list[Any] = []
     for x in operands:
@@ -81,10 +134,16 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
-    """Whether a function of partial values gives partial values of the result: it is linear in them.
+    """Whether a function of partial values gives partial values; its arrays are all of type ``t``."""
+    return t.pending_op == "sum" and _is_linear(function, operands, t.dtype.to_numpy())
 
-    It is if sums of one type are added, subtracted, negated, or scaled by a finite number. Arrays are all of
-    type ``t``.
+
+def _is_linear(
+    function: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype[Any]
+) -> bool:
+    """Whether a function of sums gives a sum: they are added, subtracted, negated, or scaled by a number.
+
+    The number is finite, and all arrays and the result are of one dtype.
     """
     numbers = [x for x in operands if not isinstance(x, Tiled)]
     match function, len(operands) - len(numbers), operands:
@@ -94,6 +153,8 @@ def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: A
             pass
         case _:
             return False
+    if any(x.dtype != dtype for x in operands if isinstance(x, Tiled)):
+        return False
     kinds: list[Any] = [
         x.dtype
         if isinstance(x, Tiled)
@@ -102,15 +163,14 @@ def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: A
         else np.asarray(x).dtype
         for x in operands
     ]
-    dtype = t.dtype.to_numpy()
     return (
-        t.pending_op == "sum"
-        and dtype.kind in "iufc"
+        dtype.kind in "iufc"
         and all(np.ndim(x) == 0 and bool(np.isfinite(x)) for x in numbers)
         and result_dtype(function, *kinds) == dtype
     )
 
 
+@left_alone
 def update(function: Callable[..., Any], a: T, other: Any) -> T:
     """**Collective** if the other operand must move. Write ``function(a, other)`` into a's own tile."""
     here = resolve_pending(a)
@@ -172,7 +232,7 @@ def _scalar(function: Callable[..., Any], x: Any) -> Any:
     )
 
 
-def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
+def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> None:
     first = arrays[0]
     for x in arrays[1:]:
         if x.comm != first.comm or x.mesh != first.mesh:
@@ -189,6 +249,7 @@ def _check_together(function: Callable[..., Any], arrays: list[Tiled]) -> None:
         ) from None
 
 
+@asked
 @takes_array
 def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     """**Collective** if a reduction is pending. Convert the values to another dtype."""

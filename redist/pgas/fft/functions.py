@@ -19,6 +19,7 @@ from redist.pgas.fft.transforms import (
 )
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, dims_of
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.ranks.world import Comm
 
@@ -29,36 +30,43 @@ def _one(name: str, x: T, n: int | None, axis: int, norm: str) -> T:
     return transform_dim(x, name, dim, size, norm)
 
 
+@asked
 def fft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The discrete Fourier transform along a dim."""
     return _one("fft", x, n, axis, norm)
 
 
+@asked
 def ifft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`fft`."""
     return _one("ifft", x, n, axis, norm)
 
 
+@asked
 def rfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. Half of the transform of real values."""
     return _one("rfft", x, n, axis, norm)
 
 
+@asked
 def irfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`rfft`."""
     return _one("irfft", x, n, axis, norm)
 
 
+@asked
 def hfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The transform of Hermitian values."""
     return _one("hfft", x, n, axis, norm)
 
 
+@asked
 def ihfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`hfft`."""
     return _one("ihfft", x, n, axis, norm)
 
 
+@asked
 def fftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -69,6 +77,7 @@ def fftn(
     return transform_dims(x, ["fft"] * len(dims), dims, sizes, norm)
 
 
+@asked
 def ifftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -79,6 +88,7 @@ def ifftn(
     return transform_dims(x, ["ifft"] * len(dims), dims, sizes, norm)
 
 
+@asked
 def rfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -90,6 +100,7 @@ def rfftn(
     return transform_dims(x, ["fft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
 
 
+@asked
 def irfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -130,11 +141,13 @@ def rfftfreq(
     return make((n // 2 + 1,), kind, fill, type, mesh, comm, device)
 
 
+@asked
 def fftshift(x: T, /, *, axes: Axis = None) -> T:
     """**Collective** if a dim is cut. Frequency 0 in the middle."""
     return _shift(x, axes, 1)
 
 
+@asked
 def ifftshift(x: T, /, *, axes: Axis = None) -> T:
     """**Collective** if a dim is cut. The inverse of :func:`fftshift`."""
     return _shift(x, axes, -1)

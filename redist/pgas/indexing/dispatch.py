@@ -7,11 +7,13 @@ from typing import Any
 from redist.pgas.indexing import boolean, integer
 from redist.pgas.indexing.basic import as_values, get_basic, put_basic
 from redist.pgas.indexing.keys import AtIndices, ByMask, parse
+from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 
 
+@asked
 def get(x: T, key: Any) -> T:
     """**Collective.** Take the elements that a key names, as a new array.
 
@@ -34,6 +36,7 @@ def check_key(x: Tiled, key: Any) -> None:
     check_alike("index", x, *(key if isinstance(key, tuple) else (key,)))
 
 
+@left_alone
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
     here = resolve_pending(a)

@@ -27,6 +27,7 @@ from redist.pgas.linalg.matrices import (
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -61,6 +62,7 @@ class Svd(NamedTuple):
     Vh: Array
 
 
+@asked
 @in_memory
 def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
@@ -78,6 +80,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     return Qr(*per_matrix("qr", function, x, [((m, k), x.dtype), ((k, n), x.dtype)]))
 
 
+@asked
 @in_memory
 def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
     """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
@@ -95,6 +98,7 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
     )
 
 
+@asked
 @in_memory
 def svdvals(x: T, /) -> T:
     """**Collective.** Singular values, falling."""
@@ -105,6 +109,7 @@ def svdvals(x: T, /) -> T:
     return per_matrix("svdvals", np.linalg.svdvals, x, [((k,), real_dtype(x.dtype))])[0]
 
 
+@asked
 @in_memory
 def cholesky(x: T, /, *, upper: bool = False) -> T:
     """**Collective.** The triangular factor of positive definite matrices."""
@@ -113,6 +118,7 @@ def cholesky(x: T, /, *, upper: bool = False) -> T:
     return per_matrix("cholesky", function, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@asked
 @in_memory
 def det(x: T, /) -> T:
     """**Collective.** Determinants."""
@@ -120,6 +126,7 @@ def det(x: T, /) -> T:
     return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
 
 
+@asked
 @in_memory
 def slogdet(x: Array, /) -> Slogdet:
     """**Collective.** Signs and logarithms of determinants."""
@@ -128,6 +135,7 @@ def slogdet(x: Array, /) -> Slogdet:
     return Slogdet(*per_matrix("slogdet", lambda tile: tuple(np.linalg.slogdet(tile)), x, ends))
 
 
+@asked
 @in_memory
 def inv(x: T, /) -> T:
     """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
@@ -137,6 +145,7 @@ def inv(x: T, /) -> T:
     return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@asked
 @in_memory
 def eigh(x: Array, /) -> Eigh:
     """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
@@ -146,6 +155,7 @@ def eigh(x: Array, /) -> Eigh:
     return Eigh(*per_matrix("eigh", lambda tile: tuple(np.linalg.eigh(tile)), x, ends))
 
 
+@asked
 @in_memory
 def eigvalsh(x: T, /) -> T:
     """**Collective.** Eigenvalues of Hermitian matrices, rising."""
@@ -154,6 +164,7 @@ def eigvalsh(x: T, /) -> T:
     return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
 
 
+@asked
 @in_memory
 def pinv(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
@@ -174,6 +185,7 @@ def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
     return move(broadcast_to(value, stack.shape), stack).tile
 
 
+@asked
 @in_memory
 def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** How many singular values are larger than ``rtol`` times the largest."""

@@ -15,6 +15,7 @@ from redist.pgas.memory import SHARED_FROM, as_tile
 from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
@@ -26,6 +27,7 @@ WHOLE_BYTES = 2**26
 """A matrix that is to be solved may be whole on every rank up to this size."""
 
 
+@asked
 @in_memory
 def solve(x1: T, x2: T, /) -> T:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
@@ -87,6 +89,7 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
     )
 
 
+@asked
 @in_memory
 def lstsq(a: T, b: T, /) -> T:
     """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.

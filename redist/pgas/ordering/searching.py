@@ -14,6 +14,7 @@ from redist.pgas.elementwise.apply import SCALARS
 from redist.pgas.memory import as_tile
 from redist.pgas.shapes.take import take
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
@@ -29,6 +30,7 @@ SMALL_BYTES = 2**20
 INT = np.dtype(np.int64)
 
 
+@asked
 @takes_array
 @in_memory
 def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = None) -> T:

@@ -20,6 +20,7 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, coordinates, grid
 from redist.pgas.ordering.splitters import find_splitters
 from redist.pgas.tiles.arguments import dim_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
@@ -33,6 +34,7 @@ MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most so many times their size."""
 
 
+@asked
 @takes_array
 @in_memory
 def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
@@ -40,6 +42,7 @@ def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = Tr
     return _sort(x, "sort", axis, descending, stable)
 
 
+@asked
 @takes_array
 @in_memory
 def argsort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:

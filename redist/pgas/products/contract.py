@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,13 @@ from redist.layout.axes import SubAxis
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.products.contract_layout import Labels, Placed, Product, place
 from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
+from redist.pgas.tiles.arranging import (
+    ArrangedCall,
+    ChosenTypes,
+    EinForm,
+    current_arranger,
+    label_dims,
+)
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape, dtype_of, resolved_type
 from redist.pgas.tiles.move import move
@@ -35,6 +43,9 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     memory = a._memory
     if b._memory is not memory:
         check_alike(name, a, b)
+    if memory.is_ghost and (arranger := current_arranger()) is not None:
+        made: T = arranger.call(_arranged(a, b, la, lb, lo, name))
+        return made
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name)
     if memory.limit_bytes is not None:
         room = memory.limit_bytes - memory.live_bytes
@@ -43,8 +54,36 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
         if needed >= SHARED_FROM and not all_fit(a.comm, needed <= room):
             found = place(product, least_available(a.comm, room))
             streamed = _choose_stream(product, found)
+    return _contract_in(a, b, product, found, streamed)
+
+
+def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> ArrangedCall:
+    """The call as a plan sees it."""
+    product = _prepare(a.type, b.type, la, lb, lo, name)[0]
+    notation, sizes = label_dims([a.shape, b.shape], [la, lb], lo)
+    form = EinForm(notation, sizes, "product", "max" if product.dtype.name == "bool" else "sum")
+
+    def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
+        found = _prepare(*types, la, lb, lo, name)[1]
+        return ChosenTypes((found.a, found.b), found.result)
+
+    def run(given: Sequence[Any], made: ArrayType | None) -> Any:
+        x, y = given
+        if made is None:
+            return contract(x, y, la, lb, lo, name)
+        own = replace(product, a=x.type, b=y.type)
+        return _contract_in(x, y, own, Placed(x.type, y.type, made), None)
+
+    return ArrangedCall(name, (a, b), run, form, choose)
+
+
+def _contract_in(
+    a: T, b: T, product: Product, found: Placed, streamed: tuple[Hashable, int] | None
+) -> T:
+    """**Collective** if operands must move. Multiply in a layout, one of them in blocks if so streamed."""
     if streamed is not None:
         return _by_blocks(a, b, product, found, *streamed)
+    la, lb, lo = product.la, product.lb, product.lo
     x, y = move(a, found.a), move(b, found.b)
     if x.tile is None or y.tile is None:
         return a.new(found.result, None)

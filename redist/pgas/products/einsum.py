@@ -18,6 +18,7 @@ from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.arranging import decided
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 
@@ -143,7 +144,7 @@ def _sum_dims(x: T, dims: list[int]) -> T:
 def _multiply_all(items: list[tuple[T, Labels]], output: Labels) -> tuple[T, Labels]:
     """**Collective** if operands must move. Multiply two at a time, in the cheapest order."""
     terms = tuple(Term(x.type, labels) for x, labels in items)
-    pairs = find_order(terms, output) if len(items) > 2 else ((0, 1),)
+    pairs = decided(lambda: find_order(terms, output)) if len(items) > 2 else ((0, 1),)
     left: dict[int, tuple[T, Labels]] = dict(enumerate(items))
     for number, (i, j) in enumerate(pairs, start=len(items)):
         (a, la), (b, lb) = left.pop(i), left.pop(j)

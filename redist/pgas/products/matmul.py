@@ -14,6 +14,7 @@ from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.layouts import with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T
@@ -46,6 +47,7 @@ def _matrix_labels(n: int, m: int) -> tuple[Labels, Labels, Labels]:
     return la, lb, (*_stack(max(n, m, 2) - 2), *ends)
 
 
+@left_alone
 def update_by_product(a: T, other: Any) -> T:
     """**Collective** if operands must move. Write ``a @ other`` into a's own tile."""
     out = matmul(a, other)

@@ -16,6 +16,7 @@ from redist.pgas.ghosts.stand_ins import order_of, pretend
 from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
+from redist.pgas.tiles.arranging import Arranger, arranging
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.world import Comm
@@ -80,16 +81,17 @@ def capture(
     arrays: Sequence[Tiled],
     explains: bool = False,
     comm: Comm | None = None,
+    arranger: Arranger | None = None,
 ) -> Capture:
     """**Local.** Run a function while ``arrays``, which it is given or reaches, have no values.
 
-    ``comm`` are the ranks of new arrays where these are pretended.
+    ``comm`` are the ranks of new arrays where these are pretended; ``arranger`` decides on layouts.
     """
     tape = Tape(explains, comm)
     strides = tuple(None if array.tile is None else array.tile.strides for array in arrays)
     with haunted(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
-        with taping(tape), through(GhostTraffic(traffic(), tape)):
+        with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
             result = function(*args, **options)
         place = {id(array): i for i, array in enumerate(arrays)}
 

@@ -12,6 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_index
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
@@ -22,6 +23,7 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 WRAP = "wrap"
 
 
+@left_alone
 def map_tiles(
     function: Callable[..., Any],
     *arrays: Any,

@@ -24,6 +24,7 @@ from redist.runtime.transfer import Transfer
 EARLY_BYTES = 2**16
 """Moves of which a rank receives less are not begun early: handing them over costs as much."""
 ALWAYS = "always"
+PLANNED, AS_WRITTEN = "planned", "as written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,12 @@ class ProgramOptions:
 
     ``prefetch`` begins moves between nodes early, as soon as their sources are there, or, if it is
     ``"always"``, those within a node too; ``cache`` keeps moved copies of arguments for the next call.
+    ``layouts`` are those of the best plan, or as written: where each function would put its result.
     """
 
     prefetch: bool | str = True
     cache: bool = True
+    layouts: str = PLANNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +72,32 @@ class Ready:
     figures: dict[str, int]
 
 
-def prepare(captured: Capture, comm: Comm, options: ProgramOptions) -> Ready:
-    """**Collective.** Make a capture ready to run; all ranks decide alike."""
-    kept = sorted(captured.kept)
-    roots = captured.roots
+@dataclass(frozen=True, slots=True, eq=False)
+class Tidied:
+    """A capture without what it need not do: equal tasks made once, then without those nothing needs."""
+
+    captured: Capture
+    shared: tuple[Task, ...]
+    firsts: tuple[int, ...]
+    """For every captured move, the first that it equals."""
+    tasks: tuple[Task, ...]
+
+
+def tidy_up(captured: Capture, comm: Comm) -> Tidied:
+    """**Collective.** Leave out what a capture need not do; all ranks decide alike."""
+    kept, roots = sorted(captured.kept), captured.roots
     live = [roots[n] for n in captured.inputs if n is not None]
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
+    return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks))
+
+
+def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
+    """**Collective.** Make a capture ready to run; all ranks decide alike."""
+    captured, shared, firsts = tidied.captured, tidied.shared, tidied.firsts
+    kept, roots = sorted(captured.kept), captured.roots
+    tasks: Sequence[Task] = tidied.tasks
     if not captured.on_device:
         tasks = block_joins(tasks, kept, roots, captured.shapes)
     copies = _kept_moves(tasks, captured, comm) if options.cache else ()

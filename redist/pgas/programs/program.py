@@ -21,9 +21,21 @@ from redist.pgas.programs.agree import agree_on_nodes, union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, capture, ends_in, map_ends
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.prepare import ALWAYS, KeptMove, ProgramOptions, Ready, prepare
+from redist.pgas.programs.plan_program import plan_program
+from redist.pgas.programs.prepare import (
+    ALWAYS,
+    AS_WRITTEN,
+    PLANNED,
+    KeptMove,
+    ProgramOptions,
+    Ready,
+    prepare,
+    tidy_up,
+)
+from redist.pgas.programs.recorder import CallRecorder
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.programs.strides import laid_out, lie_alike
+from redist.pgas.tiles.arranging import Arranger
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import plan_move, traffic
 from redist.plan.plan import Plan
@@ -41,7 +53,6 @@ MOST_MISSES = 3
 """A program whose arguments were others so many times in a row keeps no copies of them any more."""
 EAGER = "REDIST_EAGER"
 """The variable that switches programs off."""
-AS_WRITTEN = "as written"
 
 
 class Prepared:
@@ -280,12 +291,23 @@ class Program(Generic[P, R]):
                         f"cannot use {array.type}: it was made while a program was captured and has no "
                         "values; return it from the program"
                     )
-            captured = capture(self.function, args, options, arrays)
+            recorder = CallRecorder() if self.options.layouts == PLANNED else None
+            captured = capture(self.function, args, options, arrays, arranger=recorder)
         except Exception as problem:
             agree_on_nodes(name, comm, (), problem)
             raise
         agree_on_nodes(name, comm, captured.nodes, None)
-        return Prepared(captured, prepare(captured, comm, self.options), outside, signature, comm)
+
+        def capture_again(arranger: Arranger) -> Capture:
+            return capture(self.function, args, options, arrays, arranger=arranger)
+
+        tidied = tidy_up(captured, comm)
+        planned = None
+        if recorder is not None:
+            planned = plan_program(tidied, recorder, capture_again, comm)
+            tidied = tidied if planned is None else planned.tidied
+        ready = prepare(tidied, comm, self.options)
+        return Prepared(tidied.captured, ready, outside, signature, comm)
 
     def _remember(self, signature: Signature, prepared: Prepared) -> None:
         self._captured += 1
@@ -329,7 +351,7 @@ def program(function: Callable[P, R], /) -> Program[P, R]: ...
 
 @overload
 def program(
-    *, layouts: str = AS_WRITTEN, prefetch: bool | str = True, cache: bool = True
+    *, layouts: str = PLANNED, prefetch: bool | str = True, cache: bool = True
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 
 
@@ -337,7 +359,7 @@ def program(
     function: Any = None,
     /,
     *,
-    layouts: str = AS_WRITTEN,
+    layouts: str = PLANNED,
     prefetch: bool | str = True,
     cache: bool = True,
 ) -> Any:
@@ -357,11 +379,12 @@ def program(
     ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
     of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too.
     """
-    if layouts != AS_WRITTEN:
-        raise ArgumentError(f"cannot use layouts {layouts!r}: known is {AS_WRITTEN!r}")
+    if layouts not in (PLANNED, AS_WRITTEN):
+        known = f"{PLANNED!r}, {AS_WRITTEN!r}"
+        raise ArgumentError(f"cannot use layouts {layouts!r}: known are {known}")
     if prefetch not in (True, False, ALWAYS):
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
-    options = ProgramOptions(prefetch, bool(cache))
+    options = ProgramOptions(prefetch, bool(cache), layouts)
     if function is not None:
         return Program(function, options)
     return lambda given: Program(given, options)

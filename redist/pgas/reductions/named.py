@@ -15,6 +15,7 @@ from redist.pgas.reductions import along
 from redist.pgas.reductions.reduce import reduce, reduced_type
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import default_dims, make_type
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -99,12 +100,14 @@ def std(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool =
     return apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+@asked
 @takes_array
 def argmax(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     """The index of the first largest value along a dim, or in the whole array."""
     return _argument(x, np.argmax, axis, keepdims)
 
 
+@asked
 @takes_array
 def argmin(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     """The index of the first smallest value along a dim, or in the whole array."""
@@ -149,6 +152,7 @@ def _argument(x: T, function: Any, axis: int | None, keepdims: bool) -> T:
     return along.argument_of_all(resolve_pending(x), function, keepdims)
 
 
+@asked
 @takes_array
 def cumulative_sum(
     x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
@@ -157,6 +161,7 @@ def cumulative_sum(
     return _cumulate(x, np.add, axis, dtype, include_initial)
 
 
+@asked
 @takes_array
 def cumulative_prod(
     x: T, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,14 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.tiles.arguments import Axis, dims_of
-from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.arranging import (
+    ArrangedCall,
+    ChosenTypes,
+    EinForm,
+    current_arranger,
+    label_dims,
+)
+from redist.pgas.tiles.layouts import dtype_of, resolved_type
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.reduce import identity
@@ -33,6 +41,9 @@ def reduced_type(
 
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
+    if x._memory.is_ghost and (arranger := current_arranger()) is not None:
+        made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype))
+        return made
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
         x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
     dims = tuple(sorted(dims_of(axis, x.ndim)))
@@ -45,6 +56,27 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     if x.tile is None:
         return x.new(t, None)
     return x.new(t, memory.asarray(_tile(x.tile, op, dims, keepdims, t)))
+
+
+def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> ArrangedCall:
+    """The call as a plan sees it."""
+    dims = tuple(sorted(dims_of(axis, x.ndim)))
+    kept: list[Hashable] = [
+        ("one", i) if i in dims else i for i in range(x.ndim) if keepdims or i not in dims
+    ]
+    notation, sizes = label_dims([x.shape], [range(x.ndim)], kept)
+    join = "copy" if x.dtype == dtype else "cast"
+
+    def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
+        (t,) = types
+        if t.pending_op is not None and (t.pending_op != op or x.dtype != dtype):
+            t = resolved_type(t)
+        return ChosenTypes((t,), reduced_type(t, dims, op, keepdims, dtype))
+
+    def run(given: Sequence[Any], made: ArrayType | None) -> Any:
+        return reduce(given[0], op, axis, keepdims, dtype)
+
+    return ArrangedCall(op, (x,), run, EinForm(notation, sizes, join, op), choose)
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import T
@@ -27,6 +28,7 @@ def _one_cut_type(t: ArrayType, first: int, second: int) -> ArrayType:
     return min(found, key=lambda end: lower_bound_bytes(t, end))
 
 
+@asked
 def diagonal(x: T, first: int, second: int, offset: int = 0) -> T:
     """**Collective** if both dims are cut. Elements ``i, i + offset`` of two dims, as the last dim.
 

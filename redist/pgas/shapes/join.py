@@ -9,6 +9,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, meet
 from redist.pgas.tiles.move import move, resolve_pending
@@ -18,6 +19,7 @@ from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.index_sets.held import EdgeRange
 
 
+@asked
 def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
     """**Collective** if elements must move. Join arrays along a dim.
 
@@ -69,6 +71,7 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
     ]
 
 
+@asked
 def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
     """**Collective** if types differ. Join arrays of one shape along a new dim, which is not cut."""
     given = _alike("stack", arrays)

@@ -11,6 +11,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import select_dims
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
@@ -18,6 +19,7 @@ from redist.pgas.tiles.tiled import T
 Axis = int | Sequence[int]
 
 
+@asked
 @takes_array
 def permute_dims(x: T, /, axes: Sequence[int]) -> T:
     """**Local.** Reorder the dims; the tile is a view."""
@@ -47,6 +49,7 @@ def moveaxis(x: T, source: Axis, destination: Axis, /) -> T:
     return permute_dims(x, order)
 
 
+@asked
 @takes_array
 def expand_dims(x: T, /, axis: Axis = 0) -> T:
     """**Local.** Add dims of size 1; the tile is a view."""
@@ -66,6 +69,7 @@ def expand_dims(x: T, /, axis: Axis = 0) -> T:
     return x.view(result, None if x.tile is None else np.expand_dims(x.tile, new))
 
 
+@asked
 @takes_array
 def squeeze(x: T, /, axis: Axis) -> T:
     """**Collective** if such a dim is cut. Drop dims of size 1."""

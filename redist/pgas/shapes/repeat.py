@@ -12,6 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.integer import gather_small
 from redist.pgas.tiles.arguments import takes_array, takes_arrays
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, copy_to_host
 from redist.pgas.tiles.layouts import (
     Dims,
@@ -28,6 +29,7 @@ from redist.pgas.tiles.select import idle_parts, new_tile, place_axes
 from redist.pgas.tiles.tiled import T, Tiled
 
 
+@asked
 @takes_array
 def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
     """**Collective** if a stretched dim is cut. Repeat values along dims of size 1 and new ones.
@@ -57,6 +59,7 @@ def spread(x: T, t: ArrayType) -> T:
     return x.new(t, tile)
 
 
+@asked
 @takes_arrays
 def broadcast_arrays(*arrays: T) -> list[T]:
     """**Collective** if arrays must move. Broadcast arrays to one shape and one layout."""
@@ -72,6 +75,7 @@ def broadcast_arrays(*arrays: T) -> list[T]:
     return [spread(resolve_pending(x), with_dtype(t, x.type.dtype)) for x in arrays]
 
 
+@asked
 @takes_arrays
 def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
     """**Collective** if arrays must move. Make the coordinates of a grid from those along each dim."""
@@ -98,6 +102,7 @@ def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
     return out
 
 
+@asked
 @takes_array
 def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
     """**Collective** if tiles become uneven. Repeat each element, one behind the other."""
@@ -123,6 +128,7 @@ def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
     return _times(x, {dim: times}, behind=True)
 
 
+@asked
 @takes_array
 def tile(x: T, repetitions: Sequence[int], /) -> T:
     """**Collective** if tiles become uneven. Repeat the whole array along every dim."""

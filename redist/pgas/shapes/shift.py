@@ -13,6 +13,7 @@ from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import InRange
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
@@ -22,6 +23,7 @@ from redist.runtime.index_sets.held import EdgeRange
 Axis = int | Sequence[int]
 
 
+@asked
 @takes_array
 def flip(x: T, /, *, axis: Axis | None = None) -> T:
     """**Collective** if such a dim is cut. Reverse the order along dims."""
@@ -33,6 +35,7 @@ def flip(x: T, /, *, axis: Axis | None = None) -> T:
     return get_basic(resolve_pending(x), tuple(items))
 
 
+@asked
 @takes_array
 def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
     """**Collective** if such a dim is cut. Shift elements along dims; those at the end come first."""
@@ -96,6 +99,7 @@ def _roll_cut(x: T, dim: int, by: int) -> T:
     return out
 
 
+@asked
 @takes_array
 def diff(
     x: T, /, *, axis: int = -1, n: int = 1, prepend: T | None = None,

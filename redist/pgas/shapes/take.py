@@ -12,6 +12,7 @@ from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.chosen import in_bounds
 from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import make_type
 from redist.pgas.tiles.move import move, resolve_pending
@@ -21,6 +22,7 @@ from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import rounds_of
 
 
+@asked
 @takes_array
 def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
     """**Collective** if that dim is cut. Split an array along a dim, which goes away."""
@@ -43,6 +45,7 @@ def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
     )
 
 
+@asked
 @takes_array
 def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
     """**Collective.** Take parts along a dim by their indices."""
@@ -52,6 +55,7 @@ def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
     return dispatch.get(x, (*(slice(None),) * dim, indices))
 
 
+@asked
 @takes_array
 @in_memory
 def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:

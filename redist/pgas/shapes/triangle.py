@@ -7,17 +7,20 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.layout.tiles import box_of
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T
 
 
+@asked
 @takes_array
 def tril(x: T, /, *, k: int = 0) -> T:
     """**Local** unless a reduction is pending. Write zeros above a diagonal."""
     return _half(x, k, lower=True)
 
 
+@asked
 @takes_array
 def triu(x: T, /, *, k: int = 0) -> T:
     """**Local** unless a reduction is pending. Write zeros below a diagonal."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
+from redist.pgas.tiles.arranging import ArrangedCall, current_arranger
 from redist.pgas.tiles.devices import to_device
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
@@ -45,6 +48,19 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
     own = TileMove(a.tile, source, target, tile_shape(target, a.comm.rank), memory)
     return a.new(target, seam.redistribute(own, a.comm, limit)[0])
+
+
+def move_as_asked(a: T, target: ArrayType) -> T:
+    """**Collective.** Move an array as the user wrote it; in a program that is planned it lies so here."""
+    arranger = current_arranger()
+    if arranger is None:
+        return move(a, target, asked=True)
+
+    def run(given: Sequence[Any], made: ArrayType | None) -> Any:
+        return move(given[0], target, asked=True)
+
+    made: T = arranger.call(ArrangedCall("to", (a,), run, only=(target,), key=("to", target)))
+    return made
 
 
 def resolve_pending(a: T) -> T:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import parse_target
 from redist.pgas.tiles.move import tile_shape
@@ -13,6 +14,7 @@ from redist.pgas.tiles.tiled import T
 from redist.pgas.watch.seam import TileMove, traffic
 
 
+@left_alone
 def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType]) -> dict[str, T]:
     """**Collective.** Move arrays, by name, each to its new type, also on another mesh, as one operation.
 

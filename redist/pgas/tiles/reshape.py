@@ -19,6 +19,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.cuts import cut_dim
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import Shape, default_dims, make_type
 from redist.pgas.tiles.move import resolve_pending, tile_shape
@@ -31,6 +32,7 @@ from redist.runtime.index_sets.held import EdgeFlat
 DimGroup = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+@asked
 @takes_array
 def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) -> T:
     """**Collective** if elements must move. Arrange the same elements, row by row, in another shape."""

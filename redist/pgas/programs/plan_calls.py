@@ -1,0 +1,204 @@
+"""Plan the layouts of a recorded program: calls become a graph; functions without a rule are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from redist.arrange.domain import places_of
+from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, Node, WayTaken
+from redist.arrange.groupings import list_groupings
+from redist.arrange.judge_layouts import node_time_ps
+from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.strategies import DeviceCosts
+from redist.errors import RedistError, RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, prime_parts
+from redist.layout.mesh import Mesh
+from redist.pgas.ghosts.ghost_array import ghost_kind
+from redist.pgas.ghosts.stand_ins import pretend
+from redist.pgas.ghosts.structures import found_in
+from redist.pgas.ghosts.tape import Tape, Task, taping
+from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover
+from redist.pgas.programs.recorder import CallRecorder, PlannedCall, ProgramCall
+from redist.pgas.tiles.arranging import Types, arranging
+from redist.pgas.tiles.move import tile_shape
+from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.seam import ElementExchange, through, traffic
+from redist.plan.topology import Topology
+from redist.planner import synthesize
+from redist.text.units import ceil_div
+
+MOST_FACTORS = 3
+"""Meshes of more prime factors are planned in groups of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCosts:
+    """What a program costs on its machine: moves, exchanges without a plan, and work."""
+
+    topology: Topology
+    device: DeviceCosts
+
+    def move_ps(self, source: ArrayType, target: ArrayType) -> int:
+        """What a move takes: the synthesizer's own price."""
+        return _move_ps(source, target, self.topology)
+
+    def exchange_ps(self, exchange: ElementExchange) -> int:
+        """About what it takes to pass elements on without a plan: all of a tile, from everyone."""
+        level = self.topology.levels[-1]
+        n = exchange.target.mesh.n_devices
+        return level.time_ps(n - 1, exchange.target.tile_bytes) + self.topology.step_ps
+
+    def tasks_ps(self, tasks: Sequence[Task]) -> int:
+        """What the moves and exchanges among tasks take, one after another."""
+        total = 0
+        for task in tasks:
+            match task.function:
+                case TileMover(move=move):
+                    total += self.move_ps(move.source, move.target)
+                case BatchMover(movers=movers):
+                    total += sum(self.move_ps(one.move.source, one.move.target) for one in movers)
+                case Exchanger(exchange=exchange):
+                    total += self.exchange_ps(exchange)
+        return total
+
+    def work_ps(self, one: ProgramCall) -> int:
+        """What the busiest device computes in a call, as it was done."""
+        form = one.call.form
+        if form is None:
+            return self.touch_ps((*one.types, *one.made))
+        (made,) = one.made
+        node = EinNode(
+            form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype, one.call.name
+        )
+        return node_time_ps(node, one.wanted, made, self.device)
+
+    def touch_ps(self, types: Sequence[ArrayType]) -> int:
+        """What it takes to read or write the tiles of these types once."""
+        return ceil_div(sum(t.tile_bytes for t in types) * self.device.byte_fs, 1000)
+
+
+@lru_cache(maxsize=65536)
+def _move_ps(source: ArrayType, target: ArrayType, topology: Topology) -> int:
+    return synthesize(source, target, topology=topology).time_ps
+
+
+def plan_calls(recorder: CallRecorder, left: Collection[int], costs: ProgramCosts) -> LayoutPlan:
+    """**Local.** The best types for the calls of a program; those in ``left`` stay as they were."""
+    graph, pins = make_graph(recorder, left, costs)
+    meshes = {t.mesh for one in recorder.calls for t in (*one.types, *one.wanted, *one.made)}
+    if len(meshes) != 1:
+        raise RequestError("cannot plan layouts over several meshes")
+    (mesh,) = meshes
+    used = [t for one in recorder.calls for t in (*one.types, *one.made)]
+    best: LayoutPlan | None = None
+    why: RequestError | None = None
+    for parts in _factors(mesh, list(pins.values()), used):
+        try:
+            plan = plan_layouts(graph, mesh, parts, costs.topology, costs.device, pins)
+        except RequestError as problem:
+            why = problem
+            continue
+        if best is None or plan.time_ps < best.time_ps:
+            best = plan
+    if best is None:
+        raise why or RequestError(f"cannot plan layouts on any factors of {mesh}")
+    return best
+
+
+def _factors(
+    mesh: Mesh, pins: Sequence[ArrayType], used: Sequence[ArrayType]
+) -> list[tuple[SubAxis, ...]]:
+    """The factors of a mesh to plan with: prime ones if they are few, else groups that have all pins."""
+    axes = [axis for t in used for cut in (*t.dims, t.pending_axes) for axis in cut]
+    fine = tuple(part for part in prime_parts(mesh, axes) if part.size > 1)
+    if len(fine) <= MOST_FACTORS:
+        return [fine]
+    groups = list_groupings(mesh, MOST_FACTORS)
+    return [some for some in groups if all(places_of(t, some) is not None for t in pins)]
+
+
+def make_graph(
+    recorder: CallRecorder, left: Collection[int], costs: ProgramCosts
+) -> tuple[EinGraph, dict[int, ArrayType]]:
+    """**Local.** The calls as a graph, and the types of what no call makes."""
+    nodes: list[Node] = []
+    for number, one in enumerate(recorder.calls):
+        results = tuple(EinInput(t.shape, t.dtype) for t in one.made)
+        call, form = one.call, one.call.form
+        if number in left:
+            answer = WayTaken(one.made, 0)
+            nodes.append(
+                AskedNode(
+                    call.name, one.operands, results, lambda types, answer=answer: answer,  # type: ignore[misc]
+                    ("left", number), (one.types,),
+                )
+            )  # fmt: skip
+        elif form is not None:
+            (made,) = results
+            nodes.append(
+                EinNode(
+                    form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype,
+                    call.name,
+                )
+            )  # fmt: skip
+        else:
+            only = (call.only,) if call.only is not None else ()
+            key = number if call.key is None else call.key
+            nodes.append(
+                AskedNode(call.name, one.operands, results, _asking(one, costs), key, only)
+            )
+    inputs = tuple(EinInput(t.shape, t.dtype) for t in recorder.sources)
+    return EinGraph(inputs, tuple(nodes)), {~k: t for k, t in enumerate(recorder.sources)}
+
+
+def _asking(one: ProgramCall, costs: ProgramCosts) -> Callable[[Types], WayTaken | None]:
+    """A function that says what a call makes of operands of other types, and what that takes."""
+    known: dict[Types, WayTaken | None] = {}
+
+    def ask(types: Types) -> WayTaken | None:
+        if types not in known:
+            known[types] = _try_call(one, types, costs)
+        return known[types]
+
+    return ask
+
+
+def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken | None:
+    """**Local.** Do a call on ghosts of other types; None if it refuses."""
+    tape = Tape(explains=True)
+    with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(None):
+        arrays = [_ghost(x, t, tape) for x, t in zip(one.call.arrays, types, strict=True)]
+        try:
+            result = one.call.run(arrays, None)
+        except RedistError:
+            return None
+    made = tuple(x.type for x in found_in(result, (Tiled,)))
+    if [(t.shape, t.dtype, t.mesh) for t in made] != [(t.shape, t.dtype, t.mesh) for t in one.made]:
+        return None
+    return WayTaken(made, costs.tasks_ps(tape.tasks) + costs.touch_ps((*types, *made)))
+
+
+def _ghost(x: Tiled, t: ArrayType, tape: Tape) -> Tiled:
+    """An array like another, of another type, without values."""
+    shape = tile_shape(t, x.comm.rank)
+    kind = ghost_kind(x.__class__)
+    tile = None
+    if shape is not None:
+        tile = kind._memory.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)  # type: ignore[attr-defined]
+    return kind(t, x.comm, tile)
+
+
+def planned_calls(
+    recorder: CallRecorder, plan: LayoutPlan, left: Collection[int]
+) -> list[PlannedCall]:
+    """**Local.** What a plan says for every call."""
+    found = []
+    for number, one in enumerate(recorder.calls):
+        made = tuple(plan.made[value] for value in one.results)
+        homes = tuple(plan.home(value) for value in one.results)
+        chooses = number in left or one.call.form is None
+        found.append(PlannedCall(one.call.name, plan.wanted[number], made, homes, chooses))
+    return found

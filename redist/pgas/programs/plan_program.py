@@ -1,0 +1,77 @@
+"""Decide on the layouts of a captured program: plan them, capture again as planned, take what costs less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redist.arrange.layouts import LayoutPlan
+from redist.arrange.strategies import DeviceCosts
+from redist.errors import CaptureError, RequestError
+from redist.pgas.ghosts.tape import COLLECTIVE
+from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
+from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.plan_calls import ProgramCosts, plan_calls, planned_calls
+from redist.pgas.programs.prepare import Tidied, tidy_up
+from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
+from redist.pgas.tiles.arranging import Arranger
+from redist.runtime.ranks.links import find_topology
+from redist.runtime.ranks.world import Comm, world_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedProgram:
+    """A program captured in planned layouts, and what it costs; as written it costs more."""
+
+    tidied: Tidied
+    recorder: CallRecorder
+    plan: LayoutPlan
+    time_ps: int
+    written_ps: int
+
+
+def plan_program(
+    written: Tidied,
+    recorder: CallRecorder,
+    capture_again: Callable[[Arranger], Capture],
+    comm: Comm,
+) -> PlannedProgram | None:
+    """**Collective.** The program in the best layouts; None if it moves nothing, or is no better for them."""
+    if not any(task.kind in COLLECTIVE for task in written.tasks):
+        return None
+    costs = costs_of(recorder, comm)
+    here = written.captured
+    left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
+    left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
+    steered: CallRecorder | None = None
+    again: Capture | None = None
+    said = ""
+    try:
+        plan = plan_calls(recorder, left, costs)
+        planned = planned_calls(recorder, plan, left)
+        said = repr(planned)
+        steered = CallRecorder(planned, held, recorder.decisions)
+        again = capture_again(steered)
+    except (RequestError, CaptureError):
+        said = ""
+    if len(union_of(comm, [said])) > 1 or steered is None or again is None:
+        return None
+    agree_on_nodes("the plan of a program", comm, again.nodes, None)
+    tidied = tidy_up(again, comm)
+    own = [program_ps(tidied, steered, costs), program_ps(written, recorder, costs)]
+    time_ps, written_ps = most_of(comm, own)
+    if time_ps >= written_ps:
+        return None
+    return PlannedProgram(tidied, steered, plan, time_ps, written_ps)
+
+
+def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
+    """**Collective.** What moves and work cost on this machine."""
+    types = [t for one in recorder.calls for t in (*one.wanted, *one.made)]
+    n_bytes = max((t.tile_bytes for t in types), default=0)
+    return ProgramCosts(find_topology(world_of(comm), None, n_bytes).topology, DeviceCosts())
+
+
+def program_ps(tidied: Tidied, recorder: CallRecorder, costs: ProgramCosts) -> int:
+    """**Local.** The modelled time of a program: its moves, and the work of its calls."""
+    return costs.tasks_ps(tidied.tasks) + sum(map(costs.work_ps, recorder.calls))

@@ -1,0 +1,224 @@
+"""The seam to whoever plans layouts: while a program is captured, calls pass through an arranger.
+
+A call has a form: what it does with which dims, if there is a rule for it. The arranger decides in which
+types its operands lie when it runs, and in which one its result is made; without one, functions decide.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from redist.layout.array_type import ArrayType
+from redist.pgas.tiles.tiled import Tiled
+
+F = TypeVar("F", bound=Callable[..., Any])
+Types = tuple[ArrayType, ...]
+
+
+class EinForm(NamedTuple):
+    """A call in extended Einstein notation: labels, their sizes, how elements are joined and aggregated."""
+
+    notation: str
+    sizes: Mapping[str, int]
+    join: str
+    agg: str = "sum"
+
+
+class ChosenTypes(NamedTuple):
+    """Types in which a call is done without moves: of its operands, and of its result."""
+
+    wanted: Types
+    made: ArrayType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrangedCall:
+    """A call of a function of global arrays, while a program is captured.
+
+    ``run(arrays, made)`` does it; with ``made``, its operands lie in types of a plan and so will its result.
+    ``choose`` gives the types that the function would choose, if it has a rule. A ``fixed`` call depends on
+    the types that it is given, or changes an array: it is left alone.
+    """
+
+    name: str
+    arrays: tuple[Tiled, ...]
+    run: Callable[[Sequence[Tiled], ArrayType | None], Any]
+    form: EinForm | None = None
+    choose: Callable[[Types], ChosenTypes] | None = None
+    key: Hashable = None
+    fixed: bool = False
+    only: Types | None = None
+    """The types of its operands that it is written for, if it names them."""
+
+
+class Arranger(Protocol):
+    """Decides in which types calls are done."""
+
+    def call(self, call: ArrangedCall) -> Any:
+        """What the call gives."""
+
+    def decide(self, make: Callable[[], Any]) -> Any:
+        """What a function decides by the types of its operands, the same in every capture."""
+
+
+_ARRANGER: ContextVar[Arranger | None] = ContextVar("arranger", default=None)
+
+
+def current_arranger() -> Arranger | None:
+    """**Local.** Who decides on layouts here; None if functions do."""
+    return _ARRANGER.get()
+
+
+@contextmanager
+def arranging(arranger: Arranger | None) -> Iterator[None]:
+    """**Local.** Let someone decide on layouts while a block runs."""
+    token = _ARRANGER.set(arranger)
+    try:
+        yield
+    finally:
+        _ARRANGER.reset(token)
+
+
+def decided(make: Callable[[], Any]) -> Any:
+    """**Local.** What a function decides by types: as in the capture before, if a program is planned."""
+    arranger = _ARRANGER.get()
+    return make() if arranger is None else arranger.decide(make)
+
+
+def label_dims(
+    shapes: Sequence[Sequence[int]], labels: Sequence[Sequence[Hashable]], kept: Sequence[Hashable]
+) -> tuple[str, dict[str, int]]:
+    """Notation and sizes for operands with these labels; dims of size 1 that others stretch have their own.
+
+    >>> label_dims([(4, 1), (4, 3)], ["ab", "ab"], "ab")
+    ('ab,ac->ac', {'a': 4, 'b': 1, 'c': 3})
+    """
+    full: dict[Hashable, int] = {}
+    for shape, own in zip(shapes, labels, strict=True):
+        for label, n in zip(own, shape, strict=True):
+            full[label] = n if full.get(label, 1) == 1 else full[label]
+    letters = iter(string.ascii_letters)
+    names: dict[Hashable, str] = {}
+    sizes: dict[str, int] = {}
+    terms = []
+    for shape, own in zip(shapes, labels, strict=True):
+        term = ""
+        for label, n in zip(own, shape, strict=True):
+            name = names.get(label) if n == full[label] else None
+            if name is None:
+                name = next(letters)
+                sizes[name] = n
+                if n == full[label]:
+                    names[label] = name
+            term += name
+        terms.append(term)
+    end = ""
+    for label in kept:
+        if label not in names:
+            names[label] = next(letters)
+            sizes[names[label]] = 1
+        end += names[label]
+    return f"{','.join(terms)}->{end}", sizes
+
+
+def asked(function: F) -> F:
+    """Let a function without a rule of its own pass through the arranger; its name says what it does."""
+
+    @wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        arranger = _ARRANGER.get()
+        if arranger is None:
+            return function(*args, **options)
+        return arranger.call(call_of(function, args, options))
+
+    return called  # type: ignore[return-value]
+
+
+def left_alone(function: F) -> F:
+    """Let a function be as it is in every plan: it depends on the types it is given, or changes an array."""
+
+    @wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        arranger = _ARRANGER.get()
+        if arranger is None:
+            return function(*args, **options)
+        return arranger.call(call_of(function, args, options, fixed=True))
+
+    return called  # type: ignore[return-value]
+
+
+def call_of(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+    fixed: bool = False,
+) -> ArrangedCall:
+    """A call of a function without a rule."""
+    arrays: list[Tiled] = []
+    slots = _with_places((tuple(args), dict(options)), arrays)
+
+    def run(given: Sequence[Tiled], made: ArrayType | None) -> Any:
+        own, named = _filled(slots, given)
+        return function(*own, **named)
+
+    shapes = tuple((x.shape, str(x.dtype), x._memory.on_device) for x in arrays)
+    key = function, _frozen(slots), shapes
+    return ArrangedCall(function.__name__, tuple(arrays), run, key=key, fixed=fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an array stands in the arguments of a call."""
+
+    number: int
+
+
+def _with_places(thing: Any, arrays: list[Tiled]) -> Any:
+    """The same arguments with places for arrays, which are found."""
+    match thing:
+        case Tiled():
+            arrays.append(thing)
+            return _Place(len(arrays) - 1)
+        case tuple() | list():
+            inner = [_with_places(one, arrays) for one in thing]
+            return tuple(inner) if isinstance(thing, tuple) else inner
+        case dict():
+            return {key: _with_places(one, arrays) for key, one in thing.items()}
+        case slice():
+            return slice(*(_with_places(x, arrays) for x in (thing.start, thing.stop, thing.step)))
+    return thing
+
+
+def _filled(thing: Any, arrays: Sequence[Tiled]) -> Any:
+    """Arguments with arrays in their places."""
+    match thing:
+        case _Place(number=number):
+            return arrays[number]
+        case tuple() | list():
+            inner = [_filled(one, arrays) for one in thing]
+            return tuple(inner) if isinstance(thing, tuple) else inner
+        case dict():
+            return {key: _filled(one, arrays) for key, one in thing.items()}
+        case slice():
+            return slice(*(_filled(x, arrays) for x in (thing.start, thing.stop, thing.step)))
+    return thing
+
+
+def _frozen(thing: Any) -> Hashable:
+    """A key for arguments: equal for what a function treats alike."""
+    match thing:
+        case tuple() | list():
+            return type(thing).__name__, *map(_frozen, thing)
+        case dict():
+            return tuple((key, _frozen(one)) for key, one in thing.items())
+        case slice():
+            return "slice", _frozen(thing.start), _frozen(thing.stop), _frozen(thing.step)
+        case bool() | int() | float() | complex() | str() | None | _Place():
+            return type(thing).__name__, thing
+    return id(thing)
