@@ -26,8 +26,8 @@ class TypeDomain:
     """The types of a value: a row for each, and in it the dim of every factor, NOWHERE or PENDING.
 
     Factors that cut one dim do so in the order of the mesh. No dim is cut into more tiles than it has
-    indices, or one if it has none. ``op`` is how partial values are combined; None if there are none. ``others`` are types beside
-    these, whose factors come in other orders: they have the last rows.
+    indices, or one if it has none. ``op`` is how partial values are combined; None if there are none.
+    ``others`` are types beside these, whose factors come in other orders: they have the last rows.
     """
 
     mesh: Mesh

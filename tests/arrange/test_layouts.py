@@ -76,7 +76,7 @@ def cheapest_by_hand(graph: EinGraph, mesh: Mesh, device: DeviceCosts) -> int:
     homes = [value for value in domains if value < 0 or len(graph.readers(value)) > 1]
     ways = [
         list_strategies(node, [domains[n] for n in node.operands], domains[number])
-        for number, node in enumerate(graph.nodes)
+        for number, node in enumerate(graph.ein_nodes)
     ]
     best = FORBIDDEN
     for picked in itertools.product(*(range(len(one)) for one in ways)):
@@ -192,7 +192,7 @@ def test_heads_are_cut_where_the_batch_is_too_small() -> None:
     plan = planned(layer(1, 4096, 4096, 32, 11008), {"x": 8})
     assert plan.search == "exact"
     scores = next(
-        t for node, t in zip(plan.graph.nodes, plan.made, strict=True) if "bhst" in node.kept
+        t for node, t in zip(plan.graph.ein_nodes, plan.made, strict=True) if "bhst" in node.kept
     )
     assert scores.dims[1] or scores.dims[2]  # heads, or the sequence: nothing else can be
 

@@ -85,9 +85,18 @@ def _move_ps(source: ArrayType, target: ArrayType, topology: Topology) -> int:
     return synthesize(source, target, topology=topology).time_ps
 
 
-def plan_calls(recorder: CallRecorder, left: Collection[int], costs: ProgramCosts) -> LayoutPlan:
-    """**Local.** The best types for the calls of a program; those in ``left`` stay as they were."""
+def plan_calls(
+    recorder: CallRecorder,
+    left: Collection[int],
+    costs: ProgramCosts,
+    free: Collection[int] = (),
+) -> LayoutPlan:
+    """**Local.** The best types for the calls of a program.
+
+    Calls in ``left`` stay as they were; values in ``free``, which no call makes, may begin in any type.
+    """
     graph, pins = make_graph(recorder, left, costs)
+    pins = {value: t for value, t in pins.items() if value not in free}
     meshes = {t.mesh for one in recorder.calls for t in (*one.types, *one.wanted, *one.made)}
     if len(meshes) != 1:
         raise RequestError("cannot plan layouts over several meshes")

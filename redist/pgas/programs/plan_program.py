@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redist.arrange.layouts import LayoutPlan
@@ -12,9 +12,10 @@ from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.plan_calls import ProgramCosts, plan_calls, planned_calls
-from redist.pgas.programs.prepare import Tidied, tidy_up
+from redist.pgas.programs.prepare import Tidied
 from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.tiles.arranging import Arranger
+from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 
@@ -34,9 +35,14 @@ def plan_program(
     written: Tidied,
     recorder: CallRecorder,
     capture_again: Callable[[Arranger], Capture],
+    tidy: Callable[[Capture], Tidied],
     comm: Comm,
+    steady: Sequence[Tiled] = (),
 ) -> PlannedProgram | None:
-    """**Collective.** The program in the best layouts; None if it moves nothing, or is no better for them."""
+    """**Collective.** The program in the best layouts; None if it moves nothing, or is no better for them.
+
+    Arguments in ``steady`` stay as they are in calls to come: what is moved of them is moved once.
+    """
     if not any(task.kind in COLLECTIVE for task in written.tasks):
         return None
     costs = costs_of(recorder, comm)
@@ -47,7 +53,7 @@ def plan_program(
     again: Capture | None = None
     said = ""
     try:
-        plan = plan_calls(recorder, left, costs)
+        plan = plan_calls(recorder, left, costs, recorder.sources_of(steady))
         planned = planned_calls(recorder, plan, left)
         said = repr(planned)
         steered = CallRecorder(planned, held, recorder.decisions)
@@ -57,8 +63,11 @@ def plan_program(
     if len(union_of(comm, [said])) > 1 or steered is None or again is None:
         return None
     agree_on_nodes("the plan of a program", comm, again.nodes, None)
-    tidied = tidy_up(again, comm)
-    own = [program_ps(tidied, steered, costs), program_ps(written, recorder, costs)]
+    tidied, is_steady = tidy(again), len(steady) > 0
+    own = [
+        program_ps(tidied, steered, costs, is_steady),
+        program_ps(written, recorder, costs, is_steady),
+    ]
     time_ps, written_ps = most_of(comm, own)
     if time_ps >= written_ps:
         return None
@@ -72,6 +81,9 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     return ProgramCosts(find_topology(world_of(comm), None, n_bytes).topology, DeviceCosts())
 
 
-def program_ps(tidied: Tidied, recorder: CallRecorder, costs: ProgramCosts) -> int:
-    """**Local.** The modelled time of a program: its moves, and the work of its calls."""
-    return costs.tasks_ps(tidied.tasks) + sum(map(costs.work_ps, recorder.calls))
+def program_ps(
+    tidied: Tidied, recorder: CallRecorder, costs: ProgramCosts, is_steady: bool = False
+) -> int:
+    """**Local.** The modelled time of a program: its moves, without those kept if so, and its work."""
+    tasks = tidied.repeated if is_steady else tidied.tasks
+    return costs.tasks_ps(tasks) + sum(map(costs.work_ps, recorder.calls))

@@ -81,16 +81,31 @@ class Tidied:
     firsts: tuple[int, ...]
     """For every captured move, the first that it equals."""
     tasks: tuple[Task, ...]
+    copies: tuple[KeptMove, ...]
+    """Moves of arguments whose results are kept from one call to the next."""
+
+    @property
+    def repeated(self) -> list[Task]:
+        """The tasks of a call that finds all copies kept."""
+        values = {one.value for one in self.copies}
+        return [t for t in self.tasks if t.kind is not TaskKind.MOVE or t.out not in values]
 
 
-def tidy_up(captured: Capture, comm: Comm) -> Tidied:
-    """**Collective.** Leave out what a capture need not do; all ranks decide alike."""
+def tidy_up(
+    captured: Capture, comm: Comm, cache: bool, steady: frozenset[int] | None = None
+) -> Tidied:
+    """**Collective.** Leave out what a capture need not do; all ranks decide alike.
+
+    Copies of moved arguments are kept if so asked: of those in ``steady``, or of all.
+    """
     kept, roots = sorted(captured.kept), captured.roots
     live = [roots[n] for n in captured.inputs if n is not None]
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
-    return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks))
+    copies = _kept_moves(tasks, captured, comm) if cache else ()
+    copies = tuple(one for one in copies if steady is None or one.argument in steady)
+    return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)
 
 
 def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
@@ -100,7 +115,7 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
     tasks: Sequence[Task] = tidied.tasks
     if not captured.on_device:
         tasks = block_joins(tasks, kept, roots, captured.shapes)
-    copies = _kept_moves(tasks, captured, comm) if options.cache else ()
+    copies = tidied.copies
     values = tuple(one.value for one in copies)
     outputs = tuple(dict.fromkeys((*kept, *values)))
     ordered = _put_in_order(tasks, outputs, captured, comm, options)
@@ -115,7 +130,7 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
     fates = _fates(captured, firsts, tasks, ordered, values)
-    return Ready(tuple(ordered), replay, outputs, tuple(copies), short, fates, figures)
+    return Ready(tuple(ordered), replay, outputs, copies, short, fates, figures)
 
 
 def _fates(

@@ -104,6 +104,11 @@ class CallRecorder:
             self.decisions.append(make())
         return self.decisions[self._n_decided - 1]
 
+    def sources_of(self, arrays: Sequence[Tiled]) -> list[int]:
+        """The numbers of arrays that calls were given; those that none was given have none."""
+        numbers = (self._numbers.get(id(x)) for x in arrays)
+        return [number for number in numbers if number is not None and number < 0]
+
     def _planned(self, at: int, call: ArrangedCall) -> PlannedCall | None:
         if not self.plan:
             return None
