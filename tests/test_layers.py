@@ -60,8 +60,8 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network elimination linear_program ein_graph eindecomp domain move_prices strategies ways layouts "
-        "judge_layouts groupings"
+        "network elimination linear_program ein_graph eindecomp domain move_prices price_book strategies "
+        "ways layouts judge_layouts groupings"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

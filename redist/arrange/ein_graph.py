@@ -105,10 +105,14 @@ class EinNode:
 
 @dataclass(frozen=True, slots=True)
 class WayTaken:
-    """What an operation without a rule does with operands of some types: what it makes, and how long."""
+    """What an operation without a rule does with operands of some types: what it makes and moves.
+
+    ``time_ps`` is what it takes beside these moves.
+    """
 
     made: tuple[ArrayType, ...]
     time_ps: int
+    moves: tuple[tuple[ArrayType, ArrayType], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,15 +32,15 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
             _must(t.shape == plan.graph.shape_of(value), number, "a wrong shape")
             _must(_comes_from(plan, value, number, t), number, f"operand {value} never becomes {t}")
         if isinstance(node, AskedNode):
-            work += _ask_again(number, node, wanted, made)
+            work += _ask_again(plan, number, node, wanted, made)
         else:
             _judge_node(number, node, wanted, made[0])
             work += node_time_ps(node, wanted, made[0], device)
-    moved = sum(move.time_ps for move in plan.moves)
+    moved = sum(move.time_ps for move in (*plan.moves, *plan.inner))
     _must(work == plan.work_ps, None, f"work of {work} ps, not {plan.work_ps}")
     _must(work + moved == plan.time_ps, None, f"{work + moved} ps, not {plan.time_ps}")
     _must(plan.bound_ps <= plan.time_ps, None, "a bound beyond the plan")
-    for move in plan.moves:
+    for move in (*plan.moves, *plan.inner):
         if price is not None:
             again = price(move.source, move.target)
             _must(again == move.time_ps, move.reader, f"a move of {again} ps, not {move.time_ps}")
@@ -52,13 +52,20 @@ def _must(good: bool, number: int | None, what: str) -> None:
 
 
 def _ask_again(
-    number: int, node: AskedNode, wanted: tuple[ArrayType, ...], made: tuple[ArrayType, ...]
+    plan: LayoutPlan,
+    number: int,
+    node: AskedNode,
+    wanted: tuple[ArrayType, ...],
+    made: tuple[ArrayType, ...],
 ) -> int:
     """What a node without a rule takes, if it makes of its operands what the plan says."""
     _must(not node.only or wanted in node.only, number, "types that it must not be asked for")
     answer = node.ask(wanted)
     _must(answer is not None and answer.made == made, number, f"it does not make {made}")
-    return 0 if answer is None else answer.time_ps
+    assert answer is not None
+    own = tuple((move.source, move.target) for move in plan.inner if move.reader == number)
+    _must(answer.moves == own, number, "it moves other things by itself")
+    return answer.time_ps
 
 
 def _comes_from(plan: LayoutPlan, value: int, reader: int, t: ArrayType) -> bool:

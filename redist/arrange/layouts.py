@@ -11,8 +11,8 @@ from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.elimination import Elimination
 from redist.arrange.linear_program import solve_by_program
-from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
+from redist.arrange.price_book import PriceBook
 from redist.arrange.strategies import DeviceCosts, least_time_ps, list_strategies
 from redist.arrange.ways import Answered, Ways, ask
 from redist.errors import RequestError
@@ -27,9 +27,12 @@ from redist.text.units import format_time
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A move of a value to the type that a reader wants, or to the one in which several find it."""
+    """A move of a value to the type that a reader wants, or to the one in which several find it.
 
-    value: int
+    One of no value is made by a node itself, on the way.
+    """
+
+    value: int | None
     source: ArrayType
     target: ArrayType
     reader: int | None
@@ -52,6 +55,8 @@ class LayoutPlan:
     wanted: tuple[tuple[ArrayType, ...], ...]
     """Of every node, the types of its operands when it begins."""
     moves: tuple[PlannedMove, ...]
+    inner: tuple[PlannedMove, ...]
+    """Moves that nodes without a rule make by themselves."""
     work_ps: int
     time_ps: int
     bound_ps: int
@@ -105,9 +110,8 @@ def plan_layouts(
     included. A value with several readers is moved once to the type in which they find it, and from there
     to what each wants.
     """
-    return _Planning(
-        graph, mesh, tuple(parts), topology, device or DeviceCosts(), dict(pins or {})
-    ).run()
+    book = PriceBook(mesh, tuple(parts), topology)
+    return _Planning(graph, device or DeviceCosts(), dict(pins or {}), book).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -115,15 +119,12 @@ class _Planning:
     """One planning: tables for equal nodes and values are made once, and so worked on once."""
 
     graph: EinGraph
-    mesh: Mesh
-    parts: tuple[SubAxis, ...]
-    topology: Topology
     device: DeviceCosts
     pins: dict[int, ArrayType]
-    _domains: dict[object, TypeDomain] = field(default_factory=dict)
-    _by_value: dict[int, TypeDomain] = field(default_factory=dict)
+    book: PriceBook
+    _domains: dict[int, TypeDomain] = field(default_factory=dict)
+    """By value."""
     _ops: dict[int, str | None] = field(default_factory=dict)
-    _prices: dict[int, Costs] = field(default_factory=dict)
     _ways: dict[object, Ways] = field(default_factory=dict)
     _answered: dict[object, Answered] = field(default_factory=dict)
     _said: dict[int, Answered] = field(default_factory=dict)
@@ -159,19 +160,11 @@ class _Planning:
         return self._plan(ways, variables, solution)
 
     def _domain(self, value: int) -> TypeDomain:
-        if value not in self._by_value:
-            usual = self._make_domain(value, ())
-            others = tuple(t for t in self._named_types(value) if usual.find(t) is None)
-            self._by_value[value] = self._make_domain(value, others) if others else usual
-        return self._by_value[value]
-
-    def _make_domain(self, value: int, others: tuple[ArrayType, ...]) -> TypeDomain:
-        shape, dtype = self.graph.shape_of(value), self.graph.dtype_of(value)
-        op = self._pending_op(value)
-        key = shape, dtype, op, others
-        if key not in self._domains:
-            self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op, others)
-        return self._domains[key]
+        if value not in self._domains:
+            shape, dtype = self.graph.shape_of(value), self.graph.dtype_of(value)
+            named = tuple(self._named_types(value))
+            self._domains[value] = self.book.domain(shape, dtype, self._pending_op(value), named)
+        return self._domains[value]
 
     def _named_types(self, value: int) -> list[ArrayType]:
         """Types that someone names for a value: pinned, made or asked for by nodes without a rule."""
@@ -185,7 +178,7 @@ class _Planning:
             found += self._said[number].types_of(k) if number in self._said else []
         op = self._pending_op(value)
         named = (t for t in dict.fromkeys(found) if t.pending_op in (None, op))
-        return [t for t in named if places_of(t, self.parts) is not None]
+        return [t for t in named if places_of(t, self.book.parts) is not None]
 
     def _pending_op(self, value: int) -> str | None:
         """How partial values of a value are combined; None if it has none.
@@ -227,18 +220,13 @@ class _Planning:
         operands = [self._domain(n) for n in node.operands]
         key = node.key, tuple(map(id, operands)), node.only
         if key not in self._answered:
-            self._answered[key] = ask(node, operands, self.parts)
+            self._answered[key] = ask(node, operands, self.book.parts)
         said = self._said[number] = self._answered[key]
         results = [self._domain(value) for value in self.graph.results_of(number)]
         own = key, tuple(map(id, results))
         if own not in self._ways:
-            self._ways[own] = said.ways(operands, results)
+            self._ways[own] = said.ways(operands, results, self.book)
         return self._ways[own]
-
-    def _prices_of(self, domain: TypeDomain) -> Costs:
-        if id(domain) not in self._prices:
-            self._prices[id(domain)] = price_moves(domain, self.topology)
-        return self._prices[id(domain)]
 
     def _table(self, key: object, make: Callable[[], Costs]) -> Costs:
         if key not in self._tables:
@@ -250,7 +238,7 @@ class _Planning:
     ) -> list[CostTable]:
         """What it costs to bring a value from where it is made to where it is read."""
         domain, readers = self._domain(value), self.graph.readers(value)
-        prices = self._prices_of(domain)
+        prices = self.book.prices(domain)
         found: list[CostTable] = []
         pin = self.pins.get(value)
         number = None if pin is None else domain.find(pin)
@@ -322,7 +310,7 @@ class _Planning:
         moves: list[PlannedMove] = []
         for value in graph.values:
             domain = self._domain(value)
-            prices, at = self._prices_of(domain), here[value]
+            prices, at = self.book.prices(domain), here[value]
             if value >= 0 and value in variables:
                 home = values[variables[value]]
                 moves += _move(domain, prices, value, at, home, None)
@@ -330,16 +318,22 @@ class _Planning:
             for reader, place in graph.readers(value):
                 there = int(ways[reader].operands[place][values[reader]])
                 moves += _move(domain, prices, value, at, there, reader)
+        inner = [
+            PlannedMove(None, source, target, n, self.book.price(source, target))
+            for n, said in self._said.items()
+            for source, target in said.answer_to(wanted[n]).moves
+        ]
         work = sum(int(one.times[values[n]]) for n, one in enumerate(ways))
+        work -= sum(move.time_ps for move in inner)
         least = sum(
-            least_time_ps(node, self.mesh.n_devices, self.device)
+            least_time_ps(node, self.book.mesh.n_devices, self.device)
             for node in graph.nodes
             if isinstance(node, EinNode)
         )
         return LayoutPlan(
-            graph, self.mesh, tuple(types[~k] for k in range(len(graph.inputs))),
+            graph, self.book.mesh, tuple(types[~k] for k in range(len(graph.inputs))),
             tuple(types[value] for value in graph.values if value >= 0), tuple(wanted), tuple(moves),
-            work, solution.cost, solution.bound, least,
+            tuple(inner), work, solution.cost, solution.bound, least,
         )  # fmt: skip
 
 

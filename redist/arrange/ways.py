@@ -10,7 +10,8 @@ import numpy as np
 
 from redist.arrange.domain import NOWHERE, TypeDomain, places_of
 from redist.arrange.ein_graph import AskedNode, WayTaken
-from redist.arrange.network import Costs
+from redist.arrange.network import FORBIDDEN, Costs
+from redist.arrange.price_book import PriceBook
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
@@ -40,6 +41,10 @@ class Answered:
     asked: tuple[tuple[ArrayType, ...], ...]
     answers: tuple[WayTaken, ...]
 
+    def answer_to(self, types: tuple[ArrayType, ...]) -> WayTaken:
+        """What it does with operands of some types that it was asked for."""
+        return self.answers[self.asked.index(types)]
+
     def types_of(self, result: int) -> list[ArrayType]:
         """All types in which it makes one of its results."""
         return list(dict.fromkeys(answer.made[result] for answer in self.answers))
@@ -49,15 +54,18 @@ class Answered:
         ops = [t.pending_op for t in self.types_of(result) if t.pending_op is not None]
         return ops[0] if ops else None
 
-    def ways(self, operands: Sequence[TypeDomain], results: Sequence[TypeDomain]) -> Ways:
-        """Those whose types are all among these."""
+    def ways(
+        self, operands: Sequence[TypeDomain], results: Sequence[TypeDomain], book: PriceBook
+    ) -> Ways:
+        """Those whose types are all among these, and whose moves have a price."""
         rows: list[tuple[list[int], int]] = []
         for asked, answer in zip(self.asked, self.answers, strict=True):
             wanted = [domain.find(t) for domain, t in zip(operands, asked, strict=True)]
             made = [domain.find(t) for domain, t in zip(results, answer.made, strict=True)]
             numbers = [n for n in (*wanted, *made) if n is not None]
-            if len(numbers) == len(wanted) + len(made):
-                rows.append((numbers, answer.time_ps))
+            time = answer.time_ps + sum(book.price(*move) for move in answer.moves)
+            if len(numbers) == len(wanted) + len(made) and time < FORBIDDEN:
+                rows.append((numbers, time))
         if not rows:
             raise RequestError(
                 "cannot plan an operation: none of the types that it was asked for fits"

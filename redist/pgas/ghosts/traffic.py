@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -13,7 +13,7 @@ from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.structures import replaced
-from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
+from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.call_site import Line, calling_line, standing_at
@@ -111,6 +111,18 @@ class Exchanger:
             return traffic().perform(self.exchange, self.work, args)
         with standing_at(self.line):
             return traffic().perform(self.exchange, self.work, args)
+
+
+def movers_in(tasks: Iterable[Task]) -> list[TileMover | Exchanger]:
+    """**Local.** What moves in tasks, in order; of batches each move."""
+    found: list[TileMover | Exchanger] = []
+    for task in tasks:
+        match task.function:
+            case TileMover() | Exchanger():
+                found.append(task.function)
+            case BatchMover(movers=movers):
+                found += movers
+    return found
 
 
 class GhostTraffic(WrappedTraffic):

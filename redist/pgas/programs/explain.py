@@ -9,7 +9,7 @@ from redist.errors import RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.ghosts.traffic import BatchMover, Exchanger, TileMover
+from redist.pgas.ghosts.traffic import Exchanger, TileMover, movers_in
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.elsewhere import explain_elsewhere
 from redist.pgas.programs.outside import find_outside
@@ -76,19 +76,7 @@ def explain(
 
 def moves_of(captured: Capture) -> list[Move]:
     """**Collective** if a plan must be made. The moves and exchanges of a captured program, planned."""
-    return [_planned(mover) for mover in movers_of(captured)]
-
-
-def movers_of(captured: Capture) -> list[TileMover | Exchanger]:
-    """**Local.** What moves in a captured program, in order; of batches each move."""
-    found: list[TileMover | Exchanger] = []
-    for task in captured.tasks:
-        match task.function:
-            case TileMover() | Exchanger():
-                found.append(task.function)
-            case BatchMover(movers=movers):
-                found += movers
-    return found
+    return [_planned(mover) for mover in movers_in(captured.tasks)]
 
 
 def _planned(mover: TileMover | Exchanger) -> Move:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from redist.arrange.domain import places_of
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, Node, WayTaken
 from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import node_time_ps
 from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.network import FORBIDDEN
+from redist.arrange.price_book import PriceBook
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -20,7 +21,7 @@ from redist.pgas.ghosts.ghost_array import ghost_kind
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.structures import found_in
 from redist.pgas.ghosts.tape import Tape, Task, taping
-from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover
+from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic, TileMover, movers_in
 from redist.pgas.programs.recorder import CallRecorder, PlannedCall, ProgramCall
 from redist.pgas.tiles.arranging import Types, arranging
 from redist.pgas.tiles.move import tile_shape
@@ -38,30 +39,44 @@ MOST_FACTORS = 3
 class ProgramCosts:
     """What a program costs on its machine: moves, exchanges without a plan, and work."""
 
-    topology: Topology
+    book: PriceBook
     device: DeviceCosts
 
+    @staticmethod
+    def of(types: Sequence[ArrayType], topology: Topology, device: DeviceCosts) -> ProgramCosts:
+        """The costs of a program whose arrays have these types; they must be on one mesh."""
+        meshes = {t.mesh for t in types}
+        if len(meshes) != 1:
+            raise RequestError("cannot plan layouts over several meshes")
+        axes = [axis for t in types for cut in (*t.dims, t.pending_axes) for axis in cut]
+        (mesh,) = meshes
+        parts = tuple(part for part in prime_parts(mesh, axes) if part.size > 1)
+        return ProgramCosts(PriceBook(mesh, parts, topology), device)
+
     def move_ps(self, source: ArrayType, target: ArrayType) -> int:
-        """What a move takes: the synthesizer's own price."""
-        return _move_ps(source, target, self.topology)
+        """What a move takes."""
+        try:
+            found = self.book.price(source, target)
+        except RequestError:  # so many types that they are not listed
+            found = FORBIDDEN
+        if found < FORBIDDEN:
+            return found
+        return synthesize(source, target, topology=self.book.topology).time_ps
 
     def exchange_ps(self, exchange: ElementExchange) -> int:
         """About what it takes to pass elements on without a plan: all of a tile, from everyone."""
-        level = self.topology.levels[-1]
+        topology = self.book.topology
         n = exchange.target.mesh.n_devices
-        return level.time_ps(n - 1, exchange.target.tile_bytes) + self.topology.step_ps
+        return topology.levels[-1].time_ps(n - 1, exchange.target.tile_bytes) + topology.step_ps
 
     def tasks_ps(self, tasks: Sequence[Task]) -> int:
         """What the moves and exchanges among tasks take, one after another."""
         total = 0
-        for task in tasks:
-            match task.function:
-                case TileMover(move=move):
-                    total += self.move_ps(move.source, move.target)
-                case BatchMover(movers=movers):
-                    total += sum(self.move_ps(one.move.source, one.move.target) for one in movers)
-                case Exchanger(exchange=exchange):
-                    total += self.exchange_ps(exchange)
+        for mover in movers_in(tasks):
+            if isinstance(mover, TileMover):
+                total += self.move_ps(mover.move.source, mover.move.target)
+            else:
+                total += self.exchange_ps(mover.exchange)
         return total
 
     def work_ps(self, one: ProgramCall) -> int:
@@ -80,11 +95,6 @@ class ProgramCosts:
         return ceil_div(sum(t.tile_bytes for t in types) * self.device.byte_fs, 1000)
 
 
-@lru_cache(maxsize=65536)
-def _move_ps(source: ArrayType, target: ArrayType, topology: Topology) -> int:
-    return synthesize(source, target, topology=topology).time_ps
-
-
 def plan_calls(
     recorder: CallRecorder,
     left: Collection[int],
@@ -97,16 +107,12 @@ def plan_calls(
     """
     graph, pins = make_graph(recorder, left, costs)
     pins = {value: t for value, t in pins.items() if value not in free}
-    meshes = {t.mesh for one in recorder.calls for t in (*one.types, *one.wanted, *one.made)}
-    if len(meshes) != 1:
-        raise RequestError("cannot plan layouts over several meshes")
-    (mesh,) = meshes
-    used = [t for one in recorder.calls for t in (*one.types, *one.made)]
     best: LayoutPlan | None = None
     why: RequestError | None = None
-    for parts in _factors(mesh, list(pins.values()), used):
+    mesh, fine = costs.book.mesh, costs.book.parts
+    for parts in _factors(mesh, fine, list(pins.values())):
         try:
-            plan = plan_layouts(graph, mesh, parts, costs.topology, costs.device, pins)
+            plan = plan_layouts(graph, mesh, parts, costs.book.topology, costs.device, pins)
         except RequestError as problem:
             why = problem
             continue
@@ -118,11 +124,9 @@ def plan_calls(
 
 
 def _factors(
-    mesh: Mesh, pins: Sequence[ArrayType], used: Sequence[ArrayType]
+    mesh: Mesh, fine: tuple[SubAxis, ...], pins: Sequence[ArrayType]
 ) -> list[tuple[SubAxis, ...]]:
-    """The factors of a mesh to plan with: prime ones if they are few, else groups that have all pins."""
-    axes = [axis for t in used for cut in (*t.dims, t.pending_axes) for axis in cut]
-    fine = tuple(part for part in prime_parts(mesh, axes) if part.size > 1)
+    """The factors of a mesh to plan with: the finest if they are few, else groups that have all pins."""
     if len(fine) <= MOST_FACTORS:
         return [fine]
     groups = list_groupings(mesh, MOST_FACTORS)
@@ -187,7 +191,12 @@ def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken |
     made = tuple(x.type for x in found_in(result, (Tiled,)))
     if [(t.shape, t.dtype, t.mesh) for t in made] != [(t.shape, t.dtype, t.mesh) for t in one.made]:
         return None
-    return WayTaken(made, costs.tasks_ps(tape.tasks) + costs.touch_ps((*types, *made)))
+    movers = movers_in(tape.tasks)
+    moves = tuple(
+        (one.move.source, one.move.target) for one in movers if isinstance(one, TileMover)
+    )
+    exchanged = sum(costs.exchange_ps(one.exchange) for one in movers if isinstance(one, Exchanger))
+    return WayTaken(made, exchanged + costs.touch_ps((*types, *made)), moves)
 
 
 def _ghost(x: Tiled, t: ArrayType, tape: Tape) -> Tiled:

@@ -45,7 +45,10 @@ def plan_program(
     """
     if not any(task.kind in COLLECTIVE for task in written.tasks):
         return None
-    costs = costs_of(recorder, comm)
+    try:
+        costs = costs_of(recorder, comm)
+    except RequestError:  # of several meshes: all ranks see that
+        return None
     here = written.captured
     left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
     left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
@@ -78,7 +81,8 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     """**Collective.** What moves and work cost on this machine."""
     types = [t for one in recorder.calls for t in (*one.wanted, *one.made)]
     n_bytes = max((t.tile_bytes for t in types), default=0)
-    return ProgramCosts(find_topology(world_of(comm), None, n_bytes).topology, DeviceCosts())
+    topology = find_topology(world_of(comm), None, n_bytes).topology
+    return ProgramCosts.of(types, topology, DeviceCosts())
 
 
 def program_ps(

@@ -1,0 +1,65 @@
+"""Prices of moves between types of any shape over the factors of a mesh, all of a kind at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from redist.arrange.domain import TypeDomain, places_of
+from redist.arrange.move_prices import price_moves
+from redist.arrange.network import FORBIDDEN, Costs
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis
+from redist.layout.dtype import DType
+from redist.layout.mesh import Mesh
+from redist.plan.topology import Topology
+
+
+@dataclass(slots=True, eq=False)
+class PriceBook:
+    """Domains of types, and what moves between their types cost; equal ones are one and the same."""
+
+    mesh: Mesh
+    parts: tuple[SubAxis, ...]
+    topology: Topology
+    _domains: dict[object, TypeDomain] = field(default_factory=dict)
+    _prices: dict[int, Costs] = field(default_factory=dict)
+
+    def domain(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        op: str | None,
+        others: tuple[ArrayType, ...] = (),
+    ) -> TypeDomain:
+        """The types of such an array, and the others beside them."""
+        if others:
+            usual = self.domain(shape, dtype, op)
+            others = tuple(t for t in others if usual.find(t) is None)
+        key = shape, dtype, op, others
+        if key not in self._domains:
+            self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op, others)
+        return self._domains[key]
+
+    def prices(self, domain: TypeDomain) -> Costs:
+        """Picoseconds of all moves between the types of a domain of this book."""
+        if id(domain) not in self._prices:
+            self._prices[id(domain)] = price_moves(domain, self.topology)
+        return self._prices[id(domain)]
+
+    def price(self, source: ArrayType, target: ArrayType) -> int:
+        """What one move costs; FORBIDDEN if its types are not over these factors.
+
+        >>> from redist.layout.axes import whole
+        >>> from redist.plan.topology import FLAT
+        >>> mesh = Mesh(x=2)
+        >>> book = PriceBook(mesh, (whole(mesh, "x"),), FLAT)
+        >>> rows, columns = (ArrayType.parse(t, mesh) for t in ("f32[8{x}, 8]", "f32[8, 8{x}]"))
+        >>> book.price(rows, columns) > book.price(rows, rows) == 0
+        True
+        """
+        ends = source, target
+        if any(t.mesh != self.mesh or places_of(t, self.parts) is None for t in ends):
+            return FORBIDDEN
+        domain = self.domain(source.shape, source.dtype, source.pending_op, ends)
+        a, b = domain.find(source), domain.find(target)
+        return FORBIDDEN if a is None or b is None else int(self.prices(domain)[a, b])
