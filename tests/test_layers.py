@@ -75,7 +75,7 @@ INNER: dict[str, str] = {
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
         "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
-        "recorded prepare recorder plan_calls plan_program prepared program loops map_tiles"
+        "recorded prepare recorder plan_calls plan_program ends prepared program loops map_tiles"
     ),
     "redist.pgas.tiles": (
         "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "

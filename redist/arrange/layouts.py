@@ -29,7 +29,7 @@ from redist.text.units import format_time
 class PlannedMove:
     """A move of a value to the type that a reader wants, or to the one in which several find it.
 
-    One of no value is made by a node itself, on the way.
+    One of no value is made by a node itself, on the way; after the last node, one goes round a loop.
     """
 
     value: int | None
@@ -103,15 +103,19 @@ def plan_layouts(
     topology: Topology = FLAT,
     device: DeviceCosts | None = None,
     pins: Mapping[int, ArrayType] | None = None,
+    loops: Mapping[int, int] | None = None,
 ) -> LayoutPlan:
     """The types that make a program quickest, over these factors of a mesh.
 
     ``pins`` fixes the types of inputs (``~k``) and of what nodes make; the others are free, inputs
-    included. A value with several readers is moved once to the type in which they find it, and from there
-    to what each wants.
+    included. ``loops`` says which values become which inputs of the next round: each is brought to the type
+    of its input, which counts as time. A value with several readers is moved once to the type in which they
+    find it, and from there to what each wants.
     """
     book = PriceBook(mesh, tuple(parts), topology)
-    return _Planning(graph, device or DeviceCosts(), dict(pins or {}), book).run()
+    return _Planning(
+        graph, device or DeviceCosts(), dict(pins or {}), book, dict(loops or {})
+    ).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -122,6 +126,7 @@ class _Planning:
     device: DeviceCosts
     pins: dict[int, ArrayType]
     book: PriceBook
+    loops: dict[int, int]
     _domains: dict[int, TypeDomain] = field(default_factory=dict)
     """By value."""
     _ops: dict[int, str | None] = field(default_factory=dict)
@@ -142,7 +147,7 @@ class _Planning:
         """Of values with a type of their own: inputs, and those with several readers."""
         sizes = [len(one) for one in ways]
         for value in graph.values:
-            if value < 0 or len(graph.readers(value)) > 1:
+            if value < 0 or len(graph.readers(value)) + (value in self.loops) > 1:
                 variables[value] = len(sizes)
                 sizes.append(len(self._domain(value)))
         tables = [CostTable((n,), one.times) for n, one in enumerate(ways)]
@@ -260,11 +265,24 @@ class _Planning:
             for reader, place in readers:
                 wanted = ways[reader].operands[place]
                 found.append(self._between(maker, reader, made, prices, wanted))
+        if value in self.loops:
+            end = self.loops[value]
+            back = self._numbers_in(value, end)
+            here = (variables[value], None) if value in variables else (maker, made)
+            found.append(self._between(here[0], variables[end], here[1], prices, back))
         if pin is not None and made is not None:
             found.append(
                 CostTable((maker,), np.where(made == number, 0, FORBIDDEN).astype(np.int64))
             )
         return found
+
+    def _numbers_in(self, value: int, other: int) -> Ints:
+        """The types of another value as types of a value; all must be."""
+        domain, theirs = self._domain(value), self._domain(other)
+        found = [domain.find(theirs.type(number)) for number in range(len(theirs))]
+        if None in found:
+            raise RequestError("cannot plan a loop whose ends have different kinds of types")
+        return np.array(found, dtype=np.int64)
 
     def _maker(self, value: int, ways: Sequence[Ways]) -> tuple[int, Ints | None]:
         """The variable of the node that makes a value, and the type in which each of its ways does."""
@@ -318,6 +336,10 @@ class _Planning:
             for reader, place in graph.readers(value):
                 there = int(ways[reader].operands[place][values[reader]])
                 moves += _move(domain, prices, value, at, there, reader)
+            if value in self.loops:
+                end = domain.find(types[self.loops[value]])
+                assert end is not None
+                moves += _move(domain, prices, value, at, end, len(graph.nodes))
         inner = [
             PlannedMove(None, source, target, n, self.book.price(source, target))
             for n, said in self._said.items()

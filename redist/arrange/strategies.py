@@ -58,7 +58,7 @@ def list_strategies(
     if len(choices) ** n_factors > 2**22:
         raise RequestError(f"cannot list the ways to do {node.notation!r} over {n_factors} factors")
     rows = np.array(list(itertools.product(choices, repeat=n_factors)), dtype=np.int64)
-    rows = rows.reshape(-1, n_factors)
+    rows = rows.reshape(len(rows), n_factors)
     wanted = [
         domain.numbers(_operand_places(rows, labels, term, place, kept_pending))
         for place, (term, domain) in enumerate(zip(node.terms, operands, strict=True))

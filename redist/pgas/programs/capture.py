@@ -93,6 +93,8 @@ def capture(
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
             result = function(*args, **options)
+            if arranger is not None:
+                arranger.finish(result)
         place = {id(array): i for i, array in enumerate(arrays)}
 
         ends_of: dict[int, ArrayEnd] = {}

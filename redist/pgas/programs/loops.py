@@ -7,6 +7,7 @@ from typing import Any
 
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.programs.program import Program, call_step
 from redist.pgas.shapes import repeat as repeated_elements
 
 
@@ -15,7 +16,8 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
 
     ``pgas.repeat(x, 3, axis=0)`` repeats each element along a dim, as the standard says.
     ``pgas.repeat(step, 30, state)`` calls ``step`` 30 times, each time with what it gave before: an array,
-    or a tuple of its arguments.
+    or a tuple of its arguments. The ends of a program in planned layouts are joined: the state lies where a
+    round after another costs least.
     """
     if not callable(x):
         if state:
@@ -26,8 +28,11 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
         raise ArgumentError(f"cannot repeat a step {repeats!r} times: need an int >= 0")
     (now,) = state
+    step = x
+    if isinstance(x, Program) and repeats > 1 and current_tape() is None:
+        step, now = x.joined(now)
     for _ in range(repeats):
-        now = call_step(x, now)
+        now = call_step(step, now)
     return now
 
 
@@ -53,8 +58,3 @@ def repeat_until(
         if bool(call_step(stop, now)):
             return now, number + 1
     return now, most
-
-
-def call_step(step: Callable[..., Any], state: Any) -> Any:
-    """Call a function with a state: a tuple has its arguments."""
-    return step(*state) if isinstance(state, tuple) else step(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from redist.arrange.domain import places_of
@@ -100,10 +100,12 @@ def plan_calls(
     left: Collection[int],
     costs: ProgramCosts,
     free: Collection[int] = (),
+    loops: Mapping[int, int] | None = None,
 ) -> LayoutPlan:
     """**Local.** The best types for the calls of a program.
 
-    Calls in ``left`` stay as they were; values in ``free``, which no call makes, may begin in any type.
+    Calls in ``left`` stay as they were; values in ``free``, which no call makes, may begin in any type;
+    those in ``loops`` become others in the next round.
     """
     graph, pins = make_graph(recorder, left, costs)
     pins = {value: t for value, t in pins.items() if value not in free}
@@ -112,7 +114,7 @@ def plan_calls(
     mesh, fine = costs.book.mesh, costs.book.parts
     for parts in _factors(mesh, fine, list(pins.values())):
         try:
-            plan = plan_layouts(graph, mesh, parts, costs.book.topology, costs.device, pins)
+            plan = plan_layouts(graph, mesh, parts, costs.book.topology, costs.device, pins, loops)
         except RequestError as problem:
             why = problem
             continue

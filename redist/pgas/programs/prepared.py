@@ -36,8 +36,9 @@ class Prepared:
         signature: Signature,
         comm: Comm,
         planned: PlannedProgram | None,
+        steady: frozenset[int] | None,
     ) -> None:
-        self.planned, self.n_runs = planned, 0
+        self.planned, self.steady, self.n_runs = planned, steady, 0
         self.captured, self.ready, self.outside = captured, ready, outside.arrays
         self.things, self.comm = outside.things, comm
         self.key, self.kept = signature.key, signature.kept
@@ -52,7 +53,16 @@ class Prepared:
         """Whether copies of arguments have been of no use so often that they are kept no more."""
         return self._misses >= MOST_MISSES
 
-    def steady(self, arrays: Sequence[Tiled]) -> frozenset[int]:
+    @property
+    def should_settle(self) -> bool:
+        """Whether it is time to look which arguments stay: in the second call, and when some have not."""
+        return self.n_runs == 1 or 0 < self._misses < MOST_MISSES
+
+    def follows(self, other: Prepared) -> None:
+        """**Local.** Go on where another preparation of the same program has been."""
+        self._given, self.n_runs, self._misses = other._given, other.n_runs, other._misses
+
+    def staying(self, arrays: Sequence[Tiled]) -> frozenset[int]:
         """**Collective.** The arguments that are those of the first call, unchanged, on all ranks."""
         changed = [
             number

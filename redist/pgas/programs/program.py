@@ -13,10 +13,12 @@ from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost_array import GhostArray
+from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import COLLECTIVE, TaskKind, current_tape
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes
 from redist.pgas.programs.capture import Capture, capture
+from redist.pgas.programs.ends import wanted_types
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
 from redist.pgas.programs.plan_program import plan_program
@@ -33,6 +35,7 @@ from redist.pgas.programs.prepared import Prepared
 from redist.pgas.programs.recorder import CallRecorder
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.tiles.arranging import Arranger
+from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
@@ -51,8 +54,13 @@ EAGER = "REDIST_EAGER"
 class Program(Generic[P, R]):
     """A function whose calls are captured, one for every kind of arguments, and repeated."""
 
-    def __init__(self, function: Callable[P, R], options: ProgramOptions) -> None:
-        self.function, self.options = function, options
+    def __init__(
+        self,
+        function: Callable[P, R],
+        options: ProgramOptions,
+        ends: tuple[ArrayType, ...] | None = None,
+    ) -> None:
+        self.function, self.options, self._ends = function, options, ends
         self.name = getattr(function, "__name__", type(function).__name__)
         self._prepared: dict[Any, Prepared] = {}
         self._captured = 0
@@ -66,7 +74,7 @@ class Program(Generic[P, R]):
         if signature.has_aliases:  # what is written through one is seen through another
             return self.function(*args, **options)
         found = self._found(signature, args, options)
-        if found.n_runs == 1 and self.options.cache:
+        if found.should_settle and self.options.cache:
             found = self._settle(found, signature, args, options)
         result: R = found.run(signature.arrays)
         return result
@@ -110,30 +118,11 @@ class Program(Generic[P, R]):
         steady: frozenset[int] | None = None,
     ) -> Prepared:
         """**Collective.** Capture, plan and make ready; copies are kept of ``steady`` arguments, or all."""
-        given = {id(array) for array in signature.arrays}
-        reached = find_outside(self.function, (*args, *options.values()))
-        outside = Outside(
-            tuple(one for one in reached.arrays if id(one.array) not in given), reached.things
-        )
-        arrays = [*signature.arrays, *(one.array for one in outside.arrays)]
-        comm = _comm_of(arrays)
         recorder = CallRecorder() if self.options.layouts == PLANNED else None
+        captured, outside, arrays, comm = self._capture(signature, args, options, recorder)
 
-        def capture_with(arranger: Arranger | None) -> Capture:
-            return capture(self.function, args, options, arrays, arranger=arranger)
-
-        try:
-            for array in arrays:
-                if isinstance(array, GhostArray):
-                    raise CaptureError(
-                        f"cannot use {array.type}: it was made while a program was captured and has no "
-                        "values; return it from the program"
-                    )
-            captured = capture_with(recorder)
-        except Exception as problem:
-            agree_on_nodes(self.name, comm, (), problem)
-            raise
-        agree_on_nodes(self.name, comm, captured.nodes, None)
+        def capture_again(arranger: Arranger) -> Capture:
+            return capture(self._body, args, options, arrays, arranger=arranger)
 
         def tidy(captured: Capture) -> Tidied:
             return tidy_up(captured, comm, self.options.cache, steady)
@@ -141,15 +130,94 @@ class Program(Generic[P, R]):
         tidied, planned = tidy(captured), None
         if recorder is not None:
             stay = [arrays[number] for number in sorted(steady or ())]
-            planned = plan_program(tidied, recorder, capture_with, tidy, comm, stay)
+            planned = plan_program(tidied, recorder, capture_again, tidy, comm, stay)
             tidied = tidied if planned is None else planned.tidied
         ready = prepare(tidied, comm, self.options)
-        return Prepared(tidied.captured, ready, outside, signature, comm, planned)
+        return Prepared(tidied.captured, ready, outside, signature, comm, planned, steady)
+
+    def _capture(
+        self,
+        signature: Signature,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+        arranger: Arranger | None,
+    ) -> tuple[Capture, Outside, list[Tiled], Comm]:
+        """**Collective.** Capture the program: what it reaches, and all its arrays; all ranks agree on it."""
+        given = {id(array) for array in signature.arrays}
+        reached = find_outside(self.function, (*args, *options.values()))
+        outside = Outside(
+            tuple(one for one in reached.arrays if id(one.array) not in given), reached.things
+        )
+        arrays = [*signature.arrays, *(one.array for one in outside.arrays)]
+        comm = _comm_of(arrays)
+        try:
+            for array in arrays:
+                if isinstance(array, GhostArray):
+                    raise CaptureError(
+                        f"cannot use {array.type}: it was made while a program was captured and has no "
+                        "values; return it from the program"
+                    )
+            captured = capture(self._body, args, options, arrays, arranger=arranger)
+        except Exception as problem:
+            agree_on_nodes(self.name, comm, (), problem)
+            raise
+        agree_on_nodes(self.name, comm, captured.nodes, None)
+        return captured, outside, arrays, comm
+
+    def arrange(self, *args: P.args, **options: P.kwargs) -> tuple[Any, ...]:
+        """**Collective.** Move arguments to where the program wants them; they are given back, as a tuple.
+
+        ``x, w = step.arrange(x, w)``: then no call has to move them again. Arrays that the program updates
+        in place stay where they are.
+        """
+        signature = sign(args, options)
+        types = self.wanted_types(args, options)
+        moved = {
+            id(x): move(x, t, asked=True) for x, t in zip(signature.arrays, types, strict=True)
+        }
+        return tuple(replaced(args, (Tiled,), lambda x: moved[id(x)]))
+
+    def wanted_types(
+        self, args: Sequence[Any], options: Mapping[str, Any], goes_round: bool = False
+    ) -> list[ArrayType]:
+        """**Collective.** The types in which the program finds the arrays among its arguments best."""
+        signature, recorder = sign(tuple(args), options), CallRecorder()
+        captured, _, _, comm = self._capture(signature, args, options, recorder)
+        found = wanted_types(captured, recorder, signature.arrays, comm, goes_round)
+        return [x.type for x in signature.arrays] if found is None else found
+
+    def joined(self, state: Any) -> tuple[Callable[..., Any], Any]:
+        """**Collective.** A program whose results lie as its arguments do, and a state to begin with.
+
+        Types are those of a plan in which results go round as arguments; the program itself, and the state as
+        it is, if results are not such a state, or layouts are as written.
+        """
+        args = state if isinstance(state, tuple) else (state,)
+        if self.options.layouts != PLANNED or not all(isinstance(x, Tiled) for x in args):
+            return self, state
+        if len({id(x) for x in args}) < len(args):
+            return self, state
+        try:
+            types = self.wanted_types(args, {}, goes_round=True)
+        except ArgumentError:  # other results than arguments
+            return self, state
+        begin = tuple(move(x, t, asked=True) for x, t in zip(args, types, strict=True))
+        step: Program[P, R] = Program(self.function, self.options, tuple(types))
+        return step, begin if isinstance(state, tuple) else begin[0]
+
+    def _body(self, *args: Any, **options: Any) -> Any:
+        """What is captured: the function, its results brought to their types if there are any."""
+        made = self.function(*args, **options)
+        if self._ends is None:
+            return made
+        ends = made if isinstance(made, tuple) else (made,)
+        there = tuple(x.to(t) for x, t in zip(ends, self._ends, strict=True))
+        return there if isinstance(made, tuple) else there[0]
 
     def _settle(
         self, found: Prepared, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
     ) -> Prepared:
-        """**Collective**, in the second call. Prepare anew for arguments that stay, if there are any.
+        """**Collective.** Prepare anew for arguments that stay, if there are others than was thought.
 
         What is moved of them is moved once, so that other layouts may be best.
         """
@@ -158,12 +226,13 @@ class Program(Generic[P, R]):
             task.kind in COLLECTIVE or task.kind is TaskKind.START for task in found.ready.tasks
         ):
             return found
-        steady = found.steady(arrays)
+        steady = found.staying(arrays)
         kept = {one.argument for one in found.ready.kept_moves}
-        if not steady or (self.options.layouts != PLANNED and kept <= steady):
+        is_known = steady == (found.steady or frozenset())
+        if is_known or (self.options.layouts != PLANNED and kept <= steady):
             return found
-        again = self._prepare(signature, args, options, steady)
-        again.n_runs = 2
+        again = self._prepare(signature, args, options, steady or None)
+        again.follows(found)
         self._prepared[signature.key] = again
         return again
 
@@ -246,3 +315,8 @@ def program(
     if function is not None:
         return Program(function, options)
     return lambda given: Program(given, options)
+
+
+def call_step(step: Callable[..., Any], state: Any) -> Any:
+    """Call a function with a state: a tuple has its arguments."""
+    return step(*state) if isinstance(state, tuple) else step(state)

@@ -8,6 +8,7 @@ from typing import Any
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
 from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import Task, current_tape
 from redist.pgas.tiles.arranging import ArrangedCall, Types, arranging
@@ -60,6 +61,9 @@ class CallRecorder:
     calls: list[ProgramCall] = field(default_factory=list)
     sources: list[ArrayType] = field(default_factory=list)
     """Of values that no call makes, the types that they came in."""
+    results: list[int | None] = field(default_factory=list)
+    """The values that the program gives."""
+    result_types: list[tuple[tuple[int, ...], DType]] = field(default_factory=list)
     _n_decided: int = 0
     _n_values: int = 0
     _numbers: dict[int, int] = field(default_factory=dict)
@@ -104,10 +108,20 @@ class CallRecorder:
             self.decisions.append(make())
         return self.decisions[self._n_decided - 1]
 
+    def finish(self, result: Any) -> None:
+        """**Local.** Note which values the program gives; None for one that no call was given or made."""
+        arrays = found_in(result, (Tiled,))
+        self.results = [self.number_of(x) for x in arrays]
+        self.result_types = [(x.shape, x.type.dtype) for x in arrays]
+
     def sources_of(self, arrays: Sequence[Tiled]) -> list[int]:
         """The numbers of arrays that calls were given; those that none was given have none."""
-        numbers = (self._numbers.get(id(x)) for x in arrays)
+        numbers = (self.number_of(x) for x in arrays)
         return [number for number in numbers if number is not None and number < 0]
+
+    def number_of(self, x: Tiled) -> int | None:
+        """The number of an array that calls were given or made."""
+        return self._numbers.get(id(x))
 
     def _planned(self, at: int, call: ArrangedCall) -> PlannedCall | None:
         if not self.plan:

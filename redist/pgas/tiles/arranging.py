@@ -66,6 +66,9 @@ class Arranger(Protocol):
     def decide(self, make: Callable[[], Any]) -> Any:
         """What a function decides by the types of its operands, the same in every capture."""
 
+    def finish(self, result: Any) -> None:
+        """The program has ended with this result."""
+
 
 _ARRANGER: ContextVar[Arranger | None] = ContextVar("arranger", default=None)
 

@@ -1,0 +1,183 @@
+"""Programs in planned layouts: results as eager ones give, moves as planned, what is pinned stays.
+
+As in ``mpirun -n 4 python -m tests.programs.pgas.planned``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import pgas
+from tests.programs.together import all_well, main
+
+COMM = MPI.COMM_WORLD
+X: Any = pgas
+
+
+def normal(shape: tuple[int, ...], seed: int = 3, **where: Any) -> Any:
+    return X.random.generator(seed).normal(shape, **where)
+
+
+def near(one: Any, other: Any) -> bool:
+    return bool(np.allclose(one, other, rtol=1e-12, atol=1e-12))
+
+
+def moves_of(call: Callable[[], Any]) -> tuple[int, int]:
+    """How much a call moves: how often, and the bytes that this rank gets."""
+    with redist.trace() as seen:
+        call()
+    return len(seen.moves), sum(move.received_bytes for move in seen.moves)
+
+
+def attention(x: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> Any:
+    q, k, v = (X.einsum("bsd,dhe->bhse", x, w) for w in (wq, wk, wv))
+    s = X.einsum("bhse,bhte->bhst", q, k)
+    s = X.exp(s - X.max(s, axis=-1, keepdims=True))
+    s = s / X.sum(s, axis=-1, keepdims=True)
+    return x + X.einsum("bhse,hed->bsd", X.einsum("bhst,bhte->bhse", s, v), wo)
+
+
+def weights(d: int, h: int) -> list[Any]:
+    return [*(normal((d, h, d // h), seed) * 0.2 for seed in (1, 2, 4)), normal((h, d // h, d), 5)]
+
+
+def agrees() -> str | None:
+    """Attention in planned layouts: as eager, moves no more than as written, nothing once all stay."""
+    x, own = normal((4, 16, 32), 0), weights(32, 4)
+    want = attention(x, *own).gather()
+    written, planned = X.program(layouts="as written")(attention), X.program(attention)
+    counts = {}
+    for step in (written, planned):
+        for _ in range(2):
+            if not near(step(x, *own).gather(), want):
+                return f"{step.options.layouts} differs"
+        with redist.trace() as seen:
+            step(normal((4, 16, 32), 0), *own)
+        counts[step] = len(seen.moves)
+        for _ in range(3):
+            if not near(step(x, *own).gather(), want):
+                return f"{step.options.layouts} differs later"
+    if counts[planned] > counts[written]:
+        return f"{counts[planned]} moves, as written {counts[written]}"
+    return None
+
+
+def arranged() -> str | None:
+    """Arguments where the program wants them: then it moves less; they have the values they had."""
+    x, own = normal((4, 16, 32), 0), weights(32, 4)
+    step = X.program(attention)
+    there = step.arrange(x, *own)
+    if not all(near(a.gather(), b.gather()) for a, b in zip(there, (x, *own), strict=True)):
+        return "arguments have changed"
+    before, after = X.program(cache=False)(attention), X.program(cache=False)(attention)
+    before(x, *own), after(*there)
+    most, least = moves_of(lambda: before(x, *own))[0], moves_of(lambda: after(*there))[0]
+    if least > most or (COMM.size in (2, 4) and least):
+        return f"{least} moves after arranging, {most} before"
+    return None if near(after(*there).gather(), attention(x, *own).gather()) else "differs"
+
+
+def pinned() -> str | None:
+    """What ``.to`` says holds inside, and for results."""
+    x, w = normal((12, 24)), normal((24, 12), 5)
+    mesh = x.mesh
+    columns = redist.ArrayType.parse("f64[12, 12{x}]", mesh)
+    rows = redist.ArrayType.parse("f64[12{x}, 12]", mesh)
+
+    def step(x: Any, w: Any) -> Any:
+        return (x @ w).to(columns), (X.tanh(x @ w) + 1.0).to(rows)
+
+    for _ in range(3):
+        one, two = X.program(step)(x, w)
+    if one.type != columns or two.type != rows:
+        return f"{one.type}, {two.type}"
+    want = (x @ w).gather()
+    return (
+        None if near(one.gather(), want) and near(two.gather(), np.tanh(want) + 1.0) else "differs"
+    )
+
+
+def updates() -> str | None:
+    """Arrays that are changed in place, also through views, are changed, and nothing else is."""
+
+    def step(x: Any, w: Any, total: Any) -> Any:
+        y = x @ w
+        y += 1.0
+        total += X.sum(y, axis=0)
+        flipped = total.T if total.ndim == 2 else total
+        flipped *= 2.0
+        y[0] = 0.0
+        return y @ w, y
+
+    def arguments() -> list[Any]:
+        return [normal((12, 8)), normal((8, 8), 5), normal((8,), 6)]
+
+    ours, theirs = arguments(), arguments()
+    program = X.program(step)
+    for _ in range(3):
+        got, want = program(*ours), step(*theirs)
+        if not all(near(a.gather(), b.gather()) for a, b in zip(got, want, strict=True)):
+            return "results differ"
+        if not all(near(a.gather(), b.gather()) for a, b in zip(ours, theirs, strict=True)):
+            return "arguments differ"
+        if [a.type for a in ours] != [a.type for a in theirs]:
+            return "arguments lie elsewhere"
+    return None
+
+
+def kernels() -> str | None:
+    """Kernels on tiles see the tiles that they would see without a plan."""
+
+    def step(x: Any, w: Any) -> Any:
+        y = x @ w
+        return X.map_tiles(lambda tile: tile - tile.mean(), y, whole=(0, 1)) @ w
+
+    x, w = normal((12, 8)), normal((8, 8), 5)
+    program = X.program(step)
+    return (
+        None
+        if all(near(program(x, w).gather(), step(x, w).gather()) for _ in range(3))
+        else "differs"
+    )
+
+
+def loops() -> str | None:
+    """A step that is repeated: the state lies as the plan of the loop says, round after round."""
+    w = normal((24, 24), 5) * 0.2
+
+    def round_of(x: Any, y: Any) -> Any:
+        return X.tanh(x @ w) + y, X.tanh((y.T @ w).T) - x * 0.5
+
+    x, y = normal((24, 24)), normal((24, 24), 8)
+    want = x, y
+    for _ in range(4):
+        want = round_of(*want)
+    step = X.program(round_of)
+    got = X.repeat(step, 4, (x, y))
+    if not all(near(a.gather(), b.gather()) for a, b in zip(got, want, strict=True)):
+        return "differs"
+    single = X.program(lambda x: X.tanh(x @ w))
+    if not near(X.repeat(single, 3, x).gather(), X.tanh(X.tanh(X.tanh(x @ w) @ w) @ w).gather()):
+        return "one array differs"
+    inside = X.program(lambda x: X.repeat(lambda y: X.tanh(y @ w), 3, x))
+    return None if near(inside(x).gather(), X.repeat(single, 3, x).gather()) else "inside differs"
+
+
+CHECKS = {check.__name__: check for check in (agrees, arranged, pinned, updates, kernels, loops)}
+
+
+def program() -> int:
+    """0 if everything holds."""
+    bad = 0
+    for name, check in CHECKS.items():
+        bad += not all_well(COMM, name, check())
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    main(program)
