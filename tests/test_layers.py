@@ -85,7 +85,7 @@ INNER: dict[str, str] = {
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
     "redist.pgas.products": (
-        "streaming cut_candidates product_costs contract_layout order contract matmul einsum"
+        "streaming cut_candidates product_costs contract_layout order contract matmul notation einsum"
     ),
     "redist.pgas.ordering": "splitters sorting searching uniques",
     "redist.pgas.onesided": "index_selection far_blocks address_space epochs get_put",

@@ -16,14 +16,13 @@ from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.products.contract_layout import Labels, Placed, Product, place
+from redist.pgas.products.contract_layout import Labels, Placed, Product, place, place_within
 from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import Shape, dtype_of, resolved_type
+from redist.pgas.tiles.layouts import Shape, resolved_type
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.ranks.free_memory import all_fit, least_available
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
@@ -36,16 +35,12 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     if b._memory is not memory:
         check_alike(name, a, b)
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name)
-    if memory.limit_bytes is not None:
-        room = memory.limit_bytes - memory.live_bytes
-        moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
-        needed = sum(t.tile_bytes for t in (*moved, found.result))
-        if needed >= SHARED_FROM and not all_fit(a.comm, needed <= room):
-            found = place(product, least_available(a.comm, room))
-            streamed = _choose_stream(product, found)
+    fitting = place_within(a, product, found)
+    if fitting is not found:
+        found, streamed = fitting, _choose_stream(product, fitting)
     if streamed is not None:
         return _by_blocks(a, b, product, found, *streamed)
-    x, y = move(a, found.a), move(b, found.b)
+    x, y = (move(one, end) for one, end in zip((a, b), found.operands, strict=True))
     if x.tile is None or y.tile is None:
         return a.new(found.result, None)
     return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result, a._memory))
@@ -57,8 +52,7 @@ def _prepare(
 ) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
     """Find the layout of a product, and which operand passes in blocks of which label."""
     _check(a.shape, b.shape, la, lb, name)
-    dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
-    product = Product(a, b, la, lb, lo, dtype_of(dtype))
+    product = Product.of(a, b, la, lb, lo)
     found = place(product)
     return product, found, _choose_stream(product, found)
 
@@ -76,10 +70,7 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
 def _choose_stream(product: Product, found: Placed) -> tuple[Hashable, int] | None:
     """Choose the operand that passes in blocks, and its label: the one that grows most, if one does."""
     sizes = product.sizes
-    ends = (
-        (product.a, found.a, product.la),
-        (product.b, found.b, product.lb),
-    )
+    ends = tuple(zip(product.types, found.operands, product.labels, strict=True))
     growing = [
         (end.tile_bytes, which)
         for which, (start, end, _) in enumerate(ends)
@@ -102,9 +93,9 @@ def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, whi
 
     Where the other one would grow too it follows in blocks of the same indices.
     """
-    la, lb, lo = product.la, product.lb, product.lo
+    (la, lb), lo = product.labels, product.lo
     dims = (la.index(label), lb.index(label))
-    ends = (found.a, found.b)
+    ends = found.operands
     operands = [move(x, resolved_type(x.type)) if i == which else x for i, x in enumerate((a, b))]
     first = operands[which]
     n = block_length(first.type, ends[which], dims[which])
