@@ -68,7 +68,7 @@ INNER: dict[str, str] = {
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "keeper memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
-        "ordering onesided ufuncs operators array device_array ghosts creation conversion linalg fft "
+        "ordering onesided ufuncs operators array device_array ghosts joins creation conversion linalg fft "
         "random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
@@ -87,6 +87,7 @@ INNER: dict[str, str] = {
     "redist.pgas.products": (
         "streaming cut_candidates product_costs contract_layout order contract matmul notation einsum"
     ),
+    "redist.pgas.joins": ("steps run_blocks block_shapes trace_join named_joins ein_kernel ein"),
     "redist.pgas.ordering": "splitters sorting searching uniques",
     "redist.pgas.onesided": "index_selection far_blocks address_space epochs get_put",
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",

@@ -7,7 +7,7 @@ import numpy as np
 from redist.errors import ArgumentTypeError
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
-from redist.pgas.products.notation import NamedLabels, label_operands, read_labels
+from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
 from redist.pgas.products.order import Term, find_order
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
@@ -28,7 +28,8 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     check_arrays("einsum", *operands)
     what = f"einsum {subscripts!r}"
     inputs, output = read_labels(what, subscripts, tuple(x.ndim for x in operands))
-    out = sum_products(label_operands(what, operands, inputs), output)
+    check_sizes(what, [x.shape for x in operands], inputs)
+    out = sum_products(label_operands(operands, inputs), output)
     if out is operands[0]:
         return out.new(out.type, None if out.tile is None else out.tile.copy())
     return out

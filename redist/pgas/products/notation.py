@@ -56,22 +56,26 @@ def _labels(what: str, term: str, spread: int) -> NamedLabels:
     return (*head, *(range(-spread, 0) if dots else ()), *tail)
 
 
-def label_operands(
-    what: str, operands: Sequence[T], inputs: Sequence[NamedLabels]
-) -> list[tuple[T, NamedLabels]]:
-    """**Collective** if diagonals must move. The operands with their labels, none of which is repeated.
-
-    Sizes are checked before anything moves.
-    """
+def check_sizes(
+    what: str, shapes: Sequence[Sequence[int]], inputs: Sequence[NamedLabels]
+) -> dict[Any, int]:
+    """The size of every label; an error if operands do not agree. A size of 1 stretches."""
     sizes: dict[Any, int] = {}
-    for x, labels in zip(operands, inputs, strict=True):
+    for shape, labels in zip(shapes, inputs, strict=True):
         own: dict[Any, int] = {}
-        for label, n in zip(labels, x.shape, strict=True):
+        for label, n in zip(labels, shape, strict=True):
             known = sizes.get(label, 1)
             if own.setdefault(label, n) != n or (n != known and 1 not in (n, known)):
                 other = known if own[label] == n else own[label]
                 raise ArgumentError(f"cannot {what}: sizes {other} and {n} of {label!r} differ")
             sizes[label] = n if known == 1 else known
+    return sizes
+
+
+def label_operands(
+    operands: Sequence[T], inputs: Sequence[NamedLabels]
+) -> list[tuple[T, NamedLabels]]:
+    """**Collective** if diagonals must move. The operands with their labels, none of which is repeated."""
     return [_take_diagonals(x, labels) for x, labels in zip(operands, inputs, strict=True)]
 
 
