@@ -22,6 +22,11 @@ PACKED_BYTES = 2**17
 """Operands up to this size are copied into the order of a block."""
 
 
+def block_bytes(on_device: bool) -> int:
+    """What the values of one block may take, in memory or on a GPU."""
+    return DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES
+
+
 def order_labels(
     terms: Sequence[tuple[Tile, Labels]], kept: Labels, sizes: Mapping[Hashable, int]
 ) -> tuple[Hashable, ...]:

@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.joins.block_shapes import (
-    BLOCK_BYTES,
-    DEVICE_BLOCK_BYTES,
-    choose_block,
-    order_labels,
-    pack,
-)
+from redist.pgas.joins.block_shapes import block_bytes, choose_block, order_labels, pack
 from redist.pgas.joins.run_blocks import Aggregation, run_blocks
 from redist.pgas.joins.steps import Join
 from redist.pgas.products.contract_layout import Labels, sizes_of
@@ -44,7 +38,7 @@ class EinKernel:
 
     def work_bytes(self, on_device: bool) -> int:
         """The most that a call takes beside tiles and result."""
-        return 2 * (DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES)
+        return 2 * block_bytes(on_device)
 
     def __call__(self, out: Tile, *tiles: Tile) -> None:
         """**Local.** Write the result of tiles to ``out``; where there is nothing, what changes nothing."""
@@ -61,9 +55,8 @@ class EinKernel:
         gone = tuple(dim for dim, label in enumerate(order) if label not in self.kept)
         options = {"dtype": out.dtype} if self.op in ("sum", "prod") else {}
         *views, into = (_spread(tile, labels, order) for tile, labels in terms)
-        most_bytes = DEVICE_BLOCK_BYTES if is_device(out) else BLOCK_BYTES
         elem_bytes = max(tile.itemsize for tile, _ in terms) * (self.join.width + 2)
-        block = choose_block(shape, most_bytes // elem_bytes)
+        block = choose_block(shape, block_bytes(is_device(out)) // elem_bytes)
         aggregation = Aggregation(REDUCTIONS[self.op], gone, options)
         run_blocks(self.join, [pack(view) for view in views], shape, block, aggregation, into)
 
