@@ -87,7 +87,9 @@ INNER: dict[str, str] = {
     "redist.pgas.products": (
         "streaming cut_candidates product_costs contract_layout order contract matmul notation einsum"
     ),
-    "redist.pgas.joins": ("steps run_blocks block_shapes trace_join named_joins ein_kernel ein"),
+    "redist.pgas.joins": (
+        "steps run_blocks block_shapes trace_join fixed_join named_joins ein_kernel ein"
+    ),
     "redist.pgas.ordering": "splitters sorting searching uniques",
     "redist.pgas.onesided": "index_selection far_blocks address_space epochs get_put",
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",

@@ -10,6 +10,7 @@ import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.elementwise import binary, unary
+from redist.pgas.joins.fixed_join import as_fixed
 
 FOLDED = (
     "add", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor",
@@ -36,7 +37,7 @@ def find_join(what: str, join: Any, n_operands: int) -> tuple[Callable[..., Any]
     ``what`` begins an error, after "cannot".
 
     >>> find_join("join", "multiply", 3)[1], find_join("join", lambda a, b: a - b, 2)[1]
-    (True, False)
+    (True, True)
     """
     if isinstance(join, str):
         if join not in NAMES:
@@ -60,7 +61,8 @@ def find_join(what: str, join: Any, n_operands: int) -> tuple[Callable[..., Any]
     for name, (function, _) in NAMES.items():
         if join is function:
             return _of_operands(what, name, n_operands), True
-    return join, False
+    fixed = as_fixed(join)
+    return (join, False) if fixed is None else (fixed, True)
 
 
 def _of_operands(what: str, name: str, n_operands: int) -> Callable[..., Any]:
