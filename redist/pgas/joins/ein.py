@@ -39,11 +39,13 @@ def ein(
 ) -> T:
     """**Collective** if operands must move. Join elements, then aggregate over labels that the result lacks.
 
-    In an SPMD program::
-
-        far = pgas.ein("ik,jk->ij", points, centres, join=lambda a, b: (a - b) ** 2)
-        top = pgas.ein("ij->i", scores, agg="max")
-        odds = pgas.ein("ij,i->ij", scores, top, join=lambda s, m: pgas.exp(s - m))
+    >>> import redist
+    >>> from redist import pgas
+    >>> def far(points, centres):
+    ...     return pgas.ein("ik,jk->ij", points, centres, join=lambda a, b: (a - b) ** 2)
+    >>> found = redist.explain(far, "f64[4096, 64{x}]", "f64[8, 64{x}]", mesh=redist.Mesh(x=4))
+    >>> found.nodes[0].type, found.received_bytes
+    ('f64[4096, 8] sum{x}', 0)
 
     ``join`` is a function of one element of each operand, written with operators and element-wise functions,
     one of these functions, or its name; ``agg`` is ``"sum"``, ``"prod"``, ``"max"`` or ``"min"``. The array
