@@ -85,7 +85,8 @@ INNER: dict[str, str] = {
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
     "redist.pgas.products": (
-        "streaming cut_candidates product_costs contract_layout order contract matmul notation einsum"
+        "streaming cut_candidates product_costs contract_layout order paired_blocks contract matmul "
+        "notation einsum"
     ),
     "redist.pgas.joins": (
         "steps run_blocks block_shapes trace_join fixed_join named_joins ein_kernel ein"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from redist.pgas.memory import round_to_grains
 from redist.pgas.products.contract_layout import Product, place, place_within
 from redist.pgas.products.einsum import sum_products
 from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
+from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
 from redist.pgas.reductions.named import grown_dtype
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.budget import require_room
@@ -129,6 +131,14 @@ def _in_blocks(
         moved = (end for (x, _), end in zip(items, found.operands, strict=True) if x.type != end)
         needed = sum(round_to_grains(t.tile_bytes) for t in (*moved, found.result))
         require_room(first, what, needed + kernel.work_bytes(first._memory.on_device))
+    streamed = choose_stream(product, found) if len(items) == 2 else None
+    if streamed is not None:
+        out = new_tile(first, found.result)
+        for x, y in paired_blocks(first, items[1][0], product, found, *streamed):
+            if out is not None:
+                first._memory.write(kernel, out, x, y)
+            kernel = replace(kernel, adds=True)
+        return first.new(found.result, out)
     tiles = [move(x, end).tile for (x, _), end in zip(items, found.operands, strict=True)]
     out = new_tile(first, found.result)
     if out is not None:

@@ -29,12 +29,16 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class EinKernel:
-    """Joins tiles with labels, and aggregates over the labels that are not kept."""
+    """Joins tiles with labels, and aggregates over the labels that are not kept.
+
+    If it ``adds``, what was there before is aggregated too.
+    """
 
     join: Join
     labels: tuple[Labels, ...]
     kept: Labels
     op: str
+    adds: bool = False
 
     def work_bytes(self, on_device: bool) -> int:
         """The most that a call takes beside tiles and result."""
@@ -43,7 +47,7 @@ class EinKernel:
     def __call__(self, out: Tile, *tiles: Tile) -> None:
         """**Local.** Write the result of tiles to ``out``; where there is nothing, what changes nothing."""
         sizes = sizes_of(zip(self.labels, (tile.shape for tile in tiles), strict=True))
-        if math.prod(out.shape) == 0:
+        if math.prod(out.shape) == 0 or (self.adds and 0 in sizes.values()):
             return
         if 0 in sizes.values():
             nothing = identity(self.op, dtype_of(out.dtype))
@@ -58,7 +62,9 @@ class EinKernel:
         elem_bytes = max(tile.itemsize for tile, _ in terms) * (self.join.width + 2)
         block = choose_block(shape, block_bytes(is_device(out)) // elem_bytes)
         aggregation = Aggregation(REDUCTIONS[self.op], gone, options)
-        run_blocks(self.join, [pack(view) for view in views], shape, block, aggregation, into)
+        run_blocks(
+            self.join, [pack(view) for view in views], shape, block, aggregation, into, self.adds
+        )
 
 
 def _spread(tile: Tile, labels: Labels, order: Sequence[Hashable]) -> Tile:

@@ -47,11 +47,13 @@ def run_blocks(
     block: Sequence[int],
     aggregation: Aggregation,
     out: Tile | None = None,
+    adds: bool = False,
 ) -> Tile:
     """**Local.** Join tiles that broadcast to ``shape``, and aggregate, a block of a size at a time.
 
-    ``out``, made if it is None, has size 1 along aggregated dims, of which no size is 0. Where no block cuts
-    one of them, results have the bits that all of it at once would give.
+    ``out``, made if it is None, has size 1 along aggregated dims, of which no size is 0; if it ``adds``, what
+    was in it counts too. Where no block cuts one of these dims, results have the bits that all of it at once
+    would give.
 
     >>> from redist.pgas.ghosts.tape import Ref
     >>> from redist.pgas.joins.steps import JoinStep
@@ -64,7 +66,7 @@ def run_blocks(
     kept = [dim for dim in range(len(shape)) if dim not in aggregation.dims]
     for outer in _boxes(shape, block, kept):
         place: Any = (*(outer.get(dim, slice(None)) for dim in range(len(shape))), ...)
-        is_first = True
+        is_first = not adds
         for inner in _boxes(shape, block, aggregation.dims):
             box = {**outer, **inner}
             sizes = tuple(box[dim].stop - box[dim].start for dim in range(len(shape)))

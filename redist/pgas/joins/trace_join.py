@@ -56,8 +56,8 @@ def trace_join(
             made = join(*elements)
         except CaptureError as problem:
             raise ArgumentError(
-                f"cannot {what}: its join does more than join elements ({problem}); {WRITE_IT}"
-            ) from None
+                f"cannot {what}: its join looks at values, or at arrays that are not its operands; {WRITE_IT}"
+            ) from problem
         except TypeError as problem:
             raise ArgumentTypeError(
                 f"cannot {what}: its join of {', '.join(map(str, dtypes))} fails ({problem})"

@@ -19,6 +19,8 @@ import numpy as np
 from redist import ArrayType, MemoryLimitError, Mesh, RedistError, memory_limit, pgas, trace
 from redist.pgas.joins import block_shapes
 from redist.pgas.memory import BUFFERS
+from redist.pgas.products import contract_layout as placing
+from redist.pgas.products import streaming
 from redist.pgas.products.einsum import sum_products
 from tests.programs.pgas.drawing import Draw, Values, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
@@ -231,6 +233,29 @@ def in_programs(draw: Draw) -> str | None:
         return random_one(draw, in_program=True)
 
 
+def operands_in_blocks(draw: Draw) -> str | None:
+    """Operands that would grow pass in blocks, one or both of them."""
+    forget()
+    mesh = draw.mesh()
+    m, k, n = (int(v) for v in draw.rng.integers(20, 50, 3))
+    x, y = draw.values((m, k), "f8"), draw.values((n, k), "f8")
+    agg = str(draw.rng.choice(["sum", "max", "min"]))
+    with (
+        mock.patch.object(streaming, "BLOCK_BYTES", 256),
+        mock.patch.object(placing, "MOVE_COST", 0),
+    ):
+        a, b = draw.array(x, mesh), draw.array(y, mesh)
+        out = xp.ein("ik,jk->ji", a, b, join="subtract", agg=agg)
+    forget()
+    want, bound = brute_force("ik,jk->ji", [x, y], np.subtract, agg)
+    return differs(out, want, bound, f"{agg} of {a.type} - {b.type} on {mesh}")
+
+
+def forget() -> None:
+    """Places are found again."""
+    placing.find_cheapest.cache_clear()
+
+
 # Promises
 
 
@@ -320,8 +345,8 @@ def errors(draw: Draw) -> str | None:
         "not a function": lambda: xp.ein("ij->i", a, join=3),
         "no element": lambda: xp.ein("ij->i", a, join=lambda a: 1.0),
         "not element-wise": lambda: xp.ein("ij->i", a, join=lambda a: xp.sum(a)),
-        "more than join elements": lambda: xp.ein("ij->i", a, join=lambda a: a if a > 0 else -a),
-        "give it as an argument": lambda: xp.ein("ij->i", a, join=lambda a: a + b[0, 0]),
+        "looks at values": lambda: xp.ein("ij->i", a, join=lambda a: a if a > 0 else -a),
+        "arrays that are not its operands": lambda: xp.ein("ij->i", a, join=lambda a: a + b[0, 0]),
         "there is no max of nothing": lambda: xp.ein("ij->i", none, agg="max"),
         "values of complex128 have no min": lambda: xp.ein("i->", z, agg="min"),
         "bring them to one mesh": lambda: xp.ein(
@@ -373,7 +398,7 @@ def limit(draw: Draw) -> str | None:
     return None
 
 
-OFTEN: tuple[Check, ...] = (ein, in_small_blocks, in_programs)
+OFTEN: tuple[Check, ...] = (ein, in_small_blocks, in_programs, operands_in_blocks)
 ONCE: tuple[Check, ...] = (
     nothing_joined_in_memory, pending,
     product_is_contracted, errors, limit,
