@@ -68,7 +68,7 @@ INNER: dict[str, str] = {
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "keeper memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
-        "ordering onesided ufuncs operators array device_array ghosts creation conversion linalg fft "
+        "ordering onesided ufuncs operators array device_array ghosts joins creation conversion linalg fft "
         "random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
@@ -86,7 +86,11 @@ INNER: dict[str, str] = {
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
     "redist.pgas.products": (
-        "streaming cut_candidates product_costs contract_layout order contract matmul einsum"
+        "streaming cut_candidates product_costs contract_layout order paired_blocks contract matmul "
+        "notation einsum"
+    ),
+    "redist.pgas.joins": (
+        "steps run_blocks block_shapes trace_join fixed_join named_joins ein_kernel ein"
     ),
     "redist.pgas.ordering": "splitters sorting searching uniques",
     "redist.pgas.onesided": "index_selection far_blocks address_space epochs get_put",

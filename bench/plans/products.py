@@ -99,15 +99,14 @@ def least_bytes(sizes: Sizes, ranks: int) -> float:
 
 def _product(mesh: Mesh, sizes: Sizes, a: Dims, b: Dims) -> Product:
     left, right = ArrayType(mesh, F64, sizes[:2], a), ArrayType(mesh, F64, sizes[1:], b)
-    return Product(left, right, ("row", "inner"), ("inner", "column"), ("row", "column"), F64)
+    return Product.of(left, right, ("row", "inner"), ("inner", "column"), ("row", "column"))
 
 
 def _received(mesh: Mesh, sizes: Sizes, a: Dims, b: Dims, placed: Placed) -> int:
     """Bytes of the plans of all moves."""
     product = _product(mesh, sizes, a, b)
     moves = (
-        (product.a, placed.a),
-        (product.b, placed.b),
+        *zip(product.types, placed.operands, strict=True),
         (placed.result, resolved_type(placed.result)),
     )
     return sum(redist.synthesize(s, t).received_bytes for s, t in moves if s != t)

@@ -44,6 +44,7 @@ from redist.pgas.indexing.boolean import nonzero
 from redist.pgas.info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
+from redist.pgas.joins.ein import ein
 from redist.pgas.ordering.searching import searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
@@ -75,7 +76,7 @@ __all__ = [
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
     "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
     "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
-    "cumulative_sum", "diff", "divide", "e", "einsum", "empty", "empty_like", "equal", "exp",
+    "cumulative_sum", "diff", "divide", "e", "ein", "einsum", "empty", "empty_like", "equal", "exp",
     "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float32", "float64", "floor",
     "floor_divide", "from_dlpack", "from_function", "from_local", "full", "full_like", "greater",
     "greater_equal", "hypot", "iinfo", "imag", "inf", "int8", "int16", "int32", "int64",

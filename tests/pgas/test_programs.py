@@ -14,7 +14,9 @@ SEVERAL = "on more numbers of ranks; 1 and 3 are the sample, 4 where there are n
 AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
     "algebra": {1: (10, 40), 2: (0, 6), 3: (2, 6), 4: (0, 4), 6: (0, 1)},
     "creating": {1: (2, 4), 2: (0, 2), 3: (1, 2), 4: (0, 1), 6: (0, 1)},
+    "einstein": {1: (1, 6), 2: (0, 3), 3: (1, 3), 4: (0, 3), 6: (0, 1)},
     "everything": {1: (2, 8), 2: (0, 4), 3: (1, 3), 4: (0, 2), 6: (0, 1)},
+    "joins": {1: (8, 80), 2: (0, 60), 3: (8, 60), 4: (0, 60), 6: (0, 10)},
     "products": {1: (10, 40), 2: (0, 12), 3: (4, 12), 4: (0, 10), 6: (0, 2)},
     "programs": {1: (10, 300), 2: (0, 200), 3: (10, 200), 4: (0, 200), 6: (0, 100)},
     "seeds": {1: (10, 40), 2: (0, 15), 3: (4, 15), 4: (0, 12), 6: (0, 4)},
@@ -51,7 +53,7 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 ]
 """Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
 
-ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured")
+ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured", "planned")
 
 
 def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") -> Job:
@@ -65,7 +67,7 @@ PROMISES = [
     promised(3, (*ALONE, "traffic")),
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
-    promised(4, ("limits", "tracing", "mistakes", "traffic", "captured"), slow=SEVERAL),
+    promised(4, ("limits", "tracing", "mistakes", "traffic", "captured", "planned"), slow=SEVERAL),
     promised(4, ("staging",), "--messages"),
     promised(4, ("traffic",), "--messages"),
 ]

@@ -50,6 +50,7 @@ def program() -> None:
     assert_type(pgas.astype(a, pgas.float32), pgas.Array)
     assert_type(pgas.sort(a, axis=-1, descending=True), pgas.Array)
     assert_type(pgas.einsum("ij,jk->ik", a, b), pgas.Array)
+    assert_type(pgas.ein("ij,j->i", a, v, join=lambda x, y: abs(x - y), agg="max"), pgas.Array)
     assert_type(pgas.linalg.solve(a, v), pgas.Array)
     assert_type(pgas.linalg.qr(a).Q, pgas.Array)
     assert_type(pgas.fft.fft(a, axis=0), pgas.Array)

@@ -249,6 +249,8 @@ def stored(thing: Any, ghosts: list[Ghost]) -> Any:
             ghosts.append(one)
             return Ref(one.number)
         tile: Any = one.tile
+        if tile is not None and not isinstance(tile, Ghost):
+            raise CaptureError(f"cannot use {one.type} ({calling_line()}): {FROM_OUTSIDE}")
         if tile is not None:
             ghosts.append(tile)
         number = None if tile is None else tile.number

@@ -15,10 +15,9 @@ import numpy as np
 
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.products.contract_layout import Labels, Placed, Product, place
-from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
+from redist.pgas.products.contract_layout import Labels, Placed, Product, place, place_within
+from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -27,11 +26,10 @@ from redist.pgas.tiles.arranging import (
     label_dims,
 )
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import Shape, dtype_of, resolved_type
+from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.ranks.free_memory import all_fit, least_available
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
@@ -47,13 +45,9 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
         made: T = arranger.call(_arranged(a, b, la, lb, lo, name))
         return made
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name)
-    if memory.limit_bytes is not None:
-        room = memory.limit_bytes - memory.live_bytes
-        moved = [end for t, end in ((a._type, found.a), (b._type, found.b)) if t != end]
-        needed = sum(t.tile_bytes for t in (*moved, found.result))
-        if needed >= SHARED_FROM and not all_fit(a.comm, needed <= room):
-            found = place(product, least_available(a.comm, room))
-            streamed = _choose_stream(product, found)
+    fitting = place_within(a, product, found)
+    if fitting is not found:
+        found, streamed = fitting, choose_stream(product, fitting)
     return _contract_in(a, b, product, found, streamed)
 
 
@@ -61,18 +55,18 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
     """The call as a plan sees it."""
     product = _prepare(a.type, b.type, la, lb, lo, name)[0]
     notation, sizes = label_dims([a.shape, b.shape], [la, lb], lo)
-    form = EinForm(notation, sizes, "product", "max" if product.dtype.name == "bool" else "sum")
+    form = EinForm(notation, sizes, "product", product.op)
 
     def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
         found = _prepare(*types, la, lb, lo, name)[1]
-        return ChosenTypes((found.a, found.b), found.result)
+        return ChosenTypes(found.operands, found.result)
 
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         x, y = given
         if made is None:
             return contract(x, y, la, lb, lo, name)
-        own = replace(product, a=x.type, b=y.type)
-        return _contract_in(x, y, own, Placed(x.type, y.type, made), None)
+        types = x.type, y.type
+        return _contract_in(x, y, replace(product, types=types), Placed(types, made), None)
 
     return ArrangedCall(name, (a, b), run, form, choose)
 
@@ -83,8 +77,8 @@ def _contract_in(
     """**Collective** if operands must move. Multiply in a layout, one of them in blocks if so streamed."""
     if streamed is not None:
         return _by_blocks(a, b, product, found, *streamed)
-    la, lb, lo = product.la, product.lb, product.lo
-    x, y = move(a, found.a), move(b, found.b)
+    (la, lb), lo = product.labels, product.lo
+    x, y = (move(one, end) for one, end in zip((a, b), found.operands, strict=True))
     if x.tile is None or y.tile is None:
         return a.new(found.result, None)
     return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result, a._memory))
@@ -96,10 +90,9 @@ def _prepare(
 ) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
     """Find the layout of a product, and which operand passes in blocks of which label."""
     _check(a.shape, b.shape, la, lb, name)
-    dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
-    product = Product(a, b, la, lb, lo, dtype_of(dtype))
+    product = Product.of(a, b, la, lb, lo)
     found = place(product)
-    return product, found, _choose_stream(product, found)
+    return product, found, choose_stream(product, found)
 
 
 def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
@@ -112,80 +105,18 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
         size[label] = n if size.get(label, 1) == 1 else size[label]
 
 
-def _choose_stream(product: Product, found: Placed) -> tuple[Hashable, int] | None:
-    """Choose the operand that passes in blocks, and its label: the one that grows most, if one does."""
-    sizes = product.sizes
-    ends = (
-        (product.a, found.a, product.la),
-        (product.b, found.b, product.lb),
-    )
-    growing = [
-        (end.tile_bytes, which)
-        for which, (start, end, _) in enumerate(ends)
-        if block_count(resolved_type(start), end) > 1
-    ]
-    for _, which in sorted(growing, reverse=True):
-        start, end, labels = ends[which]
-        other = ends[1 - which][2]
-        for label in sorted(set(labels) & set(other), key=lambda one: -sizes[one]):
-            i, j = labels.index(label), other.index(label)
-            source, target = resolved_type(start).dims[i], end.dims[i]
-            stretched = ends[1 - which][0].shape[j] != end.shape[i]
-            if label not in product.lo and not stretched and target in ((), source):
-                return label, which
-    return None
-
-
 def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, which: int) -> T:
-    """**Collective.** Multiply with one operand in blocks: each is moved, used and freed.
-
-    Where the other one would grow too it follows in blocks of the same indices.
-    """
-    la, lb, lo = product.la, product.lb, product.lo
-    dims = (la.index(label), lb.index(label))
-    ends = (found.a, found.b)
-    operands = [move(x, resolved_type(x.type)) if i == which else x for i, x in enumerate((a, b))]
-    first = operands[which]
-    n = block_length(first.type, ends[which], dims[which])
-    other, end = operands[1 - which], ends[1 - which]
-    start = _follower(first.type.dims[dims[which]], resolved_type(other.type), end, dims[1 - which])
-    blocks = pieces(first, ends[which], dims[which], n)
-    if start is None:
-        stays = move(other, end)
-        pairs = ((piece, stays.tile, here, there) for piece, here, there in blocks)
-    else:
-        others = pieces(move(other, start), end, dims[1 - which], n)
-        pairs = ((one[0], two[0], one[1], two[1]) for one, two in zip(blocks, others, strict=True))
-    dtype = np.result_type(a.dtype, b.dtype)
+    """**Collective.** Multiply with one operand, or both, in blocks, and add up what they make."""
+    (la, lb), lo = product.labels, product.lo
+    add = np.logical_or if product.op == "max" else np.add
     out: Tile | None = None
-    for piece, rest, here, there in pairs:
-        if piece is None or rest is None:
-            continue
-        tiles = _part(piece, dims[which], here), _part(rest, dims[1 - which], there)
-        x, y = tiles if which == 0 else tiles[::-1]
+    for x, y in paired_blocks(a, b, product, found, label, which):
         one = multiply(x, y, la, lb, lo, found.result, a._memory)
         if out is None:
             out = one
-        elif dtype == np.bool_:
-            np.logical_or(out, one, out=out)
         else:
-            np.add(out, one, out=out)
+            add(out, one, out=out)
     return a.new(found.result, out)
-
-
-def _follower(
-    cut: tuple[SubAxis, ...], source: ArrayType, end: ArrayType, dim: int
-) -> ArrayType | None:
-    """The type from which an operand follows in blocks; None if it moves as a whole."""
-    if block_count(source, end) <= 1:
-        return None
-    start = align_cut(source, dim, cut)
-    fits = start is not None and start.tile_bytes <= 2 * source.tile_bytes
-    return start if fits and end.dims[dim] in ((), cut) else None
-
-
-def _part(tile: Tile, dim: int, part: slice) -> Tile:
-    return tile[(slice(None),) * dim + (part,)]
 
 
 def multiply(

@@ -1,13 +1,13 @@
-"""The typing rule of a product of two arrays: which labels are cut, what moves, what is pending.
+"""The typing rule of a join and its aggregation: which labels are cut, what moves, what is pending.
 
-Dims carry labels. A label of both operands that the result lacks is contracted; cut alike in both it
-gives a pending sum. What is chosen says which axes cut which label; the cheapest choice wins.
+Dims carry labels. A label that the result lacks is aggregated; cut alike in all operands that have it, it
+gives a pending reduction. What is chosen says which axes cut which label; the cheapest choice wins.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,10 +16,13 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import prime_parts
 from redist.layout.dtype import DType
+from redist.pgas.memory import SHARED_FROM
 from redist.pgas.products.cut_candidates import Cuts, list_candidates
 from redist.pgas.products.product_costs import Floats, ProductCosts
 from redist.pgas.products.streaming import BLOCK_BYTES
-from redist.pgas.tiles.layouts import resolved_type
+from redist.pgas.tiles.layouts import dtype_of, resolved_type
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.free_memory import all_fit, least_available
 
 Labels = tuple[Hashable, ...]
 
@@ -28,41 +31,57 @@ BYTE_COST = 8
 MOVE_COST = 200_000
 """What a move costs on every device, however small it is."""
 MOST_GROWTH = 4
-"""Beyond so many times the tiles of both operands, a tile of the result costs as if it were moved."""
+"""Beyond so many times the tiles of the operands, a tile of the result costs as if it were moved."""
 TOO_LARGE = 2.0**80
 """Added to the cost of what does not fit in memory: it is taken only where nothing fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Two operand types, their labels, the labels of the result and the dtype of its elements."""
+    """Operand types, their labels, the labels of the result, the dtype of its elements, and the aggregation.
 
-    a: ArrayType
-    b: ArrayType
-    la: Labels
-    lb: Labels
+    ``effort`` is what joining one element of every operand costs, in multiplications of a matrix product.
+    """
+
+    types: tuple[ArrayType, ...]
+    labels: tuple[Labels, ...]
     lo: Labels
     dtype: DType
+    op: str = "sum"
+    effort: int = 1
+
+    @staticmethod
+    def of(a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels) -> Product:
+        """The matrix product of two operands; truth values are not added up, but joined by "or"."""
+        dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
+        op, effort = ("max" if dtype.kind == "b" else "sum"), (1 if dtype.kind in "fc" else 10)
+        return Product((a, b), (la, lb), lo, dtype_of(dtype), op, effort)
 
     @property
     def sizes(self) -> dict[Hashable, int]:
         """The size of every label; a size of 1 stretches."""
-        out: dict[Hashable, int] = {}
-        for label, n in [
-            *zip(self.la, self.a.shape, strict=True),
-            *zip(self.lb, self.b.shape, strict=True),
-        ]:
-            out[label] = n if out.get(label, 1) == 1 else out[label]
-        return out
+        return sizes_of(zip(self.labels, (t.shape for t in self.types), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The types of both operands and of the result of a product."""
+    """The types of the operands and of the result of a product."""
 
-    a: ArrayType
-    b: ArrayType
+    operands: tuple[ArrayType, ...]
     result: ArrayType
+
+
+def sizes_of(terms: Iterable[tuple[Labels, Sequence[int]]]) -> dict[Hashable, int]:
+    """The size of every label, from the labels and the shapes of operands; a size of 1 stretches.
+
+    >>> sizes_of([("ij", (4, 1)), ("jk", (3, 2))])
+    {'i': 4, 'j': 3, 'k': 2}
+    """
+    out: dict[Hashable, int] = {}
+    for labels, shape in terms:
+        for label, n in zip(labels, shape, strict=True):
+            out[label] = n if out.get(label, 1) == 1 else out[label]
+    return out
 
 
 def place(product: Product, free_bytes: int | None = None) -> Placed:
@@ -70,26 +89,44 @@ def place(product: Product, free_bytes: int | None = None) -> Placed:
     return find_cheapest(product, free_bytes)[1]
 
 
+def place_within(x: Tiled, product: Product, found: Placed) -> Placed:
+    """**Collective** under a memory limit. A layout that fits where the best one, ``found``, does not.
+
+    ``x`` is one of the operands.
+    """
+    memory = x._memory
+    if memory.limit_bytes is None:
+        return found
+    room = memory.limit_bytes - memory.live_bytes
+    pairs = zip(product.types, found.operands, strict=True)
+    moved = [end for t, end in pairs if t != end]
+    needed = sum(t.tile_bytes for t in (*moved, found.result))
+    if needed < SHARED_FROM or all_fit(x.comm, needed <= room):
+        return found
+    return place(product, least_available(x.comm, room))
+
+
 @lru_cache(maxsize=4096)
 def find_cheapest(product: Product, free_bytes: int | None = None) -> tuple[float, Placed]:
     """The least cost, by bytes that move now and when a pending result is needed, and by work; its layout.
 
     >>> from redist.layout.mesh import Mesh
-    >>> m, f = Mesh(x=4), DType.parse("f64")
+    >>> m = Mesh(x=4)
     >>> a, b = (ArrayType.parse(t, m) for t in ("f64[4096, 64{x}]", "f64[64{x}, 8]"))
-    >>> print(find_cheapest(Product(a, b, (0, 1), (1, 2), (0, 2), f))[1].result)
+    >>> print(find_cheapest(Product.of(a, b, (0, 1), (1, 2), (0, 2)))[1].result)
     f64[4096, 8] sum{x}
     """
-    sizes, mesh, n = product.sizes, product.a.mesh, product.a.mesh.n_devices
+    sizes, mesh = product.sizes, product.types[0].mesh
+    n = mesh.n_devices
     own = _own_cuts(product)
     used = [part for cuts in own for cut in cuts.values() for part in cut]
     parts = [part for part in prime_parts(mesh, used) if part.size > 1]
     labels = [label for label, size in sizes.items() if size > 1]
     ways = list_candidates(labels, parts, n, own)
     costs = ProductCosts.of(mesh, sizes, ways)
-    total = costs.work() * (n if product.dtype.name[0] in "fc" else 10 * n)
+    total = costs.work() * (n * product.effort)
     peak = np.zeros(len(ways.ids))
-    for t, own_labels in ((product.a, product.la), (product.b, product.lb)):
+    for t, own_labels in zip(product.types, product.labels, strict=True):
         moves, received = costs.moved(t, own_labels)
         total += np.where(moves, BYTE_COST * received + MOVE_COST * n, 0)
         tile = costs.tile_bytes(own_labels, t.shape, t.dtype.itemsize)
@@ -97,7 +134,7 @@ def find_cheapest(product: Product, free_bytes: int | None = None) -> tuple[floa
     shape = tuple(sizes[label] for label in product.lo)
     made = costs.tile_bytes(product.lo, shape, product.dtype.itemsize)
     total += _sum_cost(product, costs)
-    most = max(BLOCK_BYTES, MOST_GROWTH * (product.a.tile_bytes + product.b.tile_bytes))
+    most = max(BLOCK_BYTES, MOST_GROWTH * sum(t.tile_bytes for t in product.types))
     total += np.where(made > most, BYTE_COST * made * n, 0)  # partial values would fill the memory
     if free_bytes is not None:
         total += np.where(peak + made > free_bytes, TOO_LARGE, 0)
@@ -107,19 +144,17 @@ def find_cheapest(product: Product, free_bytes: int | None = None) -> tuple[floa
 
 def _place(product: Product, cuts: Cuts) -> Placed:
     sizes = product.sizes
-    a = _end(product.a, product.la, cuts, sizes)
-    b = _end(product.b, product.lb, cuts, sizes)
+    pairs = zip(product.types, product.labels, strict=True)
     pending = tuple(part for label in _gone(product) for part in cuts.get(label, ()))
-    op = "max" if product.dtype.name == "bool" else "sum"
     result = ArrayType(
-        product.a.mesh,
+        product.types[0].mesh,
         product.dtype,
         tuple(sizes[label] for label in product.lo),
         tuple(cuts.get(label, ()) for label in product.lo),
-        op if pending else None,
+        product.op if pending else None,
         pending,
     )
-    return Placed(a, b, result)
+    return Placed(tuple(_end(t, labels, cuts, sizes) for t, labels in pairs), result)
 
 
 def _end(t: ArrayType, labels: Labels, cuts: Cuts, sizes: Mapping[Hashable, int]) -> ArrayType:
@@ -131,7 +166,7 @@ def _end(t: ArrayType, labels: Labels, cuts: Cuts, sizes: Mapping[Hashable, int]
 
 
 def _own_cuts(product: Product) -> list[Cuts]:
-    """The operands' own cuts, and both together."""
+    """The operands' own cuts, and all together, those of one operand first."""
     sizes = product.sizes
     own: list[Cuts] = [
         {
@@ -139,9 +174,15 @@ def _own_cuts(product: Product) -> list[Cuts]:
             for label, n, cut in zip(labels, t.shape, resolved_type(t).dims, strict=True)
             if cut and sizes[label] == n
         }
-        for t, labels in ((product.a, product.la), (product.b, product.lb))
+        for t, labels in zip(product.types, product.labels, strict=True)
     ]
-    return [*own, _join_cuts(*own), _join_cuts(*own[::-1])]
+    together = []
+    for first in range(len(own)):
+        cuts = own[first]
+        for other in (*own[:first], *own[first + 1 :]):
+            cuts = _join_cuts(cuts, other)
+        together.append(cuts)
+    return [*own, *together]
 
 
 def _join_cuts(first: Cuts, second: Cuts) -> Cuts:
@@ -155,13 +196,13 @@ def _join_cuts(first: Cuts, second: Cuts) -> Cuts:
 
 
 def _gone(product: Product) -> dict[Hashable, int]:
-    """The labels that are summed over, and their sizes."""
+    """The labels that are aggregated, and their sizes."""
     return {label: n for label, n in product.sizes.items() if label not in product.lo}
 
 
 def _sum_cost(product: Product, costs: ProductCosts) -> Floats:
-    """What it costs to sum partial values once they are needed, as :func:`resolved_type` says."""
-    n, sizes, gone = product.a.mesh.n_devices, product.sizes, _gone(product)
+    """What it costs to combine partial values once they are needed, as :func:`resolved_type` says."""
+    n, sizes, gone = product.types[0].mesh.n_devices, product.sizes, _gone(product)
     shape = tuple(sizes[label] for label in product.lo)
     partials = costs.n_tiles(tuple(gone), tuple(gone.values()))
     scattered = costs.longest_side(product.lo, shape) >= partials

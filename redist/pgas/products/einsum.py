@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import string
-from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
 
-from redist.errors import ArgumentError, ArgumentTypeError
+from redist.errors import ArgumentTypeError
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
+from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
 from redist.pgas.products.order import Term, find_order
 from redist.pgas.reductions.reduce import reduce
-from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import decided
 from redist.pgas.tiles.move import resolve_pending
-from redist.pgas.tiles.tiled import T, Tiled
-
-Labels = tuple[Any, ...]
+from redist.pgas.tiles.tiled import T
 
 
 def einsum(subscripts: str, /, *operands: T) -> T:
@@ -35,11 +27,20 @@ def einsum(subscripts: str, /, *operands: T) -> T:
             f"cannot einsum {type(subscripts).__name__}: the labels come first, as text"
         )
     check_arrays("einsum", *operands)
-    inputs, output = _parse(subscripts, tuple(x.ndim for x in operands))
-    items = [
-        _take_diagonals(x, labels, subscripts) for x, labels in zip(operands, inputs, strict=True)
-    ]
-    _check_sizes(subscripts, items)
+    what = f"einsum {subscripts!r}"
+    inputs, output = read_labels(what, subscripts, tuple(x.ndim for x in operands))
+    check_sizes(what, [x.shape for x in operands], inputs)
+    out = sum_products(label_operands(operands, inputs), output)
+    if out is operands[0]:
+        return out.new(out.type, None if out.tile is None else out.tile.copy())
+    return out
+
+
+def sum_products(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> T:
+    """**Collective** if operands must move. Multiply operands, and sum over the labels that ``output`` lacks.
+
+    No operand has a label twice. One that has nothing to sum over, in this order, is given back as it is.
+    """
     if len(items) > 1:
         items = [_multiply_all(_sum_lone_labels(items, output), output)]
     x, labels = items[0]
@@ -47,80 +48,12 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     if gone:
         x = _sum_dims(x, gone)
         labels = tuple(label for label in labels if label in output)
-    if labels == output:
-        return (
-            x if x is not operands[0] else x.new(x.type, None if x.tile is None else x.tile.copy())
-        )
-    return permute_dims(x, [labels.index(label) for label in output])
+    return x if labels == output else permute_dims(x, [labels.index(label) for label in output])
 
 
-@lru_cache(maxsize=256)
-def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
-    """Read the labels of the operands and of the result; dims of ``...`` are numbered from the end."""
-    text = subscripts.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(ndims):
-        raise ArgumentError(
-            f"cannot einsum {subscripts!r}: {len(terms)} terms but {len(ndims)} operands"
-        )
-    inputs = []
-    for term, ndim in zip(terms, ndims, strict=True):
-        named = len(term.replace("...", ""))
-        if named > ndim or (named < ndim and "..." not in term):
-            raise ArgumentError(
-                f"cannot einsum {subscripts!r}: {term!r} for an array of {ndim} dims"
-            )
-        inputs.append(_labels(subscripts, term, ndim - named))
-    spread = max((len([1 for label in one if isinstance(label, int)]) for one in inputs), default=0)
-    if arrow:
-        output = _labels(subscripts, right, spread)
-    else:
-        counts = Counter(label for one in inputs for label in one if isinstance(label, str))
-        once = tuple(sorted(label for label, n in counts.items() if n == 1))
-        output = (*range(-spread, 0), *once)
-    known = {label for one in inputs for label in one}
-    if len(set(output)) < len(output) or not set(output) <= known:
-        raise ArgumentError(
-            f"cannot einsum {subscripts!r}: the result's labels must be the operands', once"
-        )
-    return inputs, output
-
-
-def _labels(subscripts: str, term: str, spread: int) -> Labels:
-    head, dots, tail = term.partition("...")
-    if not set(head + tail) <= set(string.ascii_letters):
-        raise ArgumentError(f"cannot einsum {subscripts!r}: {term!r} must be letters and one '...'")
-    return (*head, *(range(-spread, 0) if dots else ()), *tail)
-
-
-def _take_diagonals(x: T, labels: Labels, subscripts: str) -> tuple[T, Labels]:
-    """Take the diagonals of dims with the same label, so that no label is repeated."""
-    while len(set(labels)) < len(labels):
-        label = next(label for label in labels if labels.count(label) > 1)
-        i = labels.index(label)
-        j = labels.index(label, i + 1)
-        if x.shape[i] != x.shape[j]:
-            raise ArgumentError(
-                f"cannot einsum {subscripts!r}: sizes {x.shape[i]} and {x.shape[j]} of {label!r} differ"
-            )
-        x = diagonal(x, i, j)
-        labels = (*(one for k, one in enumerate(labels) if k not in (i, j)), label)
-    return x, labels
-
-
-def _check_sizes(subscripts: str, items: Sequence[tuple[Tiled, Labels]]) -> None:
-    sizes: dict[Any, int] = {}
-    for x, labels in items:
-        for label, n in zip(labels, x.shape, strict=True):
-            if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
-                raise ArgumentError(
-                    f"cannot einsum {subscripts!r}: sizes {sizes[label]} and {n} of {label!r} differ"
-                )
-            sizes[label] = max(sizes[label], n) if n else n
-
-
-def _sum_lone_labels(items: list[tuple[T, Labels]], output: Labels) -> list[tuple[T, Labels]]:
+def _sum_lone_labels(
+    items: list[tuple[T, NamedLabels]], output: NamedLabels
+) -> list[tuple[T, NamedLabels]]:
     """Sum operands over the labels that only they have and the result lacks."""
     out = []
     for k, (x, labels) in enumerate(items):
@@ -141,11 +74,11 @@ def _sum_dims(x: T, dims: list[int]) -> T:
     return reduce(x, op, dims, False, x.dtype)
 
 
-def _multiply_all(items: list[tuple[T, Labels]], output: Labels) -> tuple[T, Labels]:
+def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tuple[T, NamedLabels]:
     """**Collective** if operands must move. Multiply two at a time, in the cheapest order."""
     terms = tuple(Term(x.type, labels) for x, labels in items)
     pairs = decided(lambda: find_order(terms, output)) if len(items) > 2 else ((0, 1),)
-    left: dict[int, tuple[T, Labels]] = dict(enumerate(items))
+    left: dict[int, tuple[T, NamedLabels]] = dict(enumerate(items))
     for number, (i, j) in enumerate(pairs, start=len(items)):
         (a, la), (b, lb) = left.pop(i), left.pop(j)
         needed = {*output, *(label for _, labels in left.values() for label in labels)}

@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from redist.layout.array_type import ArrayType
 from redist.pgas.products.contract_layout import Labels, Product, find_cheapest
-from redist.pgas.tiles.layouts import dtype_of
 
 MOST_EXACT = 5
 """Of more operands, the first are joined by the size of what they make until so many are left."""
@@ -97,9 +94,7 @@ def _join(a: Term, b: Term, needed: set[object], output: Labels | None) -> tuple
     """What the product of two costs, and what it makes."""
     labels = tuple(label for label in dict.fromkeys((*a.labels, *b.labels)) if label in needed)
     labels = labels if output is None else output
-    dtype = np.result_type(a.type.dtype.to_numpy(), b.type.dtype.to_numpy())
-    product = Product(a.type, b.type, a.labels, b.labels, labels, dtype_of(dtype))
-    cost, placed = find_cheapest(product)
+    cost, placed = find_cheapest(Product.of(a.type, b.type, a.labels, b.labels, labels))
     return cost, Term(placed.result, labels)
 
 

@@ -10,75 +10,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
+from redist.pgas.joins.run_blocks import COMBINING, Aggregation, run_blocks
+from redist.pgas.joins.steps import Join, JoinStep
+from redist.pgas.joins.trace_join import is_element_wise
 from redist.pgas.tiles.tiled import Tile
 
-REDUCTIONS = (np.sum, np.prod, np.max, np.min, np.any, np.all)
 LEAST_BYTES = 2**24
 """Smaller joins stay as they are: in blocks they take a tenth longer, and their memory is no trouble."""
 BLOCK_BYTES = 2**20
+OPTIONS = {"axis", "dtype", "keepdims"}
+"""Of reductions that are computed in blocks."""
 Shapes = Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class JoinStep:
-    """An element-wise function in a join: operands are values, by number, and constants."""
-
-    function: np.ufunc
-    args: tuple[Any, ...]
-    options: dict[str, Any]
-    out: int
-
-
-@dataclass(frozen=True, slots=True)
 class BlockedJoin:
-    """Computes a join and its reduction, some rows at a time.
+    """Computes a join of some shape and its reduction, some rows at a time.
 
-    ``tasks`` are those in whose place it stands; ``leaves`` the values that it is given, and which of
-    them are cut into rows.
+    ``tasks`` are those in whose place it stands.
     """
 
     tasks: tuple[Task, ...]
-    steps: tuple[JoinStep, ...]
-    leaves: tuple[tuple[int, bool], ...]
-    reduction: Task
-    n_rows: int
-    row_bytes: int
+    join: Join
+    shape: tuple[int, ...]
+    aggregation: Aggregation
+    keepdims: bool
 
     def __call__(self, *tiles: Tile) -> Tile:
         """**Local.** The reduced tile."""
-        rows = max(1, BLOCK_BYTES // max(1, self.row_bytes))
-        out: Tile | None = None
-        room: dict[int, Tile] = {}
-        """What the first block has made: the others are made in the same memory."""
-        for lo in range(0, self.n_rows, rows):
-            hi = min(self.n_rows, lo + rows)
-            values = {
-                number: tile[lo:hi] if is_cut else tile
-                for (number, is_cut), tile in zip(self.leaves, tiles, strict=True)
-            }
-            for step in self.steps:
-                args = [values[a.number] if isinstance(a, Ref) else a for a in step.args]
-                if lo:
-                    into = room[step.out][: hi - lo]
-                    values[step.out] = step.function(*args, **step.options, out=into)
-                else:
-                    made = np.ascontiguousarray(step.function(*args, **step.options))
-                    room[step.out] = values[step.out] = made  # in C order, as all of it would be
-            joined = values[self.reduction.args[0].number]
-            reduce, options = self.reduction.function, self.reduction.options
-            if out is not None:
-                reduce(joined, **options, out=out[lo:hi])
-                continue
-            first = reduce(joined, **options)
-            out = np.empty((self.n_rows, *first.shape[1:]), first.dtype)
-            out[lo:hi] = first
-        assert out is not None
-        return out
+        rows = max(1, BLOCK_BYTES // max(1, _row_bytes(self.shape)))
+        block = (rows, *self.shape[1:])
+        out = run_blocks(self.join, tiles, self.shape, block, self.aggregation)
+        return out if self.keepdims else out.squeeze(self.aggregation.dims)
+
+
+def _row_bytes(shape: tuple[int, ...]) -> int:
+    return 8 * int(np.prod(shape[1:], dtype=np.int64))
 
 
 def block_joins(
@@ -102,8 +73,9 @@ def block_joins(
 
 
 def _task_of(task: Task, join: BlockedJoin, roots: Mapping[int, int]) -> Task:
-    args = tuple(Ref(number) for number, _ in join.leaves)
-    reads = tuple(dict.fromkeys(roots[number] for number, _ in join.leaves))
+    leaves = join.join.leaves
+    args = tuple(Ref(number) for number in leaves)
+    reads = tuple(dict.fromkeys(roots[number] for number in leaves))
     return Task(TaskKind.PURE, join, args, {}, task.out, reads, (), task.node)
 
 
@@ -130,7 +102,7 @@ class _Joins:
 
     def find(self, place: int, task: Task) -> BlockedJoin | None:
         """The join that a task reduces; None if it should stay as it is."""
-        if task.kind is not TaskKind.PURE or task.function not in REDUCTIONS:
+        if task.kind is not TaskKind.PURE or task.function not in COMBINING:
             return None
         (source,) = task.args if len(task.args) == 1 else (None,)
         axis = task.options.get("axis")
@@ -139,12 +111,11 @@ class _Joins:
         shape = self.shapes.get(source.number, ())
         if len(shape) < 2 or shape[0] < 2 or -len(shape) in axis:
             return None
-        row_bytes = 8 * int(np.prod(shape[1:], dtype=np.int64))
-        if row_bytes * shape[0] < LEAST_BYTES:
+        if _row_bytes(shape) * shape[0] < LEAST_BYTES or task.options.keys() - OPTIONS:
             return None
         steps: list[JoinStep] = []
         places: list[int] = []
-        leaves: dict[int, bool] = {}
+        leaves: dict[int, None] = {}
         if not self._collect(source.number, shape, steps, places, leaves, place):
             return None
         if not steps:
@@ -159,8 +130,14 @@ class _Joins:
         if any(read & set(other.writes) for other in between):
             return None
         own = tuple(self.tasks[k] for k in sorted(places))
+        dims = tuple(dim % len(shape) for dim in axis)
+        options = {key: one for key, one in task.options.items() if key == "dtype"}
         return BlockedJoin(
-            (*own, task), tuple(steps), tuple(leaves.items()), task, shape[0], row_bytes
+            (*own, task),
+            Join.of(tuple(leaves), steps, source.number),
+            shape,
+            Aggregation(task.function, dims, options),
+            bool(task.options.get("keepdims")),
         )
 
     def _collect(
@@ -169,7 +146,7 @@ class _Joins:
         shape: tuple[int, ...],
         steps: list[JoinStep],
         places: list[int],
-        leaves: dict[int, bool],
+        leaves: dict[int, None],
         reader: int,
     ) -> bool:
         """Take in the element-wise task that makes a value, and those of its operands; else it is a leaf."""
@@ -178,8 +155,7 @@ class _Joins:
         if maker is None or not self._is_inner(number, shape, made, maker, reader):
             if number not in self.shapes:
                 return False
-            own = self.shapes[number]
-            leaves[number] = len(own) == len(shape) and own[0] == shape[0]
+            leaves[number] = None
             return True
         if number in {step.out for step in steps}:
             return True
@@ -190,7 +166,7 @@ class _Joins:
             ):
                 return False
         options = {key: one for key, one in maker.options.items() if key != "out"}
-        steps.append(JoinStep(maker.function, maker.args, options, number))  # type: ignore[arg-type]
+        steps.append(JoinStep(maker.function, maker.args, options, number))
         return True
 
     def _is_new(self, made: tuple[int, ...]) -> bool:
@@ -201,8 +177,7 @@ class _Joins:
         self, number: int, shape: tuple[int, ...], made: tuple[int, ...], maker: Task, reader: int
     ) -> bool:
         """Whether a value is element-wise, as large as the join, and looked at by nobody else."""
-        function = maker.function
-        if not isinstance(function, np.ufunc) or function.signature or function.nout != 1:
+        if not isinstance(maker.function, np.ufunc) or not is_element_wise(maker.function):
             return False
         readers = self.uses[number] - (len(made) - 1)  # a task that writes it names it
         plain = all(not refs_in(one) or key == "out" for key, one in maker.options.items())

@@ -25,11 +25,12 @@ from redist.runtime.cuda.arrays import fill_with
 
 def _sum_dtype(x: Tiled, dtype: Any) -> np.dtype[Any]:
     """The dtype of a sum: small integers grow to the default one."""
-    return np.dtype(dtype) if dtype is not None else _grown_dtype(x.dtype)
+    return np.dtype(dtype) if dtype is not None else grown_dtype(x.dtype)
 
 
 @lru_cache(maxsize=64)
-def _grown_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def grown_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of a sum or a product of values of a dtype."""
     return np.sum(np.ones(1, dtype)).dtype
 
 

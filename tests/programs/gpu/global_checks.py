@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -11,6 +12,7 @@ import redist
 from redist import pgas
 from redist.errors import MemoryLimitError, RequestError
 from redist.pgas.device_array import DeviceArray
+from redist.pgas.joins import block_shapes
 from redist.pgas.memory import BUFFERS, DEVICE
 from redist.pgas.random import generator
 from redist.runtime.copies.gpu_arrays import is_device
@@ -206,6 +208,26 @@ def products(draw: OnGpu) -> str | None:
     )  # fmt: skip
 
 
+def joins(draw: OnGpu) -> str | None:
+    """Elements joined and aggregated in blocks, of one dtype and of several."""
+    x, y, whole = draw.values((6, 5), "f4"), draw.values((4, 5), "f8"), draw.values((6, 5), "i4")
+    mesh = draw.mesh()
+    a, b, n = (draw.array(one, mesh) for one in (x, y, whole))
+    far = x[:, None] - y[None]
+    with mock.patch.object(block_shapes, "DEVICE_BLOCK_BYTES", 512):
+        return first(
+            near(pgas.ein("ik,jk->ij", a, b, join=lambda a, b: (a - b) ** 2), (far**2).sum(2), "far"),
+            near(pgas.ein("ik,jk->ji", a, b, join="subtract", agg="max"), far.max(2).T, "max"),
+            near(pgas.ein("ik,jk->", a, b, agg="min"), (x[:, None] * y[None]).min(), "min"),
+            near(pgas.ein("ik,ik->i", n, a, join=lambda n, a: n // 2 + pgas.exp(a)),
+                 (whole // 2 + np.exp(x)).sum(1), "mixed"),
+            near(pgas.ein("ik->k", n, agg="prod", join=lambda n: n % 3), (whole % 3).prod(0), "prod"),
+            near(pgas.ein("ik,k->ik", a, b[0], join="hypot"), np.hypot(x, y[0]), "hypot"),
+            near(pgas.ein("ik,ij->jk", a, a), x.T @ x, "contracted"),
+            near(pgas.ein("ik->i", a > 0, join="copy"), (x > 0).sum(1), "truth"),
+        )  # fmt: skip
+
+
 def decompositions(draw: OnGpu) -> str | None:
     """Linear algebra that is done in memory."""
     values = draw.values((6, 6), "f8") + 6 * np.eye(6)
@@ -344,6 +366,6 @@ REAL = {"foreign", "streams"}
 """Checks that need a real GPU."""
 OWN: dict[str, Check] = {
     "moves": moves, "made": made, "foreign": foreign, "reduces": reduces, "indexes": indexes,
-    "products": products, "spectra": spectra, "decompositions": decompositions,
+    "products": products, "joins": joins, "spectra": spectra, "decompositions": decompositions,
     "mistakes": mistakes, "limits": limits, "large": large, "streams": streams,
 }  # fmt: skip

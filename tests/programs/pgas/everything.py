@@ -28,6 +28,7 @@ ELSEWHERE = {
     "reaching": ["get", "put", "accumulate", "epoch", "fence"],
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
+    "joins": ["ein"],
     "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",

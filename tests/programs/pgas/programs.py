@@ -210,6 +210,16 @@ def product(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
     return x @ x.T if x.ndim == 2 else xp.sum(x * x)
 
 
+def joined(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    """An extended Einstein sum of a value, and of another one if it has as many columns."""
+    joins = (lambda a, b: (a - b) ** 2, lambda a, b: xp.where(a > b, a, 2.0 * b), "maximum")
+    join, agg = joins[rng.integers(3)], str(rng.choice(["sum", "max", "min"]))
+    fits = [y for y in values if x.ndim == 2 and y.ndim == 2 and y.shape[1] == x.shape[1]]
+    if fits and x.size:
+        return xp.ein("ik,jk->ij", x, pick(rng, fits), join=join, agg=agg)
+    return xp.ein("...,...->...", x, x, join=join)
+
+
 def sliced(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
     key = []
     for n in x.shape:
@@ -302,8 +312,8 @@ EXACT_OPS: tuple[Op, ...] = (
     exact, exact, exact, exact, exact, exact, sliced, moved, shaped, shaped, updated, new,
 )  # fmt: skip
 OPS: tuple[Op, ...] = (
-    binary, binary, binary, unary, unary, number, number, reduced, reduced, product, sliced, moved, moved,
-    shaped, shaped, updated, updated, new, fourier,
+    binary, binary, binary, unary, unary, number, number, reduced, reduced, product, joined, sliced, moved,
+    moved, shaped, shaped, updated, updated, new, fourier,
 )  # fmt: skip
 MOST_ELEMS = 4000
 

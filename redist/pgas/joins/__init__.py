@@ -1,0 +1,1 @@
+"""Joins of operands element by element, aggregated in blocks: the joined array never exists."""

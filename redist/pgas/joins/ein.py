@@ -1,0 +1,189 @@
+"""The extended Einstein summation: any join of elements, then a sum, product, maximum or minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from redist.errors import ArgumentError, ArgumentTypeError, RequestError
+from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
+from redist.pgas.joins.ein_kernel import REDUCTIONS, EinKernel
+from redist.pgas.joins.named_joins import find_join
+from redist.pgas.joins.steps import Join
+from redist.pgas.joins.trace_join import trace_join, trace_known_join
+from redist.pgas.memory import round_to_grains
+from redist.pgas.products.contract_layout import Product, place, place_within
+from redist.pgas.products.einsum import sum_products
+from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
+from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
+from redist.pgas.reductions.named import grown_dtype
+from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.arranging import (
+    ArrangedCall,
+    ChosenTypes,
+    EinForm,
+    current_arranger,
+    label_dims,
+)
+from redist.pgas.tiles.budget import require_room
+from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.move import move
+from redist.pgas.tiles.select import new_tile
+from redist.pgas.tiles.tiled import T, Tiled
+
+STEP_EFFORT = 10
+"""What a step costs for one element, in multiplications of a matrix product."""
+
+
+def ein(
+    subscripts: str,
+    /,
+    *operands: T,
+    join: str | Callable[..., Any] = "multiply",
+    agg: str = "sum",
+) -> T:
+    """**Collective** if operands must move. Join elements, then aggregate over labels that the result lacks.
+
+    >>> import redist
+    >>> from redist import pgas
+    >>> def far(points, centres):
+    ...     return pgas.ein("ik,jk->ij", points, centres, join=lambda a, b: (a - b) ** 2)
+    >>> found = redist.explain(far, "f64[4096, 64{x}]", "f64[8, 64{x}]", mesh=redist.Mesh(x=4))
+    >>> found.nodes[0].type, found.received_bytes
+    ('f64[4096, 8] sum{x}', 0)
+
+    ``join`` is a function of one element of each operand, written with operators and element-wise functions,
+    one of these functions, or its name; ``agg`` is ``"sum"``, ``"prod"``, ``"max"`` or ``"min"``. The array
+    of all joined elements never exists: it is made and aggregated in blocks. Products that are summed are
+    contracted as :func:`einsum` does it. An aggregated label that is cut gives a pending reduction. Joined
+    elements have the dtype that NumPy's functions give; sums and products of them, that of :func:`sum`.
+    """
+    what = f"ein {subscripts!r}"
+    _check(what, subscripts, operands, agg)
+    inputs, output = read_labels(what, subscripts, tuple(x.ndim for x in operands))
+    sizes = check_sizes(what, [x.shape for x in operands], inputs)
+    gone = [label for label in sizes if label not in output]
+    joined, dtype = _traced(what, join, operands)
+    if agg in ("max", "min") and gone:
+        if dtype.kind == "c":
+            raise ArgumentTypeError(
+                f"cannot {what}: values of {dtype} have no {agg}; join them to real ones"
+            )
+        if 0 in (sizes[one] for one in gone) and 0 not in (sizes[one] for one in output):
+            empty = next(one for one in gone if sizes[one] == 0)
+            raise ArgumentError(
+                f"cannot {what}: there is no {agg} of nothing, and {empty!r} has size 0; leave it out"
+            )
+    result = grown_dtype(dtype) if gone and agg in ("sum", "prod") else dtype
+    items = label_operands(operands, inputs)
+    if gone and agg == "sum" and joined.is_product and result == dtype:
+        return sum_products(items, output)
+    return _in_blocks(what, items, joined, dtype_of(result), output, agg)
+
+
+def _check(what: str, subscripts: Any, operands: tuple[Any, ...], agg: Any) -> None:
+    """Raise if arguments are no labels, no arrays that belong together, or no aggregation."""
+    if not isinstance(subscripts, str):
+        raise ArgumentTypeError(
+            f"cannot ein {type(subscripts).__name__}: the labels come first, as text"
+        )
+    if "->" not in subscripts:
+        raise ArgumentError(
+            f"cannot {what}: it does not say what is kept; end it with '->' and the result's labels"
+        )
+    if not operands:
+        raise ArgumentError(f"cannot {what} of nothing: give an array for every term")
+    check_arrays(what, *operands)
+    check_alike(what, *operands)
+    first = operands[0]
+    for x in operands[1:]:
+        if x.comm != first.comm or x.mesh != first.mesh:
+            raise RequestError(
+                f"cannot {what} of arrays on {first.mesh} and on {x.mesh}: "
+                "bring them to one mesh with .to(type)"
+            )
+    if not isinstance(agg, str) or agg not in REDUCTIONS:
+        raise ArgumentError(
+            f"cannot {what}: no aggregation is called {agg!r}; use {', '.join(REDUCTIONS)}"
+        )
+
+
+def _traced(what: str, join: Any, operands: tuple[Tiled, ...]) -> tuple[Join, np.dtype[Any]]:
+    function, is_known = find_join(what, join, len(operands))
+    dtypes = tuple(x.dtype for x in operands)
+    trace = trace_known_join if is_known else trace_join
+    return trace(what, function, dtypes, operands[0]._memory.on_device)
+
+
+def _in_blocks(
+    what: str,
+    items: list[tuple[T, NamedLabels]],
+    join: Join,
+    dtype: DType,
+    output: NamedLabels,
+    agg: str,
+) -> T:
+    """**Collective** if operands must move. Bring operands together, and let the kernel work on the tiles."""
+    first = items[0][0]
+    if first._memory.is_ghost and (arranger := current_arranger()) is not None:
+        made: T = arranger.call(_arranged(what, items, join, dtype, output, agg))
+        return made
+    types, labels = tuple(x.type for x, _ in items), tuple(own for _, own in items)
+    effort = STEP_EFFORT * max(1, len(join.steps))
+    product = Product(types, labels, output, dtype, agg, effort)
+    kernel = EinKernel(join, labels, output, agg)
+    found = place_within(first, product, place(product))
+    if first._memory.limit_bytes is not None:
+        moved = (end for (x, _), end in zip(items, found.operands, strict=True) if x.type != end)
+        needed = sum(round_to_grains(t.tile_bytes) for t in (*moved, found.result))
+        require_room(first, what, needed + kernel.work_bytes(first._memory.on_device))
+    streamed = choose_stream(product, found) if len(items) == 2 else None
+    if streamed is not None:
+        out = new_tile(first, found.result)
+        for x, y in paired_blocks(first, items[1][0], product, found, *streamed):
+            if out is not None:
+                first._memory.write(kernel, out, x, y)
+            kernel = replace(kernel, adds=True)
+        return first.new(found.result, out)
+    arrays = [move(x, end) for (x, _), end in zip(items, found.operands, strict=True)]
+    return _run_kernel(kernel, arrays, found.result)
+
+
+def _run_kernel(kernel: EinKernel, arrays: Sequence[T], result: ArrayType) -> T:
+    """**Local.** Let the kernel work on the tiles of arrays that lie so that the result is of this type."""
+    first = arrays[0]
+    out = new_tile(first, result)
+    if out is not None:
+        first._memory.write(kernel, out, *(x.tile for x in arrays))
+    return first.new(result, out)
+
+
+def _arranged(
+    what: str,
+    items: list[tuple[T, NamedLabels]],
+    join: Join,
+    dtype: DType,
+    output: NamedLabels,
+    agg: str,
+) -> ArrangedCall:
+    """The call as a plan sees it."""
+    labels = tuple(own for _, own in items)
+    notation, sizes = label_dims([x.shape for x, _ in items], labels, output)
+
+    def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
+        effort = STEP_EFFORT * max(1, len(join.steps))
+        found = place(Product(types, labels, output, dtype, agg, effort))
+        return ChosenTypes(found.operands, found.result)
+
+    def run(given: Sequence[Any], made: ArrayType | None) -> Any:
+        if made is None:
+            return _in_blocks(what, list(zip(given, labels, strict=True)), join, dtype, output, agg)
+        return _run_kernel(EinKernel(join, labels, output, agg), given, made)
+
+    form = EinForm(notation, sizes, "each join", agg)
+    return ArrangedCall("ein", tuple(x for x, _ in items), run, form, choose)
