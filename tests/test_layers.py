@@ -60,8 +60,8 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network elimination linear_program ein_graph eindecomp domain move_prices strategies layouts "
-        "judge_layouts groupings least_access lower_bounds"
+        "network live_rows narrowed elimination linear_program memory_limit ein_graph eindecomp domain "
+        "move_prices strategies tile_lives layouts judge_layouts groupings least_access lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

@@ -35,6 +35,8 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
     _must(work == plan.work_ps, None, f"work of {work} ps, not {plan.work_ps}")
     _must(work + moved == plan.time_ps, None, f"{work + moved} ps, not {plan.time_ps}")
     _must(plan.bound_ps <= plan.time_ps, None, "a bound beyond the plan")
+    peak = _peak_bytes(plan)
+    _must(peak == plan.peak_bytes, None, f"{peak} bytes at once, not {plan.peak_bytes}")
     for move in plan.moves:
         if price is not None:
             again = price(move.source, move.target)
@@ -89,6 +91,26 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
     _must(set(made.pending_axes) == lost | stays, number, "other axes are pending in the result")
     if made.pending_op is not None:
         _must(made.pending_op == node.agg, number, f"pending {made.pending_op}, not {node.agg}")
+
+
+def _peak_bytes(plan: LayoutPlan) -> int:
+    """The most bytes at once: nodes are done one after another, tiles come and go."""
+    graph, n_nodes = plan.graph, len(plan.graph.nodes)
+    last = dict.fromkeys(range(-len(graph.inputs), n_nodes), n_nodes)
+    for value in range(n_nodes):
+        readers = [n for n, node in enumerate(graph.nodes) if value in node.operands]
+        last[value] = max(readers, default=n_nodes)
+    resting = {~k: t.tile_bytes for k, t in enumerate(plan.inputs)}
+    peak = 0
+    for number in range(n_nodes):
+        copies = sum(move.target.tile_bytes for move in plan.moves if move.reader == number)
+        made = plan.made[number].tile_bytes
+        homes = [m.target for m in plan.moves if m.value == number and m.reader is None]
+        rest = sum(t.tile_bytes for t in homes)
+        peak = max(peak, sum(resting.values()) + copies + made + rest)
+        resting[number] = rest if homes else made
+        resting = {value: n for value, n in resting.items() if last[value] > number}
+    return peak
 
 
 def _time_ps(

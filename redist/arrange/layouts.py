@@ -12,9 +12,11 @@ from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import ADDING, SCALING, EinGraph, EinNode
 from redist.arrange.elimination import Elimination
 from redist.arrange.linear_program import solve_by_program
+from redist.arrange.memory_limit import fit_memory
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import DeviceCosts, Strategies, least_time_ps, list_strategies
+from redist.arrange.tile_lives import live_rows
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
@@ -22,7 +24,7 @@ from redist.layout.cuts import Ints
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Topology
 from redist.text.columns import table
-from redist.text.units import format_time
+from redist.text.units import format_bytes, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class LayoutPlan:
     """Types for all values of a program: inputs, what nodes make, and what moves between them.
 
     ``bound_ps`` is what no choice of types costs less than under the same prices; ``compute_ps`` what
-    computing alone would take if every node were shared by all devices.
+    computing alone would take if every node were shared by all devices. ``peak_bytes`` are the most that
+    tiles take at once on the fullest device (:mod:`redist.arrange.tile_lives` says which count).
     """
 
     graph: EinGraph
@@ -55,6 +58,7 @@ class LayoutPlan:
     time_ps: int
     bound_ps: int
     compute_ps: int
+    peak_bytes: int
 
     @property
     def search(self) -> str:
@@ -75,7 +79,7 @@ class LayoutPlan:
         head = (
             f"{len(self.graph.nodes)} nodes on {self.mesh}: modelled {format_time(self.time_ps)}, "
             f"{len(self.moves)} moves, {self.search}; at least {format_time(self.bound_ps)}, "
-            f"computing alone {format_time(self.compute_ps)}"
+            f"computing alone {format_time(self.compute_ps)}; {format_bytes(self.peak_bytes)} at once"
         )
         return "\n".join([head, *table(rows, left=(0, 1, 2, 3))])
 
@@ -87,16 +91,21 @@ def plan_layouts(
     topology: Topology = FLAT,
     device: DeviceCosts | None = None,
     pins: Mapping[int, ArrayType] | None = None,
+    limit_bytes: int | None = None,
+    exact_memory: bool = False,
 ) -> LayoutPlan:
     """The types that make a program quickest, over these factors of a mesh.
 
     ``pins`` fixes the types of inputs (``~k``) and of what nodes make; the others are free, inputs
     included. A value with several readers is moved once to the type in which they find it, and from there
-    to what each wants.
+    to what each wants. With ``limit_bytes``, no more is live at once on a device, nodes in the given
+    order; the plan is then the best that prices of bytes find, with its bound, or that of an integer program
+    if ``exact_memory`` is asked for. :class:`redist.NoPlanError` says the least limit that would do.
     """
-    return _Planning(
+    planning = _Planning(
         graph, mesh, tuple(parts), topology, device or DeviceCosts(), dict(pins or {})
-    ).run()
+    )
+    return planning.run(limit_bytes, exact_memory)
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +124,7 @@ class _Planning:
     _ways: dict[object, Strategies] = field(default_factory=dict)
     _tables: dict[object, Costs] = field(default_factory=dict)
 
-    def run(self) -> LayoutPlan:
+    def run(self, limit_bytes: int | None = None, exact_memory: bool = False) -> LayoutPlan:
         """Build the network, solve it, and say what was chosen."""
         graph = self.graph
         ways = [self._ways_of(n, node) for n, node in enumerate(graph.nodes)]
@@ -141,7 +150,10 @@ class _Planning:
             )
         if solution.cost >= FORBIDDEN:
             raise RequestError("cannot plan these layouts: no choice keeps to what is pinned")
-        return self._plan(ways, variables, solution)
+        rows = live_rows(graph, ways, variables, self._domain)
+        if limit_bytes is not None:
+            solution = fit_memory(network, rows, limit_bytes, solution, exact_memory)
+        return self._plan(ways, variables, solution, rows.peak(solution.values))
 
     def _domain(self, value: int) -> TypeDomain:
         shape, dtype = self.graph.shape_of(value), self.graph.dtype_of(value)
@@ -245,7 +257,11 @@ class _Planning:
         return CostTable((a, b), self._table(key, make))
 
     def _plan(
-        self, ways: Sequence[Strategies], variables: Mapping[int, int], solution: Solution
+        self,
+        ways: Sequence[Strategies],
+        variables: Mapping[int, int],
+        solution: Solution,
+        peak_bytes: int,
     ) -> LayoutPlan:
         graph, values = self.graph, solution.values
         inputs = [self._domain(~k).type(values[variables[~k]]) for k in range(len(graph.inputs))]
@@ -273,7 +289,7 @@ class _Planning:
         least = sum(least_time_ps(node, self.mesh.n_devices, self.device) for node in graph.nodes)
         return LayoutPlan(
             graph, self.mesh, tuple(inputs), tuple(made), tuple(wanted), tuple(moves), work,
-            solution.cost, solution.bound, least,
+            solution.cost, solution.bound, least, peak_bytes,
         )  # fmt: skip
 
 
