@@ -102,7 +102,7 @@ class PricedBytes:
     def _penalty(self, n_bytes: Costs, price: int) -> Costs:
         key = id(n_bytes), price
         if key not in self._known:
-            if int(n_bytes.max(initial=0)) * price < 2**62:
+            if max(1, int(n_bytes.max(initial=0))) * price < 2**62:
                 penalty = n_bytes * price // PRICE_UNIT
             else:
                 exact = n_bytes.astype(np.float64) * (price / PRICE_UNIT * (1 - 2**-50))

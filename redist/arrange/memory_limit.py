@@ -22,7 +22,7 @@ MOST_SOLVES = 40
 """Prices that are tried."""
 MOST_PRICE = 2**70
 FEW_CELLS = 5_000
-"""Entries of all tables up to which an integer program says what is needed, if prices leave it open."""
+"""Entries of all tables up to which an integer program is asked in any case, if prices leave a gap."""
 MOST_CELLS = 20_000
 """Entries of all tables up to which it mixes choices."""
 
@@ -33,14 +33,14 @@ def fit_memory(
     """The best choice found with at most ``limit_bytes`` live at once, and what none such costs less than.
 
     ``free`` is the best choice without a limit. ``exact`` asks the integer program (SciPy; without it the
-    answer of the prices stays).
+    answer of the prices stays), as is done for small networks in any case.
     """
     if rows.peak(free.values) <= limit_bytes:
         return free
     search = _PriceSearch(network, rows, limit_bytes, free)
     best, bound = search.run(), search.bound
     if best is None or best.cost > bound:
-        if exact:
+        if exact or _n_cells(network) <= FEW_CELLS:
             found = solve_by_program(network, None, rows, limit_bytes)
             bound = bound if found is None else max(bound, found.bound)
         else:
@@ -74,8 +74,7 @@ def least_peak(network: CostNetwork, rows: LiveRows, exact: bool = False) -> Sol
             break
         votes = votes if turn else [0] * rows.n_rows  # all times together only to begin with
         votes[live.index(peak)] += 1
-    cells = sum(table.costs.size for table in network.tables)
-    if best is None or (bound < best.cost and (exact or cells <= FEW_CELLS)):
+    if best is None or (bound < best.cost and (exact or _n_cells(network) <= FEW_CELLS)):
         found = least_peak_by_program(network, rows)
         if found is not None:
             bound = max(bound, found.bound)
@@ -85,12 +84,16 @@ def least_peak(network: CostNetwork, rows: LiveRows, exact: bool = False) -> Sol
     return Solution(best.values, best.cost, min(best.cost, bound))
 
 
+def _n_cells(network: CostNetwork) -> int:
+    return sum(table.costs.size for table in network.tables)
+
+
 def _mix(
     network: CostNetwork, rows: LiveRows, limit_bytes: int, seen: list[set[int]]
 ) -> Solution | None:
     """The best mixture of choices that were seen, by the integer program; it proves nothing of others."""
     less = NarrowedNetwork.of(network, rows, seen)
-    if sum(table.costs.size for table in less.network.tables) > MOST_CELLS:
+    if _n_cells(less.network) > MOST_CELLS:
         return None
     found = solve_by_program(less.network, None, less.rows, limit_bytes)
     return None if found is None else Solution(less.whole(found.values), found.cost, 0)
