@@ -61,7 +61,8 @@ INNER: dict[str, str] = {
     "redist.graph": "nodes picture",
     "redist.arrange": (
         "network live_rows narrowed elimination linear_program memory_limit ein_graph eindecomp domain "
-        "move_prices strategies tile_lives layouts judge_layouts groupings least_access lower_bounds"
+        "move_prices strategies device_file tile_lives layouts judge_layouts groupings least_access "
+        "lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
@@ -93,8 +94,8 @@ INNER: dict[str, str] = {
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",
     "redist.measure": (
-        "machine peers timing pages memory cases values options calibrate contenders results compare "
-        "session job __main__"
+        "machine peers timing pages memory cases values options computing calibrate contenders results "
+        "compare session job __main__"
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",

@@ -123,4 +123,19 @@ def _time_ps(
             parts[label] = math.prod(axis.size for axis in axes)
     elems = math.prod(-(-node.sizes[label] // n) for label, n in parts.items())
     n_bytes = made.tile_bytes + sum(t.tile_bytes for t in wanted)
-    return -(-max(elems * device.elem_fs, n_bytes * device.byte_fs) // 1000)
+    return -(-max(elems * _elem_fs(node, device), n_bytes * device.byte_fs) // 1000)
+
+
+def _elem_fs(node: EinNode, device: DeviceCosts) -> int:
+    """What an element of a node costs, by what is done with it and its dtype."""
+    lost = set("".join(node.terms)) - set(node.kept)
+    if lost and (node.join, node.agg) == ("multiply", "sum") and "," in node.notation:
+        kind = "product"
+    elif lost:
+        kind = "reduce"
+    elif node.join == "copy" and "," not in node.notation:
+        kind = "copy"
+    else:
+        kind = "map"
+    known = {(one.kind, one.dtype): one.elem_fs for one in device.operations}
+    return known.get((kind, node.dtype.name), device.elem_fs)

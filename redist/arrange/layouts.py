@@ -15,7 +15,13 @@ from redist.arrange.linear_program import solve_by_program
 from redist.arrange.memory_limit import fit_memory
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
-from redist.arrange.strategies import DeviceCosts, Strategies, least_time_ps, list_strategies
+from redist.arrange.strategies import (
+    BUILT_IN,
+    DeviceCosts,
+    Strategies,
+    least_time_ps,
+    list_strategies,
+)
 from redist.arrange.tile_lives import live_rows
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
@@ -102,9 +108,7 @@ def plan_layouts(
     order; the plan is then the best that prices of bytes find, with its bound, or that of an integer program
     if ``exact_memory`` is asked for. :class:`redist.NoPlanError` says the least limit that would do.
     """
-    planning = _Planning(
-        graph, mesh, tuple(parts), topology, device or DeviceCosts(), dict(pins or {})
-    )
+    planning = _Planning(graph, mesh, tuple(parts), topology, device or BUILT_IN, dict(pins or {}))
     return planning.run(limit_bytes, exact_memory)
 
 

@@ -31,7 +31,7 @@ from functools import lru_cache
 from redist.arrange.ein_graph import EinGraph, EinNode
 from redist.arrange.layouts import LayoutPlan
 from redist.arrange.least_access import least_access, product_access
-from redist.arrange.strategies import DeviceCosts, least_time_ps
+from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Topology
@@ -114,7 +114,7 @@ def bound_layouts(
     pins: Mapping[int, ArrayType] | None = None,
 ) -> LayoutBounds:
     """What a program takes at least on a mesh if the types of ``pins`` are given; see the module."""
-    device, p = device or DeviceCosts(), mesh.n_devices
+    device, p = device or BUILT_IN, mesh.n_devices
     once = frozenset(value for value, t in (pins or {}).items() if lies_once(t))
     nodes, shared = [], 0
     for number, node in enumerate(graph.nodes):
