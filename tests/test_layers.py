@@ -60,8 +60,8 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network live_rows narrowed elimination linear_program memory_limit ein_graph eindecomp domain "
-        "move_prices strategies device_file tile_lives layouts judge_layouts groupings least_access "
+        "network live_rows mixing narrowed elimination linear_program memory_limit ein_graph eindecomp "
+        "domain move_prices strategies device_file tile_lives layouts judge_layouts groupings least_access "
         "lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",

@@ -2,7 +2,7 @@
 
 Bytes get prices, at every time its own, and choices are made as before: what no choice costs less than at
 such prices, less what the limit is worth, no choice within the limit costs less than. Prices rise where there
-is too much; the cheapest choice within the limit is kept, or a mixture of those that were seen. An integer
+is too much; the cheapest choice within the limit is kept, or a mixture of it and of others. An integer
 program closes the gap if that is asked for. If nothing fits, the least limit that something keeps is said.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from redist.arrange.elimination import eliminate
 from redist.arrange.linear_program import least_peak_by_program, solve_by_program
 from redist.arrange.live_rows import PRICE_UNIT, LiveRows, PricedBytes
+from redist.arrange.mixing import Mixer
 from redist.arrange.narrowed import NarrowedNetwork
 from redist.arrange.network import FORBIDDEN, CostNetwork, Solution
 from redist.errors import NoPlanError
@@ -21,10 +22,10 @@ from redist.text.units import ceil_div, format_bytes
 MOST_SOLVES = 40
 """Prices that are tried."""
 MOST_PRICE = 2**70
-FEW_CELLS = 5_000
+FEW_CELLS = 2_000
 """Entries of all tables up to which an integer program is asked in any case, if prices leave a gap."""
-MOST_CELLS = 20_000
-"""Entries of all tables up to which it mixes choices."""
+MOST_MIXED = 500
+"""Entries of all tables up to which it mixes choices that were seen."""
 
 
 def fit_memory(
@@ -39,6 +40,10 @@ def fit_memory(
         return free
     search = _PriceSearch(network, rows, limit_bytes, free)
     best, bound = search.run(), search.bound
+    if best is not None and best.cost > bound:
+        mixed = Mixer.of(network, rows).best(limit_bytes, search.cheap, best.values)
+        if mixed is not None and mixed[0] < best.cost:
+            best = Solution(mixed[1], mixed[0], 0)
     if best is None or best.cost > bound:
         if exact or _n_cells(network) <= FEW_CELLS:
             found = solve_by_program(network, None, rows, limit_bytes)
@@ -93,7 +98,7 @@ def _mix(
 ) -> Solution | None:
     """The best mixture of choices that were seen, by the integer program; it proves nothing of others."""
     less = NarrowedNetwork.of(network, rows, seen)
-    if _n_cells(less.network) > MOST_CELLS:
+    if _n_cells(less.network) > MOST_MIXED:
         return None
     found = solve_by_program(less.network, None, less.rows, limit_bytes)
     return None if found is None else Solution(less.whole(found.values), found.cost, 0)
@@ -139,6 +144,8 @@ class _PriceSearch:
     solves: int = 0
     seen: list[set[int]] = field(default_factory=list)
     """By variable, the values that it had."""
+    cheap: tuple[int, ...] = ()
+    """The last choice that was too full."""
     _prices: list[int] = field(default_factory=list)
     _priced: PricedBytes | None = None
 
@@ -146,7 +153,7 @@ class _PriceSearch:
         """The cheapest choice found that keeps the limit; the fullest time gets its price, in turn."""
         self.bound, self._prices = self.free.bound, [0] * self.rows.n_rows
         self._priced = PricedBytes(self.network, self.rows)
-        self.seen = [{value} for value in self.free.values]
+        self.seen, self.cheap = [{value} for value in self.free.values], self.free.values
         now = self._solve(0, 0)
         while now is not None and max(now.over) > 0 and self.solves < MOST_SOLVES:
             now = self._settle(now.over.index(max(now.over)), now)
@@ -197,7 +204,9 @@ class _PriceSearch:
         limit = ceil_div(sum(prices) * self.limit_bytes, PRICE_UNIT)
         self.bound = max(self.bound, found.bound - limit)
         cost = self.network.cost(found.values)
-        if max(over) <= 0 and (self.best is None or cost < self.best.cost):
+        if max(over) > 0:
+            self.cheap = found.values
+        elif self.best is None or cost < self.best.cost:
             self.best = Solution(found.values, cost, cost)
         worth = cost * PRICE_UNIT + sum(p * o for p, o in zip(prices, over, strict=True))
         return _Priced(found.values, price, worth, over)

@@ -15,6 +15,7 @@ from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import LayoutPlan, plan_layouts
 from redist.arrange.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
 from redist.arrange.memory_limit import fit_memory, least_peak
+from redist.arrange.mixing import Mixer
 from redist.arrange.network import FORBIDDEN, CostNetwork, CostTable, try_all
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, NoPlanError, RequestError
@@ -142,6 +143,24 @@ def test_programs_within_a_limit() -> None:
         with pytest.raises(CheckError, match="bytes at once"):
             judge_layouts(replace(free, peak_bytes=free.peak_bytes - 1), DEVICE)
     assert limited
+
+
+def test_mixtures_are_counted_right() -> None:
+    rng, found = Random(8), 0
+    for network, rows, every in cases(sample(20, of=400)):
+        mixer = Mixer.of(network, rows)
+        a, b = (tuple(rng.randrange(n) for n in network.sizes) for _ in range(2))
+        limit = max(peak for _, peak in every) * 3 // 4
+        mixed = mixer.best(limit, a, b)
+        if mixed is None:
+            continue
+        cost, values = mixed
+        assert cost == network.cost(values) < FORBIDDEN and rows.peak(values) <= limit
+        assert all(
+            value in pair for value, pair in zip(values, zip(a, b, strict=True), strict=True)
+        )
+        found += 1
+    assert found > 2
 
 
 def test_bytes_have_prices() -> None:
