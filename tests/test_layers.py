@@ -60,9 +60,9 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network live_rows mixing narrowed elimination linear_program memory_limit ein_graph eindecomp "
-        "domain move_prices strategies device_file tile_lives layouts judge_layouts groupings least_access "
-        "lower_bounds"
+        "network live_rows mixing narrowed elimination linear_program byte_prices memory_limit ein_graph "
+        "eindecomp domain move_prices strategies device_file tile_lives layouts judge_layouts groupings "
+        "least_access lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

@@ -15,13 +15,17 @@ label, whose volume is the share. So the least over all sets, of whatever form, 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
+Terms = tuple[tuple[str, Fraction], ...]
+"""Labels of arrays, and bytes for each of their elements."""
 SLACK = 1e-10
 """Share by which sums in floating point may be too high; it is taken off."""
 SHARPEST = 1e11
@@ -139,3 +143,28 @@ def _cube_root(n: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if middle**3 <= n else (low, middle - 1)
     return low
+
+
+@lru_cache(maxsize=4096)
+def least_lack_bytes(terms: Terms, sizes: tuple[tuple[str, int], ...], n_devices: int) -> int:
+    """What a device needs at least of arrays that lie once over all, less what it holds; rounded down."""
+    of = dict(sizes)
+    elems = [weight * math.prod(of[label] for label in term) for term, weight in terms]
+    held = sum(elems, Fraction(0)) / n_devices
+    if _is_product(terms, of):
+        m, n, k = of.values()
+        access = terms[0][1] * product_access((m, n, k), n_devices)
+    else:
+        access = Fraction(least_access(of, terms, n_devices))
+    return max(0, math.floor(access - held))
+
+
+def _is_product(terms: Terms, sizes: Mapping[str, int]) -> bool:
+    """Whether it is a product of matrices: three labels, in two of three arrays each that count alike."""
+    several = Counter("".join(term for term, _ in terms))
+    return (
+        len(terms) == len(sizes) == len(several) == 3
+        and set(several.values()) == {2}
+        and all(len(term) == 2 for term, _ in terms)
+        and len({weight for _, weight in terms}) == 1
+    )

@@ -22,24 +22,19 @@ largest of the nodes' own. The model adds moves to computing, so the bound does,
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 from redist.arrange.ein_graph import EinGraph, EinNode
 from redist.arrange.layouts import LayoutPlan
-from redist.arrange.least_access import least_access, product_access
+from redist.arrange.least_access import Terms, least_lack_bytes
 from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Topology
 from redist.text.columns import table
 from redist.text.units import ceil_div, format_bytes, format_time
-
-Terms = tuple[tuple[str, Fraction], ...]
-"""Labels of arrays, and bytes for each of their elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ def contraction_bytes(graph: EinGraph, number: int, n_devices: int) -> int:
     >>> contraction_bytes(EinGraph(given, (EinNode("ij,jk->ik", (~0, ~1), sizes),)), 0, 8)
     6144
     """
-    return _least_bytes(_terms(graph, number), _sizes(graph.nodes[number]), n_devices)
+    return least_lack_bytes(_terms(graph, number), _sizes(graph.nodes[number]), n_devices)
 
 
 def bound_layouts(
@@ -128,11 +123,11 @@ def bound_layouts(
             NodeBound(
                 node.name or node.notation,
                 least_time_ps(node, p, device),
-                _least_bytes(alone, sizes, p),
-                _least_bytes(own, sizes, p),
+                least_lack_bytes(alone, sizes, p),
+                least_lack_bytes(own, sizes, p),
             )
         )
-        shared += _least_bytes(split, sizes, p)
+        shared += least_lack_bytes(split, sizes, p)
     compute = sum(one.compute_ps for one in nodes)
     moved = max([shared, *(one.program_bytes for one in nodes)])
     return LayoutBounds(tuple(nodes), compute, moved, compute + _least_move_ps(topology, moved))
@@ -182,31 +177,6 @@ def _terms(
 
 def _sizes(node: EinNode) -> tuple[tuple[str, int], ...]:
     return tuple((label, node.sizes[label]) for label in node.labels)
-
-
-@lru_cache(maxsize=4096)
-def _least_bytes(terms: Terms, sizes: tuple[tuple[str, int], ...], n_devices: int) -> int:
-    """The least access of a device, less what it holds, rounded down."""
-    of = dict(sizes)
-    elems = [weight * math.prod(of[label] for label in term) for term, weight in terms]
-    held = sum(elems, Fraction(0)) / n_devices
-    if _is_product(terms, of):
-        m, n, k = of.values()
-        access = terms[0][1] * product_access((m, n, k), n_devices)
-    else:
-        access = Fraction(least_access(of, terms, n_devices))
-    return max(0, math.floor(access - held))
-
-
-def _is_product(terms: Terms, sizes: Mapping[str, int]) -> bool:
-    """Whether it is a product of matrices: three labels, in two of three arrays each that count alike."""
-    several = Counter("".join(term for term, _ in terms))
-    return (
-        len(terms) == len(sizes) == len(several) == 3
-        and set(several.values()) == {2}
-        and all(len(term) == 2 for term, _ in terms)
-        and len({weight for _, weight in terms}) == 1
-    )
 
 
 def _ends_once(graph: EinGraph, value: int, once: Collection[int]) -> bool:
