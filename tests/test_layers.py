@@ -60,8 +60,9 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture",
     "redist.arrange": (
-        "network elimination linear_program ein_graph eindecomp domain move_prices price_book strategies "
-        "ways layouts judge_layouts groupings"
+        "network live_rows mixing narrowed elimination linear_program byte_prices memory_limit ein_graph "
+        "eindecomp domain move_prices price_book strategies device_file ways tile_lives layout_plan layouts "
+        "judge_layouts groupings least_access lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
@@ -98,8 +99,8 @@ INNER: dict[str, str] = {
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",
     "redist.measure": (
-        "machine peers timing pages memory cases values options calibrate contenders results compare "
-        "session job __main__"
+        "machine peers timing pages memory cases values options computing calibrate contenders results "
+        "compare session job __main__"
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator
 
 from redist.arrange.ein_graph import EinGraph
-from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.layout_plan import LayoutPlan
+from redist.arrange.layouts import plan_layouts
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import RequestError
 from redist.layout.axes import SubAxis

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinNode
-from redist.arrange.layouts import LayoutPlan
+from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError
 from redist.layout.array_type import ArrayType
@@ -38,8 +38,11 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
             work += node_time_ps(node, wanted, made[0], device)
     moved = sum(move.time_ps for move in (*plan.moves, *plan.inner))
     _must(work == plan.work_ps, None, f"work of {work} ps, not {plan.work_ps}")
-    _must(work + moved == plan.time_ps, None, f"{work + moved} ps, not {plan.time_ps}")
+    total = work + moved + plan.later_ps
+    _must(total == plan.time_ps, None, f"{total} ps, not {plan.time_ps}")
     _must(plan.bound_ps <= plan.time_ps, None, "a bound beyond the plan")
+    peak = _peak_bytes(plan)
+    _must(peak == plan.peak_bytes, None, f"{peak} bytes at once, not {plan.peak_bytes}")
     for move in (*plan.moves, *plan.inner):
         if price is not None:
             again = price(move.source, move.target)
@@ -113,6 +116,30 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
         _must(made.pending_op == node.agg, number, f"pending {made.pending_op}, not {node.agg}")
 
 
+def _peak_bytes(plan: LayoutPlan) -> int:
+    """The most bytes at once: nodes are done one after another, tiles come and go."""
+    graph, n_nodes, value = plan.graph, len(plan.graph.nodes), 0
+    last = {
+        one: max([n for n, node in enumerate(graph.nodes) if one in node.operands], default=n_nodes)
+        for one in range(len(plan.made))
+    }
+    resting = {~k: t.tile_bytes for k, t in enumerate(plan.inputs)}
+    last |= dict.fromkeys(resting, n_nodes)
+    peak = 0
+    for number, node in enumerate(graph.nodes):
+        copies = sum(move.target.tile_bytes for move in plan.moves if move.reader == number)
+        own = range(value, value + len(node.results))
+        value += len(node.results)
+        made = {one: plan.made[one].tile_bytes for one in own}
+        homes = {
+            m.value: m.target.tile_bytes for m in plan.moves if m.value in own and m.reader is None
+        }
+        peak = max(peak, sum([*resting.values(), copies, *made.values(), *homes.values()]))
+        resting |= {one: homes.get(one, n) for one, n in made.items()}
+        resting = {one: n for one, n in resting.items() if last[one] > number}
+    return peak
+
+
 def node_time_ps(
     node: EinNode, wanted: tuple[ArrayType, ...], made: ArrayType, device: DeviceCosts
 ) -> int:
@@ -123,4 +150,20 @@ def node_time_ps(
             parts[label] = math.prod(axis.size for axis in axes)
     elems = math.prod(-(-node.sizes[label] // n) for label, n in parts.items())
     n_bytes = made.tile_bytes + sum(t.tile_bytes for t in wanted)
-    return -(-max(elems * device.elem_fs, n_bytes * device.byte_fs) // 1000)
+    return -(-max(elems * _elem_fs(node, device), n_bytes * device.byte_fs) // 1000)
+
+
+def _elem_fs(node: EinNode, device: DeviceCosts) -> int:
+    """What an element of a node costs, by what is done with it and its dtype."""
+    lost = {one for one in set("".join(node.terms)) - set(node.kept) if node.sizes[one] > 1}
+    is_product = node.join in ("multiply", "product") and node.agg == "sum"
+    if lost and is_product and "," in node.notation:
+        kind = "product"
+    elif lost:
+        kind = "reduce"
+    elif node.join == "copy" and "," not in node.notation:
+        kind = "copy"
+    else:
+        kind = "map"
+    known = {(one.kind, one.dtype): one.elem_fs for one in device.operations}
+    return known.get((kind, node.dtype.name), device.elem_fs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +10,13 @@ import numpy as np
 from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.elimination import Elimination
+from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.arrange.linear_program import solve_by_program
+from redist.arrange.memory_limit import fit_memory
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
-from redist.arrange.price_book import PriceBook
-from redist.arrange.strategies import DeviceCosts, least_time_ps, list_strategies
+from redist.arrange.price_book import PriceBook, finish_prices
+from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps, list_strategies
+from redist.arrange.tile_lives import live_rows
 from redist.arrange.ways import Answered, Ways, ask
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
@@ -21,79 +24,6 @@ from redist.layout.axes import SubAxis
 from redist.layout.cuts import Ints
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Topology
-from redist.text.columns import table
-from redist.text.units import format_time
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
-    """A move of a value to the type that a reader wants, or to the one in which several find it.
-
-    One of no value is made by a node itself, on the way; after the last node, one goes round a loop.
-    """
-
-    value: int | None
-    source: ArrayType
-    target: ArrayType
-    reader: int | None
-    time_ps: int
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutPlan:
-    """Types for all values of a program: inputs, what nodes make, and what moves between them.
-
-    ``bound_ps`` is what no choice of types costs less than under the same prices; ``compute_ps`` what
-    computing alone would take if every node were shared by all devices.
-    """
-
-    graph: EinGraph
-    mesh: Mesh
-    inputs: tuple[ArrayType, ...]
-    made: tuple[ArrayType, ...]
-    """Of every value that a node makes."""
-    wanted: tuple[tuple[ArrayType, ...], ...]
-    """Of every node, the types of its operands when it begins."""
-    moves: tuple[PlannedMove, ...]
-    inner: tuple[PlannedMove, ...]
-    """Moves that nodes without a rule make by themselves."""
-    work_ps: int
-    time_ps: int
-    bound_ps: int
-    compute_ps: int
-
-    @property
-    def search(self) -> str:
-        """``exact`` if it is proved that no choice is better, else ``bounded``."""
-        return "exact" if self.time_ps == self.bound_ps else "bounded"
-
-    def home(self, value: int) -> ArrayType:
-        """The type in which readers find a value."""
-        for move in self.moves:
-            if move.value == value and move.reader is None:
-                return move.target
-        return self.made[value] if value >= 0 else self.inputs[~value]
-
-    def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("node", "what", "makes", "moves before it")]
-        for number, t in enumerate(self.inputs):
-            rows.append((f"input {number}", "", str(t), ""))
-        for number, node in enumerate(self.graph.nodes):
-            own = self.graph.results_of(number)
-            texts = [
-                f"{move.source} -> {move.target} ({format_time(move.time_ps)})"
-                for move in self.moves
-                if move.reader == number or (move.reader is None and move.value in own)
-            ]
-            what = node.name or (node.notation if isinstance(node, EinNode) else "")
-            types = ", ".join(str(self.made[value]) for value in own)
-            rows.append((str(number), what, types, "; ".join(texts)))
-        head = (
-            f"{len(self.graph.nodes)} nodes on {self.mesh}: modelled {format_time(self.time_ps)}, "
-            f"{len(self.moves)} moves, {self.search}; at least {format_time(self.bound_ps)}, "
-            f"computing alone {format_time(self.compute_ps)}"
-        )
-        return "\n".join([head, *table(rows, left=(0, 1, 2, 3))])
 
 
 def plan_layouts(
@@ -104,18 +34,24 @@ def plan_layouts(
     device: DeviceCosts | None = None,
     pins: Mapping[int, ArrayType] | None = None,
     loops: Mapping[int, int] | None = None,
+    ends: Collection[int] = (),
+    limit_bytes: int | None = None,
+    exact_memory: bool = False,
 ) -> LayoutPlan:
     """The types that make a program quickest, over these factors of a mesh.
 
     ``pins`` fixes the types of inputs (``~k``) and of what nodes make; the others are free, inputs
     included. ``loops`` says which values become which inputs of the next round: each is brought to the type
-    of its input, which counts as time. A value with several readers is moved once to the type in which they
-    find it, and from there to what each wants.
+    of its input, which counts as time. Partial values that are ``ends`` of the program cost what it takes to
+    finish them, sooner or later. A value with several readers is moved once to the type in which they
+    find it, and from there to what each wants. With ``limit_bytes``, no more is live at once on a device,
+    nodes in the given order; the plan is then the best that prices of bytes find, with its bound, or that of
+    an integer program if ``exact_memory`` is asked for. :class:`redist.NoPlanError` says the least limit
+    that would do.
     """
     book = PriceBook(mesh, tuple(parts), topology)
-    return _Planning(
-        graph, device or DeviceCosts(), dict(pins or {}), book, dict(loops or {})
-    ).run()
+    planning = _Planning(graph, device or BUILT_IN, dict(pins or {}), book, dict(loops or {}), ends)
+    return planning.run(limit_bytes, exact_memory)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +63,7 @@ class _Planning:
     pins: dict[int, ArrayType]
     book: PriceBook
     loops: dict[int, int]
+    ends: Collection[int]
     _domains: dict[int, TypeDomain] = field(default_factory=dict)
     """By value."""
     _ops: dict[int, str | None] = field(default_factory=dict)
@@ -136,7 +73,7 @@ class _Planning:
     """By node without a rule."""
     _tables: dict[object, Costs] = field(default_factory=dict)
 
-    def run(self) -> LayoutPlan:
+    def run(self, limit_bytes: int | None = None, exact_memory: bool = False) -> LayoutPlan:
         """Build the network, solve it, and say what was chosen."""
         graph = self.graph
         ways = [
@@ -162,7 +99,10 @@ class _Planning:
             )
         if solution.cost >= FORBIDDEN:
             raise RequestError("cannot plan these layouts: no choice keeps to what is pinned")
-        return self._plan(ways, variables, solution)
+        rows = live_rows(graph, ways, variables, self._domain)
+        if limit_bytes is not None:
+            solution = fit_memory(network, rows, limit_bytes, solution, exact_memory)
+        return self._plan(ways, variables, solution, rows.peak(solution.values))
 
     def _domain(self, value: int) -> TypeDomain:
         if value not in self._domains:
@@ -270,11 +210,37 @@ class _Planning:
             back = self._numbers_in(value, end)
             here = (variables[value], None) if value in variables else (maker, made)
             found.append(self._between(here[0], variables[end], here[1], prices, back))
+        if value in self.ends and domain.op is not None:
+            rest = self._table(("finish", id(prices)), lambda: finish_prices(domain, prices))
+            if value in variables:
+                found.append(CostTable((variables[value],), rest))
+            else:
+                key = "finish", id(prices), id(made)
+                found.append(CostTable((maker,), self._table(key, lambda: rest[made])))
         if pin is not None and made is not None:
             found.append(
                 CostTable((maker,), np.where(made == number, 0, FORBIDDEN).astype(np.int64))
             )
         return found
+
+    def _finish_ps(
+        self,
+        value: int,
+        values: Sequence[int],
+        ways: Sequence[Ways],
+        variables: Mapping[int, int],
+    ) -> int:
+        """What it takes to finish a value at the end of the program."""
+        domain = self._domain(value)
+        if domain.op is None:
+            return 0
+        maker, made = self._maker(value, ways)
+        if value in variables:
+            at = values[variables[value]]
+        else:
+            assert made is not None
+            at = int(made[values[maker]])
+        return int(finish_prices(domain, self.book.prices(domain))[at])
 
     def _numbers_in(self, value: int, other: int) -> Ints:
         """The types of another value as types of a value; all must be."""
@@ -309,7 +275,11 @@ class _Planning:
         return CostTable((a, b), self._table(key, make))
 
     def _plan(
-        self, ways: Sequence[Ways], variables: Mapping[int, int], solution: Solution
+        self,
+        ways: Sequence[Ways],
+        variables: Mapping[int, int],
+        solution: Solution,
+        peak_bytes: int,
     ) -> LayoutPlan:
         graph, values = self.graph, solution.values
         here = {
@@ -340,6 +310,7 @@ class _Planning:
                 end = domain.find(types[self.loops[value]])
                 assert end is not None
                 moves += _move(domain, prices, value, at, end, len(graph.nodes))
+        later = sum(self._finish_ps(value, values, ways, variables) for value in self.ends)
         inner = [
             PlannedMove(None, source, target, n, self.book.price(source, target))
             for n, said in self._said.items()
@@ -355,7 +326,7 @@ class _Planning:
         return LayoutPlan(
             graph, self.book.mesh, tuple(types[~k] for k in range(len(graph.inputs))),
             tuple(types[value] for value in graph.values if value >= 0), tuple(wanted), tuple(moves),
-            tuple(inner), work, solution.cost, solution.bound, least,
+            tuple(inner), work, solution.cost, solution.bound, least, peak_bytes, later,
         )  # fmt: skip
 
 

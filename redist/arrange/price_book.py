@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redist.arrange.domain import TypeDomain, places_of
+import numpy as np
+
+from redist.arrange.domain import PENDING, TypeDomain, places_of
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN, Costs
 from redist.layout.array_type import ArrayType
@@ -63,3 +65,10 @@ class PriceBook:
         domain = self.domain(source.shape, source.dtype, source.pending_op, ends)
         a, b = domain.find(source), domain.find(target)
         return FORBIDDEN if a is None or b is None else int(self.prices(domain)[a, b])
+
+
+def finish_prices(domain: TypeDomain, prices: Costs) -> Costs:
+    """What it costs, from every type, to have no partial values left, wherever that is cheapest."""
+    settled = ~(domain.places == PENDING).any(axis=1)
+    least: Costs = np.where(settled, 0, prices[:, settled].min(axis=1))
+    return least

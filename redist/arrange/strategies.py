@@ -19,12 +19,78 @@ from redist.text.units import ceil_div
 MOST_STRATEGIES = 4096
 
 
+KINDS = ("product", "map", "reduce", "copy")
+"""Classes of operations: contractions, element by element, aggregations, elements put elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """What a multiply-add of a product, or an element of another kind of operation, costs in a dtype."""
+
+    kind: str
+    dtype: str
+    elem_fs: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceCosts:
-    """What computing costs on a device, in femtoseconds: an element of a join, and a byte of memory."""
+    """What computing costs on a device, in femtoseconds: an element of a join, and a byte of memory.
+
+    ``operations`` has elements by kind of operation and dtype; what is not there costs ``elem_fs``.
+
+    >>> costs = DeviceCosts(1000, 100, (OperationCost("product", "f32", 50),))
+    >>> costs.of("product", "f32"), costs.of("product", "f64"), costs.of("map", "f32")
+    (50, 1000, 1000)
+    """
 
     elem_fs: int = 1000
     byte_fs: int = 100
+    operations: tuple[OperationCost, ...] = ()
+
+    def of(self, kind: str, dtype: str) -> int:
+        """Femtoseconds of an element of this kind of operation."""
+        for one in self.operations:
+            if (one.kind, one.dtype) == (kind, dtype):
+                return one.elem_fs
+        return self.elem_fs
+
+
+def _costs(
+    product: dict[str, int], other: dict[str, int], elem_fs: int, byte_fs: int
+) -> DeviceCosts:
+    kinds = {"product": product, "map": other, "reduce": other, "copy": other}
+    every = ((kind, name, fs) for kind, costs in kinds.items() for name, fs in costs.items())
+    return DeviceCosts(elem_fs, byte_fs, tuple(OperationCost(*one) for one in every))
+
+
+BUILT_IN = _costs(
+    {"bf16": 4, "f16": 4, "f32": 50, "f64": 50},
+    {"bf16": 100, "f16": 100, "f32": 200, "f64": 400},
+    elem_fs=1000,
+    byte_fs=100,
+)
+"""Of a GPU, roughly, in all that is not measured; ``redist calibrate`` measures."""
+BUILT_IN_CPU = _costs(
+    {"f32": 30_000, "f64": 60_000},
+    {"f32": 500_000, "f64": 1_000_000},
+    elem_fs=1_000_000,
+    byte_fs=100_000,
+)
+"""Of one core of a CPU, roughly."""
+
+
+def kind_of(node: EinNode) -> str:
+    """The class of an operation.
+
+    >>> sizes = {"i": 4, "j": 4}
+    >>> [kind_of(EinNode(*args)) for args in (("ij,j->i", (~0, ~1), sizes), ("ij->j", (~0,), sizes))]
+    ['product', 'reduce']
+    """
+    if node.aggregated:
+        is_summed = node.join in ("multiply", "product") and node.agg == "sum"
+        is_product = is_summed and len(node.operands) > 1
+        return "product" if is_product else "reduce"
+    return "copy" if node.join == "copy" and len(node.operands) == 1 else "map"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +104,16 @@ class Strategies:
     """Elements of the join on the busiest device."""
     n_bytes: Ints
     """Bytes of the tiles that it reads and writes."""
+    kind: str = "map"
+    dtype: str = "f32"
 
     def __len__(self) -> int:
         return len(self.result)
 
     def time_ps(self, device: DeviceCosts) -> Costs:
         """What every way takes."""
-        fs = np.maximum(self.work * device.elem_fs, self.n_bytes * device.byte_fs)
+        elem_fs = device.of(self.kind, self.dtype)
+        fs = np.maximum(self.work * elem_fs, self.n_bytes * device.byte_fs)
         return ceil_div(fs, 1000)
 
 
@@ -83,7 +152,7 @@ def list_strategies(
     n_bytes = result.tile_bytes()[made[chosen]]
     for domain, own in zip(operands, asked, strict=True):
         n_bytes = n_bytes + domain.tile_bytes()[own]
-    return Strategies(asked, made[chosen], work, n_bytes)
+    return Strategies(asked, made[chosen], work, n_bytes, kind_of(node), node.dtype.name)
 
 
 def _pending_operands(node: EinNode, operands: Sequence[TypeDomain]) -> list[tuple[int, ...]]:
@@ -126,4 +195,4 @@ def _cuts(rows: Ints, labels: str, domain: TypeDomain) -> Ints:
 def least_time_ps(node: EinNode, n_devices: int, device: DeviceCosts) -> int:
     """What a node takes at least, however it is cut: the work shared by all devices."""
     elems = math.prod(node.sizes[label] for label in node.labels)
-    return ceil_div(elems * device.elem_fs, 1000 * n_devices)
+    return ceil_div(elems * device.of(kind_of(node), node.dtype.name), 1000 * n_devices)

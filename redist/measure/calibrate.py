@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from redist.arrange.device_file import format_costs
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.measure.computing import measure_computing
 from redist.measure.timing import Stopwatch, Times
 from redist.plan.topology import Level, Topology, format_topology
 from redist.runtime.ranks.links import ranks_of_a_node
@@ -175,11 +177,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if comm.rank == 0:
         progress = Progress("calibrating", bar=args.bar or None)
         topology = calibrate(comm, args.node_size, progress)
+        costs = measure_computing(comm, Progress("computing", bar=args.bar or None))
     else:
-        topology = calibrate(comm, args.node_size)
+        topology, costs = calibrate(comm, args.node_size), measure_computing(comm)
     if comm.rank == 0:
         text = f"# measured on {comm.size} ranks with {MPI.get_vendor()[0]}\n"
-        text += format_topology(topology)
+        text += format_topology(topology) + "\n" + format_costs(costs)
         Path(args.output).write_text(text, encoding="utf-8")
         print(text, end="")
         print(f"redist: wrote {args.output}; use it as --topology {args.output}", file=sys.stderr)

@@ -97,7 +97,7 @@ class Topology:
         Keys: ``name``, ``size`` (ranks in a block; not in the last), ``latency_us``,
         ``bandwidth_gb_s`` (10^9 bytes per second of a rank), and ``link_gb_s`` where the ranks of a
         block of the level before share a link. Before them, ``step_us`` may say what every step
-        costs by itself.
+        costs by itself. Tables ``[[computing]]`` are for others.
         """
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ class Topology:
         step = data.get("step_us", 0)
         if not isinstance(step, (int, float)) or isinstance(step, bool) or not 0 <= step <= 1e9:
             raise TopologyError(f"cannot read {name}: step_us must be a number from 0 to 1e9")
-        others = sorted(set(data) - {"level", "step_us"})
+        others = sorted(set(data) - {"level", "step_us", "computing"})
         if others:
             raise TopologyError(f"cannot read {name}: unknown key {others[0]!r}; known: step_us")
         levels = []

@@ -15,7 +15,8 @@ from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
 from redist.arrange.groupings import list_groupings, plan_over_groupings
 from redist.arrange.judge_layouts import judge_layouts
-from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.layout_plan import LayoutPlan
+from redist.arrange.layouts import plan_layouts
 from redist.arrange.move_prices import price_moves
 from redist.arrange.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts, list_strategies

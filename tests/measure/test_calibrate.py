@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 import redist
+from redist.arrange.device_file import load_costs
+from redist.arrange.strategies import KINDS
 from redist.cli.main import main
 from redist.measure.calibrate import fit
 from redist.plan.topology import FLAT, Level, Topology, format_topology
@@ -73,6 +76,10 @@ def test_ranks_measure_themselves(tmp_path: Path, options: tuple[str, ...]) -> N
     )
     # On a busy machine what a step costs may show in what a message costs.
     assert topology.step_ps + topology.levels[0].latency_ps > 0
+    costs = load_costs(path)
+    kinds = {(one.kind, one.dtype) for one in costs.operations}
+    assert kinds >= set(itertools.product(KINDS, ("f32", "f64", "f16", "i32", "i64")))
+    assert costs.byte_fs > 0 and all(one.elem_fs > 0 for one in costs.operations)
     request = ["plan", "f32[64{x}, 64]", "f32[64, 64{x}]", "--mesh", "x=4"]
     assert main([*request, "--topology", str(path)]) == 0
 

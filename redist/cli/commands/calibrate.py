@@ -23,7 +23,7 @@ start yourself, over several machines too.
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = "measure what steps, messages and bytes cost here, and write a topology file"
+    text = "measure what steps, messages, bytes and computing cost here, and write a topology file"
     parser = add_command(commands, "calibrate", text, EPILOG)
     parser.add_argument("-n", dest="ranks", metavar="RANKS", required=True, help="how many ranks")
     parser.add_argument(

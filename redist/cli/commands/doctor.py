@@ -12,7 +12,7 @@ import sys
 from redist.cli.command import Commands, add_command
 from redist.cli.exit_status import FAILED, UsageError
 from redist.cli.request import add_mpirun, read_ranks
-from redist.errors import LaunchError
+from redist.errors import LaunchError, RedistError
 from redist.launch.launcher import Launcher, find_launcher, launch
 from redist.launch.outside import environment
 
@@ -21,6 +21,7 @@ EPILOG = """\
 examples:
   redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
   redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
+  redist doctor --topology here.toml    and what the file says that computing costs
 
 'mpirun -n 64 python -m redist.doctor' does the same inside a job that you start yourself,
 over several machines too. Exit status 1 means that MPI does not start.
@@ -35,12 +36,34 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument(
         "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
     )
+    parser.add_argument(
+        "--topology", metavar="FILE", help="show computing costs that redist calibrate wrote there"
+    )
     add_mpirun(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if arrays can be moved, 1 if MPI does not even start."""
+    costs = [] if args.topology is None else _costs_of(args.topology)
+    status = _diagnose(args)
+    if costs:
+        print("", *costs, sep="\n")
+    return status
+
+
+def _costs_of(file: str) -> list[str]:
+    """What computing costs as a file has it, in columns; the built-in costs if it has none."""
+    from redist.arrange.device_file import costs_lines, load_every_cost
+
+    try:
+        found = load_every_cost(file)
+    except RedistError as error:
+        raise UsageError(f"--topology: {error}") from None
+    return costs_lines(found)
+
+
+def _diagnose(args: argparse.Namespace) -> int:
     if args.ranks is None:
         if args.node_size is not None:
             raise UsageError("--node-size: cannot make nodes of one process; give -n too")

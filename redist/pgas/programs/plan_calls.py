@@ -9,9 +9,10 @@ from redist.arrange.domain import places_of
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, Node, WayTaken
 from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import node_time_ps
-from redist.arrange.layouts import LayoutPlan, plan_layouts
+from redist.arrange.layout_plan import LayoutPlan
+from redist.arrange.layouts import plan_layouts
 from redist.arrange.network import FORBIDDEN
-from redist.arrange.price_book import PriceBook
+from redist.arrange.price_book import PriceBook, finish_prices
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -24,6 +25,7 @@ from redist.pgas.ghosts.tape import Tape, Task, taping
 from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic, TileMover, movers_in
 from redist.pgas.programs.recorder import CallRecorder, PlannedCall, ProgramCall
 from redist.pgas.tiles.arranging import Types, arranging
+from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import ElementExchange, through, traffic
@@ -62,6 +64,19 @@ class ProgramCosts:
         if found < FORBIDDEN:
             return found
         return synthesize(source, target, topology=self.book.topology).time_ps
+
+    def finish_ps(self, t: ArrayType) -> int:
+        """What it takes to finish a result, wherever that is cheapest."""
+        if t.pending_op is None:
+            return 0
+        try:
+            domain = self.book.domain(t.shape, t.dtype, t.pending_op, (t,))
+        except RequestError:
+            return self.move_ps(t, resolved_type(t))
+        number = domain.find(t)
+        if number is None:
+            return self.move_ps(t, resolved_type(t))
+        return int(finish_prices(domain, self.book.prices(domain))[number])
 
     def exchange_ps(self, exchange: ElementExchange) -> int:
         """About what it takes to pass elements on without a plan: all of a tile, from everyone."""
@@ -112,9 +127,12 @@ def plan_calls(
     best: LayoutPlan | None = None
     why: RequestError | None = None
     mesh, fine = costs.book.mesh, costs.book.parts
+    ends = {n for n in recorder.results if n is not None and n >= 0} - set(loops or ())
     for parts in _factors(mesh, fine, list(pins.values())):
         try:
-            plan = plan_layouts(graph, mesh, parts, costs.book.topology, costs.device, pins, loops)
+            plan = plan_layouts(
+                graph, mesh, parts, costs.book.topology, costs.device, pins, loops, ends
+            )
         except RequestError as problem:
             why = problem
             continue

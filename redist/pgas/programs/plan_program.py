@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from redist.arrange.layouts import LayoutPlan
-from redist.arrange.strategies import DeviceCosts
+from redist.arrange.layout_plan import LayoutPlan
+from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
 from redist.errors import CaptureError, RequestError
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
-from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.plan_calls import ProgramCosts, plan_calls, planned_calls
 from redist.pgas.programs.prepare import Tidied
 from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
@@ -82,12 +82,18 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     types = [t for one in recorder.calls for t in (*one.wanted, *one.made)]
     n_bytes = max((t.tile_bytes for t in types), default=0)
     topology = find_topology(world_of(comm), None, n_bytes).topology
-    return ProgramCosts.of(types, topology, DeviceCosts())
+    on_device = any(x._memory.on_device for one in recorder.calls for x in one.call.arrays)
+    return ProgramCosts.of(types, topology, BUILT_IN if on_device else BUILT_IN_CPU)
 
 
 def program_ps(
     tidied: Tidied, recorder: CallRecorder, costs: ProgramCosts, is_steady: bool = False
 ) -> int:
-    """**Local.** The modelled time of a program: its moves, without those kept if so, and its work."""
+    """**Local.** The modelled time of a program: its moves, without those kept if so, work, and the rest.
+
+    That is what finishes results which are pending.
+    """
     tasks = tidied.repeated if is_steady else tidied.tasks
-    return costs.tasks_ps(tasks) + sum(map(costs.work_ps, recorder.calls))
+    ends = {id(end): end for end in ends_in(tidied.captured.result) if end.argument is None}
+    later = sum(costs.finish_ps(end.type) for end in ends.values())
+    return costs.tasks_ps(tasks) + sum(map(costs.work_ps, recorder.calls)) + later
