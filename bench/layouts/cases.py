@@ -136,10 +136,10 @@ def workloads(tiny: bool = False) -> Sequence[Workload]:
     """All of them, in the order of the tables."""
     whole, small = Aims(BLOCK_AIM), Aims(BLOCK_AIM, SMALL_TIME_AIM)
     tokens, few, deep = ((3, 4, 8),) * 3 if tiny else ((8, 128, 256), (4, 32, 64), (4, 16, 32))
-    two = (2, 3, 8) if tiny else (2, 64, 128)
+    two = (3, 4, 8) if tiny else (2, 64, 128)
     hidden, narrow, layers = (12, 12, 2) if tiny else (768, 192, 32)
     side = 10 if tiny else 640
-    matrix, cube, five = ((6, 2), (5, 2), (3, 2)) if tiny else ((1024, 24), (128, 24), (20, 8))
+    matrix, cube, five = ((10, 2), (3, 2), (3, 2)) if tiny else ((1024, 24), (128, 24), (20, 8))
     kernels = [
         kernel_of(name, *(matrix if "MM" in name[:3] else cube if "-03-" in name else five))
         for name in KERNELS
@@ -150,11 +150,11 @@ def workloads(tiny: bool = False) -> Sequence[Workload]:
         model("block, as new", 1, two, 4, 12 if tiny else 512, "f4", small, 2),
         model("block, f2", 1, few, 4, narrow, "f2", whole),
         model("stack", layers, deep, 4, 12 if tiny else 96, "f4", whole),
-        backward(*((9, (4, 6, 3)) if tiny else (2048, (256, 512, 512, 64)))),
+        backward(*((10, (10, 10, 3)) if tiny else (2048, (256, 512, 512, 64)))),
         chain_of("chain, square", (side,) * 5, SQUARE_AIM),
         chain_of("chain, skewed", (side, side // 10, side, side // 10, 10 * side), SKEWED_AIM),
         *kernels,
-        kmeans_of(*((50, 3, 4) if tiny else (2**16, 8, 8))),
+        kmeans_of(*((30, 3, 4) if tiny else (2**16, 8, 8))),
         solver_of(20 if tiny else 1024),
-        *filters(*(((6, 5), (4, 5, 6)) if tiny else ((512, 512), (64, 64, 64)))),
+        *filters(*(((10, 10), (4, 4, 4)) if tiny else ((512, 512), (64, 64, 64)))),
     ]

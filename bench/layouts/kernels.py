@@ -1,4 +1,4 @@
-"""The ten kernels of Ziogas et al., "Deinsum: practically I/O optimal multi-linear algebra", scaled down."""
+"""The ten kernels of Ziogas et al., "Deinsum: Practically I/O Optimal Multilinear Algebra", scaled down."""
 
 from __future__ import annotations
 
