@@ -65,7 +65,9 @@ def model(
     weights = transformer.shapes(tokens[-1], heads, hidden).values()
     what = f"{' x '.join(map(str, tokens))} {dtype}, {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     error = 1e-2 if dtype == "f2" else 1e-5 * layers**0.5
-    return Workload(name, what, run_stack, make, (cut, *as_new(weights) * layers), error, aims)
+    cuts = (cut, *as_new(weights) * layers)
+    stay = tuple(range(1, len(cuts)))
+    return Workload(name, what, run_stack, make, cuts, error, aims, stay)
 
 
 def backward(samples: int, sides: Sizes) -> Workload:
@@ -100,15 +102,14 @@ def kmeans_of(points: int, dims: int, k: int) -> Workload:
 
     what = f"{points} points of {dims}, {k} centres f8"
     aims = Aims(received=KMEANS_AIM, moves=1)
-    return Workload("k-means", what, lloyd, make, (0, None, None), 1e-10, aims)
+    return Workload("k-means", what, lloyd, make, (0, None, None), 1e-10, aims, (0, 2))
 
 
 def solver_of(n: int) -> Workload:
-    """A dense matrix and a vector, cut by rows."""
+    """A dense matrix that stays and a vector, cut by rows."""
     make = partial(conjugate_gradients.values, n)
-    return Workload(
-        "conjugate gradients", f"{n}^2 f8, {SOLVER_STEPS} steps", conjugate, make, (0, 0), 1e-9
-    )
+    what = f"{n}^2 f8, {SOLVER_STEPS} steps"
+    return Workload("conjugate gradients", what, conjugate, make, (0, 0), 1e-9, stay=(0,))
 
 
 def filters(image: Sizes, volume: Sizes) -> list[Workload]:
@@ -125,10 +126,10 @@ def filters(image: Sizes, volume: Sizes) -> list[Workload]:
         return [noise(volume), *fft_filter.frequencies(volume)]
 
     flat, deep = (f"{' x '.join(map(str, shape))} c16" for shape in (image, volume))
-    whole = (None,) * len(volume)
+    whole, aims = (None,) * len(volume), Aims(FILTER_AIM)
     return [
-        Workload("FFT filter, 2-D", flat, fft_filter.multiply, pictures, (0, 0), 1e-12, Aims(FILTER_AIM)),
-        Workload("FFT filter, 3-D", deep, fft_filter.blur, volumes, (0, *whole), 1e-12, Aims(FILTER_AIM)),
+        Workload("FFT filter, 2-D", flat, fft_filter.multiply, pictures, (0, 0), 1e-12, aims, (1,)),
+        Workload("FFT filter, 3-D", deep, fft_filter.blur, volumes, (0, *whole), 1e-12, aims, (1, 2, 3)),
     ]  # fmt: skip
 
 

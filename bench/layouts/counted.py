@@ -34,10 +34,15 @@ class Way:
     name: str
     function: Callable[..., Any]
     arrays: tuple[Any, ...]
+    stay: tuple[int, ...]
 
     def call(self) -> list[Any]:
-        """Results in any layouts, with nothing pending: their values are there. **Collective.**"""
-        return [finished(one) for one in arrays_in(self.function(*self.arrays))]
+        """Results in any layouts, with nothing pending: their values are there. **Collective.**
+
+        Arguments that do not stay are copied first, so that no call finds what was kept of the last one's.
+        """
+        given = [a if i in self.stay else a.copy() for i, a in enumerate(self.arrays)]
+        return [finished(one) for one in arrays_in(self.function(*given))]
 
 
 def finished(array: Any) -> Any:
@@ -56,7 +61,7 @@ def way_of(workload: Workload, name: str) -> Way | None:
             return None
     pairs = zip(workload.make(), workload.cuts, strict=True)
     arrays = [pgas.asarray(one, type=cut_text(cut, one.ndim)) for one, cut in pairs]
-    return Way(name, function, tuple(arrays))
+    return Way(name, function, tuple(arrays), workload.stay)
 
 
 def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:

@@ -57,15 +57,16 @@ def received(data: Mapping[str, Any]) -> Table:
         f"Bytes that one call of a program receives, {data['ranks']} ranks, {data['mpi']}",
         (
             "workload", "size", "eager KiB", "busiest", "as written KiB", "its busiest", "again KiB",
-            "planned KiB", "planned busiest", "planned again", "moves", "planned / eager", "aim",
-            "reached",
+            "planned KiB", "planned busiest", "planned again", "moves", "planned / eager",
+            "again / eager", "aim", "reached",
         ),
         tuple(rows),
         (
             "KiB received by all ranks together in the first call, counted by the transport; pending sums "
-            "of results are done and count; busiest: of the rank that receives most; again: in the second "
-            "call of a program, which keeps moved arguments",
-            "moves: those in which some rank receives something: eager, as written, planned",
+            "of results are done and count; busiest: of the rank that receives most; again: in the third "
+            "call of a program, which keeps what it moved of arguments that stay, such as weights",
+            "moves: those in which some rank receives something: eager, as written, planned, planned again",
+            "reached: by the third call",
             "results are compared with NumPy in double precision first",
             *_refused(data),
         ),
@@ -75,19 +76,31 @@ def received(data: Mapping[str, Any]) -> Table:
 
 def _bytes(row: Mapping[str, Any], workload: Workload) -> tuple[Value, ...]:
     eager, written, planned = (row["ways"].get(name) for name in (EAGER, WRITTEN, PLANNED))
-    moves = " / ".join(str(way["moves"]) for way in (eager, written, planned) if way)
     aims = workload.aims
     aim = "" if aims.received is None else f"{aims.received:g}"
     aim += "" if aims.moves is None else f", {aims.moves} move"
-    middle = (eager["total_bytes"] / KIB, eager["busiest_bytes"] / KIB, *_three(written))
+    before = (eager["total_bytes"] / KIB, eager["busiest_bytes"] / KIB, *_three(written))
+    moves = f"{eager['moves']} / {written['moves']}"
     if planned is None:
-        return (*_about(row), *middle, REFUSED, None, None, moves, None, aim or None, None)
-    ratio = planned["total_bytes"] / max(1, eager["total_bytes"])
-    good = (aims.received is None or ratio <= aims.received) and (
-        aims.moves is None or planned["moves"] <= aims.moves
+        return (
+            *_about(row),
+            *before,
+            REFUSED,
+            *(None,) * 2,
+            moves,
+            *(None,) * 2,
+            aim or None,
+            None,
+        )
+    first, again = (
+        planned[key] / max(1, eager["total_bytes"]) for key in ("total_bytes", "again_bytes")
     )
+    good = (aims.received is None or again <= aims.received) and (
+        aims.moves is None or planned["again_moves"] <= aims.moves
+    )
+    moves += f" / {planned['moves']} / {planned['again_moves']}"
     reached = met(good) if aim else None
-    return (*_about(row), *middle, *_three(planned), moves, ratio, aim or None, reached)
+    return (*_about(row), *before, *_three(planned), moves, first, again, aim or None, reached)
 
 
 def times(data: Mapping[str, Any]) -> Table:

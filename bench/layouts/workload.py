@@ -18,7 +18,8 @@ class Workload:
     """A function ``f(xp, *arrays)``, what its arrays hold, and the dim of each that is cut over all ranks.
 
     A cut of None is an array that is whole on every rank. Results lie where the library likes. ``error`` is
-    how far they may be from NumPy's in double precision, over the largest value.
+    how far they may be from NumPy's in double precision, over the largest value. ``stay`` are the numbers of
+    arguments that are the same arrays in every call, such as weights; the others are new ones.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Workload:
     cuts: tuple[int | None, ...]
     error: float
     aims: Aims = field(default_factory=lambda: Aims())
+    stay: tuple[int, ...] = ()
 
     def reference(self) -> list[NDArray[Any]]:
         """The results of NumPy, in double precision."""

@@ -61,7 +61,7 @@ def way(received: int, ms: float, moves: int = 2, wrong: bool = False) -> dict[s
     times = (0.9e-3 * ms, 1e-3 * ms, 1.1e-3 * ms)
     return {
         "total_bytes": received, "busiest_bytes": received // 2, "moves": moves,
-        "again_bytes": received, "error": 0.0, "wrong": wrong, "seconds": times,
+        "again_bytes": received, "again_moves": moves, "error": 0.0, "wrong": wrong, "seconds": times,
     }  # fmt: skip
 
 
@@ -75,9 +75,9 @@ def test_gains_and_losses_are_said_alike(planned: dict[str, Any], said: str) -> 
     ways = {EAGER: way(1000, 10.0), WRITTEN: way(800, 8.0), PLANNED: planned}
     received, times = race.report(found(**ways)).tables
     row, taken = (dict(zip(t.columns, t.rows[0], strict=True)) for t in (received, times))
-    assert row["planned / eager"] == planned["total_bytes"] / 1000
+    assert row["planned / eager"] == row["again / eager"] == planned["total_bytes"] / 1000
     assert row["reached"] == taken["reached"] == said
-    assert row["moves"] == "2 / 2 / 2"
+    assert row["moves"] == "2 / 2 / 2 / 2"
 
 
 def test_what_is_refused_is_said_in_a_word() -> None:
