@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=7, help="timed turns; 0 counts bytes only")
     parser.add_argument("--only", default="", help="workloads whose name has this")
+    parser.add_argument("--ways", default=",".join(WAYS), help="which of %(default)s")
     parser.add_argument("--tiny", action="store_true", help="the sizes of tests")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -36,7 +37,7 @@ def main() -> int:
     rows = []
     for workload in workloads(args.tiny):
         if args.only in workload.name:
-            rows.append(measure(comm, workload, args.repeat))
+            rows.append(measure(comm, workload, args.repeat, args.ways.split(",")))
             if comm.rank == 0:
                 print(f"bench layouts: {rows[-1]}", file=sys.stderr, flush=True)
     if comm.rank == 0 and args.json is not None:
@@ -45,12 +46,14 @@ def main() -> int:
     return int(any(way["wrong"] for row in rows for way in row["ways"].values()))
 
 
-def measure(comm: MPI.Intracomm, workload: Workload, repeat: int) -> dict[str, Any]:
+def measure(
+    comm: MPI.Intracomm, workload: Workload, repeat: int, ways: Sequence[str] = WAYS
+) -> dict[str, Any]:
     """Count every way's first and third call, check results, then time all in turn. **Collective.**"""
     found: dict[str, dict[str, Any]] = {}
     ready: list[Way] = []
     want = workload.reference() if comm.rank == 0 else []
-    for name in WAYS:
+    for name in ways:
         way = way_of(workload, name)
         if way is None:
             continue
