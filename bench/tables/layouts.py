@@ -32,7 +32,7 @@ def _beside(part: str, unit: str, key: str) -> list[str]:
     columns += [f"{name} {unit}" for name in libraries]
     notes = RunNotes(ours, rows)
     notes.add(others, others.rows)
-    said = "Cannot: the library refuses the workload; a dash: it does not tell."
+    said = "Cannot: the library refuses the workload; a dash: not measured, or it does not tell."
     return [*table(columns, lines), *(["", said, *notes.lines] if rows else [])]
 
 
