@@ -20,10 +20,11 @@ WAYS = (EAGER, WRITTEN, PLANNED)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Bytes that all ranks received, those of the busiest, and in how many moves."""
+    """Bytes that all ranks received, those of the busiest, those for pending results, and the moves."""
 
     total_bytes: int
     busiest_bytes: int
+    pending_bytes: int
     moves: int
 
 
@@ -37,12 +38,16 @@ class Way:
     stay: tuple[int, ...]
 
     def call(self) -> list[Any]:
-        """Results in any layouts, with nothing pending: their values are there. **Collective.**
+        """Results in any layouts, with nothing pending: their values are there. **Collective.**"""
+        return [finished(one) for one in self.results()]
+
+    def results(self) -> list[Any]:
+        """Results as the function leaves them. **Collective.**
 
         Arguments that do not stay are copied first, so that no call finds what was kept of the last one's.
         """
         given = [a if i in self.stay else a.copy() for i, a in enumerate(self.arrays)]
-        return [finished(one) for one in arrays_in(self.function(*given))]
+        return arrays_in(self.function(*given))
 
 
 def finished(array: Any) -> Any:
@@ -70,12 +75,15 @@ def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:
     A move counts if any rank receives something in it.
     """
     with redist.trace() as t:
-        results = way.call()
+        results = way.results()
+        before = len(t.moves)
+        results = [finished(one) for one in results]
     ranks = comm.allgather([move.received_bytes for move in t.moves])
     totals = [sum(own) for own in ranks]
     assert len({len(own) for own in ranks}) == 1, "ranks noted different moves"
     moves = sum(any(several) for several in zip(*ranks, strict=True))
-    return Received(sum(totals), max(totals), moves), results
+    pending = sum(sum(own[before:]) for own in ranks)
+    return Received(sum(totals), max(totals), pending, moves), results
 
 
 def error_on_all(comm: MPI.Intracomm, results: list[Any], want: list[NDArray[Any]]) -> float:

@@ -14,7 +14,7 @@ from bench.layouts.counted import EAGER, PLANNED, WRITTEN
 from bench.layouts.workload import Workload
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
-from bench.report.report import Report, Table, Value
+from bench.report.report import Report, Table, Value, cell_text
 from redist.launch.launcher import find_launcher, launch
 
 RANKS = 4
@@ -57,7 +57,7 @@ def received(data: Mapping[str, Any]) -> Table:
         f"Bytes that one call of a program receives, {data['ranks']} ranks, {data['mpi']}",
         (
             "workload", "size", "eager KiB", "busiest", "as written KiB", "its busiest", "again KiB",
-            "planned KiB", "planned busiest", "planned again", "moves", "planned / eager",
+            "planned KiB", "planned busiest", "planned again", "pending KiB", "moves", "planned / eager",
             "again / eager", "aim", "reached",
         ),
         tuple(rows),
@@ -65,6 +65,7 @@ def received(data: Mapping[str, Any]) -> Table:
             "KiB received by all ranks together in the first call, counted by the transport; pending sums "
             "of results are done and count; busiest: of the rank that receives most; again: in the third "
             "call of a program, which keeps what it moved of arguments that stay, such as weights",
+            "pending: of the first call, what sums that results leave pending take: eager, as written, planned",
             "moves: those in which some rank receives something: eager, as written, planned, planned again",
             "reached: by the third call",
             "results are compared with NumPy in double precision first",
@@ -81,17 +82,11 @@ def _bytes(row: Mapping[str, Any], workload: Workload) -> tuple[Value, ...]:
     aim += "" if aims.moves is None else f", {aims.moves} move"
     before = (eager["total_bytes"] / KIB, eager["busiest_bytes"] / KIB, *_three(written))
     moves = f"{eager['moves']} / {written['moves']}"
+    ways = [way for way in (eager, written, planned) if way is not None]
+    left = " / ".join(cell_text(way["pending_bytes"] / KIB) for way in ways)
     if planned is None:
-        return (
-            *_about(row),
-            *before,
-            REFUSED,
-            *(None,) * 2,
-            moves,
-            *(None,) * 2,
-            aim or None,
-            None,
-        )
+        middle = (REFUSED, None, None, left, moves, None, None)
+        return (*_about(row), *before, *middle, aim or None, None)
     first, again = (
         planned[key] / max(1, eager["total_bytes"]) for key in ("total_bytes", "again_bytes")
     )
@@ -100,7 +95,8 @@ def _bytes(row: Mapping[str, Any], workload: Workload) -> tuple[Value, ...]:
     )
     moves += f" / {planned['moves']} / {planned['again_moves']}"
     reached = met(good) if aim else None
-    return (*_about(row), *before, *_three(planned), moves, first, again, aim or None, reached)
+    middle = (*_three(planned), left, moves, first, again)
+    return (*_about(row), *before, *middle, aim or None, reached)
 
 
 def times(data: Mapping[str, Any]) -> Table:

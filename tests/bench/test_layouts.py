@@ -72,7 +72,8 @@ def way(received: int, ms: float, moves: int = 2, wrong: bool = False) -> dict[s
     times = (0.9e-3 * ms, 1e-3 * ms, 1.1e-3 * ms)
     return {
         "total_bytes": received, "busiest_bytes": received // 2, "moves": moves,
-        "again_bytes": received, "again_moves": moves, "error": 0.0, "wrong": wrong, "seconds": times,
+        "again_bytes": received, "pending_bytes": 0, "again_moves": moves,
+        "error": 0.0, "wrong": wrong, "seconds": times,
     }  # fmt: skip
 
 
