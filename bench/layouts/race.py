@@ -65,7 +65,7 @@ def received(data: Mapping[str, Any]) -> Table:
             "KiB received by all ranks together in the first call, counted by the transport; pending sums "
             "of results are done and count; busiest: of the rank that receives most; again: in the third "
             "call of a program, which keeps what it moved of arguments that stay, such as weights",
-            "pending: of the first call, what sums that results leave pending take: eager, as written, planned",
+            "pending: of the first call, for sums that results leave pending: eager, as written, planned",
             "moves: those in which some rank receives something: eager, as written, planned, planned again",
             "reached: by the third call",
             "results are compared with NumPy in double precision first",
