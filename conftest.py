@@ -5,10 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 PLACES = {
-    "jax": ("redist/jax", "tests/programs/jax"),
-    "torch": ("redist/torch", "tests/programs/torch", "bench/pytorch"),
-}
+    "jax": ("redist/jax/*", "tests/programs/jax/*"),
+    "torch": (
+        "redist/torch/*", "tests/programs/torch/*", "bench/pytorch/*", "bench/layouts/with_torch.py",
+    ),
+    "heat": ("bench/layouts/with_heat.py",),
+}  # fmt: skip
 
 collect_ignore_glob = [
-    f"{place}/*" for name, places in PLACES.items() if find_spec(name) is None for place in places
+    place for name, places in PLACES.items() if find_spec(name) is None for place in places
 ]

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from bench.copies import race as copies
 from bench.examples import race as examples
+from bench.layouts import race as layouts
+from bench.layouts import rivals
 from bench.plans import collectives, comparison, hierarchy, overhead, planning, products, quality
 from bench.problems.judge import WrongPlanError
 from bench.programs import race as programs
@@ -37,6 +39,8 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "lowered": lowered.run,
     "examples": examples.run,
     "programs": programs.run,
+    "layouts": layouts.run,
+    "rivals": rivals.run,
     "overhead": overhead.run,
     "copies": copies.run,
 }

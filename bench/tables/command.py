@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.report.report import Value
-from bench.tables import gpu, gpu_ranges, moves, plans
+from bench.tables import gpu, gpu_ranges, layouts, moves, plans
 from bench.tables.markdown import RunNotes, fill, table, table_names
 from bench.tables.stored import read
 
@@ -24,6 +24,8 @@ SPECIAL: dict[str, Callable[[], list[str]]] = {
     "cpu-summary": moves.cpu_summary,
     "cpu-peers": moves.cpu_peers,
     "examples": lambda: _generic("examples", "programs"),
+    "layouts-received-beside": layouts.received_beside,
+    "layouts-times-beside": layouts.times_beside,
     "gpu-packs": gpu.gpu_packs,
     "gpu-moves": gpu.gpu_moves,
     "gpu-more-packs": gpu_ranges.more_packs,
@@ -37,6 +39,8 @@ REPORTS = {
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "products": ("received",),
     "programs": ("here", "counted", "overlap", "reads"),
+    "layouts": ("received", "times"),
+    "rivals": ("programs",),
     "xla": ("received",),
     "jax": ("random",),
     "torch": ("summary", "moves", "refit"),

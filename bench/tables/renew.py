@@ -52,6 +52,7 @@ def steps() -> list[Measurement]:
         ("products", (), 0.5),
         ("examples", (), 3),
         ("programs", (), 2),
+        ("layouts", (), 3),
         ("overhead", (), 0.5),
         ("copies", (), 1),
     ]
@@ -59,6 +60,8 @@ def steps() -> list[Measurement]:
         asked += [("xla", (), 5), ("lowered", (), 7), ("jax", (), 8)]
     if why_absent("torch") is None:
         asked.append(("torch", (), 6))
+    if any(why_absent(module) is None for module in ("jax", "torch", "heat", "dask")):
+        asked.append(("rivals", (), 8))
     found = [
         Measurement(name, ("-m", "bench", name, *options, "--plot", os.devnull), minutes)
         for name, options, minutes in asked

@@ -1,12 +1,13 @@
-"""Reading compiled XLA programs: how many elements do all devices together receive?"""
+"""Reading compiled XLA programs: how many elements or bytes do all devices together receive?"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?(\S+) = (\(.*?\)|\S+) ([a-z][\w-]*)\((.*?)\)(.*)")
-SHAPE = re.compile(r"\b[a-z][a-z0-9]*\[([\d,<= ]*)\]")
+SHAPE = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,<= ]*)\]")
 COLLECTIVES = "all-gather all-to-all all-reduce reduce-scatter collective-permute".split()
 UNKNOWN = ("collective-broadcast", "ragged-all-to-all", "send", "recv")
 
@@ -24,22 +25,52 @@ def received_elems(text: str, n_devices: int) -> int:
     A device of a group of g that puts in L elements receives L(g-1) in an all-gather, L(g-1)/g in
     an all-to-all or reduce-scatter, twice that in an all-reduce; a permute moves whole operands.
     """
+    return sum(received(text, n_devices, elems))
+
+
+def received_bytes(text: str, n_devices: int) -> tuple[int, int]:
+    """The same in bytes, and the number of collectives; refused if one stands in a loop.
+
+    >>> received_bytes('%p = bf16[8]{0} parameter(0)\\n %r = bf16[8]{0} all-reduce(%p)', 4)
+    (96, 1)
+    """
+    if re.search(r"\bwhile\(", text) and _in_loops(text):
+        raise ValueError("cannot count collectives in a loop: nobody knows how often they run")
+    found = received(text, n_devices, shape_bytes)
+    return sum(found), len(found)
+
+
+def received(text: str, n_devices: int, size: Callable[[str], int]) -> list[int]:
+    """What all devices together receive in every collective, in units of ``size``."""
     sizes: dict[str, int] = {}
-    total = 0
+    found_in_all = []
     for line in text.splitlines():
         found = INSTRUCTION.match(line)
         if found is None:
             continue
         name, shape, op, operands, rest = found.groups()
-        sizes[name] = elems(shape)
+        sizes[name] = size(shape)
         op = op.removesuffix("-start")
         if op in UNKNOWN:
             raise ValueError(f"cannot count {op}: {line.strip()}")
         if op not in COLLECTIVES:
             continue
         given = [sizes[operand] for operand in re.findall(r"%([^\s,()]+)", operands)]
-        total += _received(op, sum(given), len(given), rest, n_devices)
-    return total
+        found_in_all.append(_received(op, sum(given), len(given), rest, n_devices))
+    return found_in_all
+
+
+def _in_loops(text: str) -> bool:
+    """Whether the body of a loop has a collective."""
+    names = set(re.findall(r"body=%?([\w.-]+)", text))
+    inside = False
+    for line in text.splitlines():
+        if line.endswith("{") and "=" not in line.partition("(")[0]:
+            inside = line.split()[0].lstrip("%") in names
+        found = INSTRUCTION.match(line)
+        if inside and found is not None and found[3].removesuffix("-start") in COLLECTIVES:
+            return True
+    return False
 
 
 def _received(op: str, given: int, n_operands: int, rest: str, n_devices: int) -> int:
@@ -62,8 +93,22 @@ def elems(shape: str) -> int:
     (32, 7)
     """
     return sum(
-        math.prod(int(n) for n in dims.split(",") if n.strip()) for dims in SHAPE.findall(shape)
+        math.prod(int(n) for n in dims.split(",") if n.strip()) for _, dims in SHAPE.findall(shape)
     )
+
+
+def shape_bytes(shape: str) -> int:
+    """Bytes of a shape, or of all shapes of a tuple.
+
+    >>> shape_bytes("f32[8,4]{1,0}"), shape_bytes("(c128[2]{0}, pred[3])")
+    (128, 35)
+    """
+    total = 0
+    for kind, dims in SHAPE.findall(shape):
+        bits = re.search(r"\d+", kind)
+        item = int(bits[0]) // 8 if bits else 1  # pred
+        total += item * math.prod(int(n) for n in dims.split(",") if n.strip())
+    return total
 
 
 def group_size(rest: str, n_devices: int) -> int:

@@ -1,0 +1,93 @@
+"""What one call of a workload receives, as the transport counts it, and whether its results are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+import redist
+from bench.layouts.workload import Workload, arrays_in, cut_text, error_of
+from redist import ArgumentError, pgas
+from redist.pgas.tiles.layouts import resolved_type
+
+EAGER, WRITTEN, PLANNED = "eager", "as written", "planned"
+WAYS = (EAGER, WRITTEN, PLANNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes that all ranks received, those of the busiest, those for pending results, and the moves."""
+
+    total_bytes: int
+    busiest_bytes: int
+    pending_bytes: int
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A workload that is ready to be called, with arguments of its own: what a program keeps is its own."""
+
+    name: str
+    function: Callable[..., Any]
+    arrays: tuple[Any, ...]
+    stay: tuple[int, ...]
+
+    def call(self) -> list[Any]:
+        """Results in any layouts, with nothing pending: their values are there. **Collective.**"""
+        return [finished(one) for one in self.results()]
+
+    def results(self) -> list[Any]:
+        """Results as the function leaves them. **Collective.**
+
+        Arguments that do not stay are copied first, so that no call finds what was kept of the last one's.
+        """
+        given = [a if i in self.stay else a.copy() for i, a in enumerate(self.arrays)]
+        return arrays_in(self.function(*given))
+
+
+def finished(array: Any) -> Any:
+    """The array with its pending reduction done, each rank a part of the sum if it can be. **Collective.**"""
+    done = resolved_type(array.type)
+    return array if done is array.type else array.to(done)
+
+
+def way_of(workload: Workload, name: str) -> Way | None:
+    """A workload in one of the ways; None if this version of redist refuses it. **Collective.**"""
+    function: Any = workload.of(pgas)
+    if name != EAGER:
+        try:
+            function = pgas.program(layouts=name)(function)
+        except ArgumentError:
+            return None
+    pairs = zip(workload.make(), workload.cuts, strict=True)
+    arrays = [pgas.asarray(one, type=cut_text(cut, one.ndim)) for one, cut in pairs]
+    return Way(name, function, tuple(arrays), workload.stay)
+
+
+def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:
+    """Call once, and count what the transport receives. **Collective over `comm`.**
+
+    A move counts if any rank receives something in it.
+    """
+    with redist.trace() as t:
+        results = way.results()
+        before = len(t.moves)
+        results = [finished(one) for one in results]
+    ranks = comm.allgather([move.received_bytes for move in t.moves])
+    totals = [sum(own) for own in ranks]
+    assert len({len(own) for own in ranks}) == 1, "ranks noted different moves"
+    moves = sum(any(several) for several in zip(*ranks, strict=True))
+    pending = sum(sum(own[before:]) for own in ranks)
+    return Received(sum(totals), max(totals), pending, moves), results
+
+
+def error_on_all(comm: MPI.Intracomm, results: list[Any], want: list[NDArray[Any]]) -> float:
+    """How far results are from those wanted, which rank 0 knows; all are told. **Collective over `comm`.**"""
+    whole = [one.gather() for one in results]
+    error = error_of(whole, want) if comm.rank == 0 else None
+    return float(comm.bcast(error))

@@ -1,0 +1,136 @@
+"""Workloads equal NumPy in every way that redist runs them, and the reports say what was found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.layouts import race, rivals
+from bench.layouts.cases import workloads
+from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
+from bench.layouts.kernels import KERNELS
+from bench.problems.judge import WrongPlanError
+from redist.launch.launcher import find_launcher
+from redist.launch.outside import environment
+from tests.programs.launch import alone, default_mpi, one_worker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@one_worker
+@pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+@pytest.mark.parametrize(
+    ("ranks", "ways"),
+    [
+        (1, (EAGER, WRITTEN)),
+        (3, (WRITTEN,)),
+        pytest.param(3, WAYS, marks=pytest.mark.slow("plans layouts of every workload")),
+    ],
+)
+def test_every_workload_equals_numpy(ranks: int, ways: Sequence[str], tmp_path: Path) -> None:
+    stored = tmp_path / "layouts.json"
+    words = ["-m", "bench.layouts.job", "--tiny", "--repeat", "0", "--json", str(stored)]
+    words += ["--ways", ",".join(ways)]
+    env = {**environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with alone():
+        done = subprocess.run(
+            find_launcher().command(ranks, words),
+            cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"]
+    assert [row["name"] for row in rows] == [workload.name for workload in workloads()]
+    for row in rows:
+        found = row["ways"]
+        assert {*ways} - {PLANNED} <= set(found)
+        assert not any(way["wrong"] for way in found.values()), row
+        assert (found[WRITTEN]["moves"] > 0) == (ranks > 1)
+        if EAGER in ways:
+            assert found[WRITTEN]["total_bytes"] <= found[EAGER]["total_bytes"]
+
+
+def test_workloads_are_the_same_at_all_sizes() -> None:
+    full, tiny = workloads(), workloads(tiny=True)
+    assert [one.name for one in full] == [one.name for one in tiny]
+    assert len({one.name for one in full}) == len(full) and set(KERNELS) <= {
+        one.name for one in full
+    }
+    for one in tiny:
+        values = one.make()
+        assert len(values) == len(one.cuts), one.name
+        assert all(cut is None or cut < v.ndim for v, cut in zip(values, one.cuts, strict=True))
+
+
+def way(received: int, ms: float, moves: int = 2, wrong: bool = False) -> dict[str, Any]:
+    """What the job writes about one way."""
+    times = (0.9e-3 * ms, 1e-3 * ms, 1.1e-3 * ms)
+    return {
+        "total_bytes": received, "busiest_bytes": received // 2, "moves": moves,
+        "again_bytes": received, "pending_bytes": 0, "again_moves": moves,
+        "error": 0.0, "wrong": wrong, "seconds": times,
+    }  # fmt: skip
+
+
+def written(**ways: Any) -> dict[str, Any]:
+    row = {"name": "block, small", "what": "a size", "ways": ways}
+    return {"ranks": 4, "mpi": "MPICH 5.0.2", "repeat": 3, "rows": [row]}
+
+
+@pytest.mark.parametrize(("planned", "said"), [(way(100, 4.0), "met"), (way(900, 7.0), "MISSED")])
+def test_gains_and_losses_are_said_alike(planned: dict[str, Any], said: str) -> None:
+    ways = {EAGER: way(1000, 10.0), WRITTEN: way(800, 8.0), PLANNED: planned}
+    received, times = race.report(written(**ways)).tables
+    row, taken = (dict(zip(t.columns, t.rows[0], strict=True)) for t in (received, times))
+    assert row["planned / eager"] == row["again / eager"] == planned["total_bytes"] / 1000
+    assert row["reached"] == taken["reached"] == said
+    assert row["moves"] == "2 / 2 / 2 / 2"
+
+
+def test_what_is_refused_is_said_in_a_word() -> None:
+    ways = {EAGER: way(1000, 10.0), WRITTEN: way(800, 8.0)}
+    received, times = race.report(written(**ways)).tables
+    for table in (received, times):
+        row = dict(zip(table.columns, table.rows[0], strict=True))
+        assert row[f"planned {'KiB' if table is received else 'ms'}"] == race.REFUSED
+        assert row["reached"] is None and race.REFUSED in table.notes[-1]
+
+
+def test_no_wrong_result_is_reported() -> None:
+    with pytest.raises(WrongPlanError, match="cannot compare block, small, eager"):
+        race.report(written(**{EAGER: way(10, 1.0, wrong=True), WRITTEN: way(10, 1.0)}))
+
+
+def test_rivals_say_what_they_cannot() -> None:
+    row: dict[str, Any] = {"workload": "1MM", "received_bytes": None, "transfers": None}
+    row["library"] = "Heat 1.8.0"
+    other: dict[str, Any] = {
+        "workload": "1MM",
+        "library": "JAX 0.10.2",
+        "received_bytes": 2048,
+        "transfers": 1,
+    }
+    rows: list[dict[str, Any]] = [
+        {**row, "seconds": None, "cannot": "it has no Einstein sums"},
+        {**other, "seconds": (0.001, 0.002, 0.003), "cannot": None},
+    ]
+    (table,) = rivals.report(rows).tables
+    assert table.rows[0][1:4] == ("Heat", "Heat 1.8.0", None)
+    assert table.rows[0][-1] == "it has no Einstein sums"
+    assert table.rows[1][3:6] == (2.0, 1, 2.0)
+
+
+def test_rivals_are_skipped_in_one_line_if_none_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert str(rivals.run(1)).startswith("rivals: skipped, no other library is installed")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
+def test_jax_runs_a_workload() -> None:
+    (row,) = rivals.rows_of("jax", ["--repeat", "0", "--only", "chain, square"])
+    assert row["cannot"] is None and row["received_bytes"] > 0
