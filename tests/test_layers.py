@@ -58,7 +58,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
-    "redist.graph": "nodes picture",
+    "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "network live_rows mixing narrowed elimination linear_program byte_prices memory_limit ein_graph "
         "eindecomp domain move_prices price_book strategies device_file ways tile_lives layout_plan layouts "
@@ -75,8 +75,8 @@ INNER: dict[str, str] = {
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
-        "signature strides outside capture tidy graphing judge agree elsewhere explain blocks order replay "
-        "recorded prepare recorder plan_calls plan_program ends prepared program loops map_tiles"
+        "signature strides outside capture tidy graphing judge agree blocks order replay recorded prepare "
+        "recorder plan_calls plan_program plan_report elsewhere explain ends prepared program loops map_tiles"
     ),
     "redist.pgas.tiles": (
         "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "

@@ -168,13 +168,17 @@ def _terms(
     """
     node = _node(graph, number)
     weights: dict[str, Fraction] = {}
-    for term, value in zip(node.terms, node.operands, strict=True):
+    if 0 in node.sizes.values():
+        return ()
+    for whole, value in zip(node.terms, node.operands, strict=True):
+        term = _counting(node, whole)
         if once is None or value in once:
             places = len(graph.readers(value)) if of_all_readers else node.operands.count(value)
             weight = Fraction(graph.dtype_of(value).itemsize, places)
             weights[term] = weights.get(term, Fraction(0)) + weight
     if once is None or _ends_once(graph, graph.results_of(number)[0], once):
-        weights[node.kept] = weights.get(node.kept, Fraction(0)) + node.dtype.itemsize
+        kept = _counting(node, node.kept)
+        weights[kept] = weights.get(kept, Fraction(0)) + node.dtype.itemsize
     return tuple(weights.items())
 
 
@@ -185,7 +189,12 @@ def _node(graph: EinGraph, number: int) -> EinNode:
 
 
 def _sizes(node: EinNode) -> tuple[tuple[str, int], ...]:
-    return tuple((label, node.sizes[label]) for label in node.labels)
+    return tuple((label, node.sizes[label]) for label in _counting(node, node.labels))
+
+
+def _counting(node: EinNode, labels: str) -> str:
+    """The labels that have more than one index."""
+    return "".join(label for label in labels if node.sizes[label] > 1)
 
 
 def _ends_once(graph: EinGraph, value: int, once: Collection[int]) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from redist.cli.main import main
+from redist.errors import PlanFormatError
 from redist.graph.nodes import ProgramGraph
+from redist.graph.program_plan import ProgramPlan
 
 STEP = """\
 from redist import pgas
@@ -77,3 +79,21 @@ def test_a_file_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text("1 / 0\n", encoding="utf-8")
     assert main(["program", f"{path}:f", "f64[8]", "--mesh", "x=2"]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_plans_layouts(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    html = tmp_path / "plan.html"
+    types = ("f64[4096{x}, 512]", "f64[512, 4096{x}]")
+    words = ["--mesh", "x=4", "--plan", "--html", str(html)]
+    assert main(["program", f"{file}:step", *types, *words]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("step: 4 calls") and "exact: no layouts below" in said
+    assert "computing alone" in html.read_text(encoding="utf-8")
+    assert main(["program", f"{file}:step", *types, *words, "--json"]) == 0
+    plan = ProgramPlan.from_json(capsys.readouterr().out)
+    assert str(plan) == said.rstrip("\n") and plan.bound_ps == plan.time_ps
+    assert plan.floor_ps <= plan.bound_ps <= plan.written_ps and len(plan.rows) == 4
+    with pytest.raises(PlanFormatError, match="expected the format"):
+        ProgramPlan.from_json("{}")
+    with pytest.raises(PlanFormatError, match="cannot read a plan"):
+        ProgramPlan.from_json('{"format": "redist program plan 1"}')

@@ -16,11 +16,13 @@ from redist.cli.request import NOTATION, read_mesh, read_topology, read_type
 
 if TYPE_CHECKING:
     from redist.graph.nodes import ProgramGraph
+    from redist.graph.program_plan import ProgramPlan
 
 EPILOG = f"""\
 {NOTATION}
 examples:
   redist program step.py:step "f64[16384{{x}}, 8]" "f64[8, 8]" --mesh x=4
+  redist program step.py:step "f64[16384{{x}}, 8]" "f64[8, 8]" --mesh x=4 --plan
   redist program model.py:up "f32[64{{x}}, 4096, 8192]" "f32[8192, 28672{{y}}]" --mesh x=64,y=16 --svg up.svg
 """
 
@@ -35,7 +37,10 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
         "--mesh", metavar="AXES", required=True, help="the devices, such as x=2,y=4"
     )
     parser.add_argument("--topology", metavar="FILE", help="how fast ranks reach each other (TOML)")
-    parser.add_argument("--json", action="store_true", help="print the graph as JSON")
+    parser.add_argument(
+        "--plan", action="store_true", help="plan the layout of every value, and show the plan"
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument("--svg", metavar="FILE", help="draw it")
     parser.add_argument("--html", metavar="FILE", help="draw it on a page, with the text below")
     return parser
@@ -47,12 +52,13 @@ def run(args: argparse.Namespace) -> int:
     types = [read_type(text, mesh, f"TYPE {i + 1}") for i, text in enumerate(args.types)]
     topology = None if args.topology is None else read_topology(args.topology)
     name, function = load_function(args.function)
-    graph = explain_types(name, function, types, mesh, topology)
+    make = plan_types if args.plan else explain_types
+    found = make(name, function, types, mesh, topology)
     if args.svg:
-        write_text(args.svg, graph.svg(), "--svg")
+        write_text(args.svg, found.svg(), "--svg")
     if args.html:
-        write_text(args.html, graph.html(), "--html")
-    print(graph.to_json() if args.json else graph)
+        write_text(args.html, found.html(), "--html")
+    print(found.to_json() if args.json else found)
     return OK
 
 
@@ -87,3 +93,12 @@ def explain_types(
     from redist.pgas.programs.elsewhere import explain_elsewhere
 
     return explain_elsewhere(name, function, types, mesh, topology)
+
+
+def plan_types(
+    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any
+) -> ProgramPlan:
+    """The best layouts of a function for arguments of these types, on a machine that need not be here."""
+    from redist.pgas.programs.elsewhere import plan_elsewhere
+
+    return plan_elsewhere(name, function, types, mesh, topology)

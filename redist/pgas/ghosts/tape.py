@@ -205,7 +205,7 @@ def _name_of(frame: FrameType | None) -> str:
     if frame is None:
         return "?"
     name = frame.f_code.co_name
-    wrapped = frame.f_locals.get("function") if name in ("checked", "anywhere") else None
+    wrapped = frame.f_locals.get("function") if name in ("checked", "anywhere", "called") else None
     return getattr(wrapped, "__name__", name).strip("_")
 
 

@@ -96,18 +96,25 @@ class ProgramCosts:
 
     def work_ps(self, one: ProgramCall) -> int:
         """What the busiest device computes in a call, as it was done."""
-        form = one.call.form
-        if form is None:
+        node = ein_node(one)
+        if node is None:
             return self.touch_ps((*one.types, *one.made))
-        (made,) = one.made
-        node = EinNode(
-            form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype, one.call.name
-        )
-        return node_time_ps(node, one.wanted, made, self.device)
+        return node_time_ps(node, one.wanted, one.made[0], self.device)
 
     def touch_ps(self, types: Sequence[ArrayType]) -> int:
         """What it takes to read or write the tiles of these types once."""
         return ceil_div(sum(t.tile_bytes for t in types) * self.device.byte_fs, 1000)
+
+
+def ein_node(one: ProgramCall) -> EinNode | None:
+    """A call as an operation with a rule; None if it has none."""
+    form = one.call.form
+    if form is None:
+        return None
+    (made,) = one.made
+    return EinNode(
+        form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype, one.call.name
+    )
 
 
 def plan_calls(
@@ -160,7 +167,7 @@ def make_graph(
     nodes: list[Node] = []
     for number, one in enumerate(recorder.calls):
         results = tuple(EinInput(t.shape, t.dtype) for t in one.made)
-        call, form = one.call, one.call.form
+        call = one.call
         if number in left:
             answer = WayTaken(one.made, 0)
             nodes.append(
@@ -169,14 +176,8 @@ def make_graph(
                     ("left", number), (one.types,),
                 )
             )  # fmt: skip
-        elif form is not None:
-            (made,) = results
-            nodes.append(
-                EinNode(
-                    form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype,
-                    call.name,
-                )
-            )  # fmt: skip
+        elif (rule := ein_node(one)) is not None:
+            nodes.append(rule)
         else:
             only = (call.only,) if call.only is not None else ()
             key = number if call.key is None else call.key

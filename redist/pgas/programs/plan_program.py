@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
 from redist.errors import CaptureError, RequestError
+from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture, ends_in
@@ -21,69 +23,84 @@ from redist.runtime.ranks.world import Comm, world_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlannedProgram:
-    """A program captured in planned layouts, and what it costs; as written it costs more."""
+class DecidedLayouts:
+    """A program in the layouts that were decided on: planned, or as written, and ``why`` then.
+
+    ``plan`` is what was planned, used or not; times are modelled, 0 where they are not known.
+    """
 
     tidied: Tidied
     recorder: CallRecorder
-    plan: LayoutPlan
-    time_ps: int
-    written_ps: int
+    why: str
+    plan: LayoutPlan | None = None
+    costs: ProgramCosts | None = None
+    time_ps: int = 0
+    written_ps: int = 0
 
 
-def plan_program(
+def decide_layouts(
     written: Tidied,
     recorder: CallRecorder,
     capture_again: Callable[[Arranger], Capture],
     tidy: Callable[[Capture], Tidied],
     comm: Comm,
     steady: Sequence[Tiled] = (),
-) -> PlannedProgram | None:
-    """**Collective.** The program in the best layouts; None if it moves nothing, or is no better for them.
+) -> DecidedLayouts:
+    """**Collective.** The program in the best layouts, or as written if nothing moves or none are better.
 
     Arguments in ``steady`` stay as they are in calls to come: what is moved of them is moved once.
     """
     if not any(task.kind in COLLECTIVE for task in written.tasks):
-        return None
+        return DecidedLayouts(written, recorder, "nothing moves")
     try:
         costs = costs_of(recorder, comm)
-    except RequestError:  # of several meshes: all ranks see that
-        return None
+    except RequestError as problem:  # of several meshes: all ranks see that
+        return DecidedLayouts(written, recorder, str(problem))
     here = written.captured
     left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
     left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
-    steered: CallRecorder | None = None
-    again: Capture | None = None
+    planned: tuple[LayoutPlan, CallRecorder, Capture] | None = None
     said = ""
     try:
         plan = plan_calls(recorder, left, costs, recorder.sources_of(steady))
-        planned = planned_calls(recorder, plan, left)
-        said = repr(planned)
-        steered = CallRecorder(planned, held, recorder.decisions)
-        again = capture_again(steered)
-    except (RequestError, CaptureError):
-        said = ""
-    if len(union_of(comm, [said])) > 1 or steered is None or again is None:
-        return None
+        calls = planned_calls(recorder, plan, left)
+        steered = CallRecorder(calls, held, recorder.decisions)
+        planned = plan, steered, capture_again(steered)
+        said = repr(calls)
+    except (RequestError, CaptureError) as problem:
+        why = str(problem)
+    if len(union_of(comm, [said])) > 1:
+        return DecidedLayouts(written, recorder, "ranks found different plans")
+    is_steady = len(steady) > 0
+    if planned is None:
+        return DecidedLayouts(written, recorder, why, costs=costs)
+    plan, steered, again = planned
     agree_on_nodes("the plan of a program", comm, again.nodes, None)
-    tidied, is_steady = tidy(again), len(steady) > 0
+    tidied = tidy(again)
     own = [
         program_ps(tidied, steered, costs, is_steady),
         program_ps(written, recorder, costs, is_steady),
     ]
     time_ps, written_ps = most_of(comm, own)
     if time_ps >= written_ps:
-        return None
-    return PlannedProgram(tidied, steered, plan, time_ps, written_ps)
+        why = "no layouts are better"
+        return DecidedLayouts(written, recorder, why, plan, costs, written_ps, written_ps)
+    judge_layouts(plan, costs.device)
+    return DecidedLayouts(tidied, steered, "", plan, costs, time_ps, written_ps)
 
 
 def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     """**Collective.** What moves and work cost on this machine."""
-    types = [t for one in recorder.calls for t in (*one.wanted, *one.made)]
+    types = types_of(recorder)
     n_bytes = max((t.tile_bytes for t in types), default=0)
     topology = find_topology(world_of(comm), None, n_bytes).topology
     on_device = any(x._memory.on_device for one in recorder.calls for x in one.call.arrays)
     return ProgramCosts.of(types, topology, BUILT_IN if on_device else BUILT_IN_CPU)
+
+
+def types_of(recorder: CallRecorder) -> list[ArrayType]:
+    """The types that calls of a program were given, were done in, and made."""
+    return [t for one in recorder.calls for t in (*one.types, *one.wanted, *one.made)]
 
 
 def program_ps(

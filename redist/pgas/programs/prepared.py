@@ -11,7 +11,7 @@ from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.agree import union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
 from redist.pgas.programs.outside import Outside
-from redist.pgas.programs.plan_program import PlannedProgram
+from redist.pgas.programs.plan_program import DecidedLayouts
 from redist.pgas.programs.prepare import KeptMove, Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.programs.strides import laid_out, lie_alike
@@ -35,10 +35,10 @@ class Prepared:
         outside: Outside,
         signature: Signature,
         comm: Comm,
-        planned: PlannedProgram | None,
+        decided: DecidedLayouts | None,
         steady: frozenset[int] | None,
     ) -> None:
-        self.planned, self.steady, self.n_runs = planned, steady, 0
+        self.decided, self.steady, self.n_runs = decided, steady, 0
         self.captured, self.ready, self.outside = captured, ready, outside.arrays
         self.things, self.comm = outside.things, comm
         self.key, self.kept = signature.key, signature.kept

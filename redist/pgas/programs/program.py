@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.graph.nodes import ProgramGraph
+from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost_array import GhostArray
 from redist.pgas.ghosts.structures import replaced
@@ -21,7 +22,8 @@ from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.ends import wanted_types
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.plan_program import plan_program
+from redist.pgas.programs.plan_program import decide_layouts
+from redist.pgas.programs.plan_report import make_program_plan
 from redist.pgas.programs.prepare import (
     ALWAYS,
     AS_WRITTEN,
@@ -106,6 +108,17 @@ class Program(Generic[P, R]):
 
     explain = graph
 
+    def plan(self, *args: P.args, **options: P.kwargs) -> ProgramPlan:
+        """**Collective.** The layouts of the program for such arguments as a value; nothing runs.
+
+        It prints as a table: the types in which every call is done, work and its balance, moves, modelled
+        time beside that of the layouts as written, memory, and bounds that no layouts are below.
+        ``to_json()``, ``svg()`` and ``html()`` give it to others.
+        """
+        signature = sign(args, options)
+        found = self._found(signature, args, options)
+        return make_program_plan(self.graph(*args, **options), found.decided)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: called with the object, which counts as an argument."""
         return self if instance is None else MethodType(self, instance)
@@ -127,13 +140,13 @@ class Program(Generic[P, R]):
         def tidy(captured: Capture) -> Tidied:
             return tidy_up(captured, comm, self.options.cache, steady)
 
-        tidied, planned = tidy(captured), None
+        tidied, decided = tidy(captured), None
         if recorder is not None:
             stay = [arrays[number] for number in sorted(steady or ())]
-            planned = plan_program(tidied, recorder, capture_again, tidy, comm, stay)
-            tidied = tidied if planned is None else planned.tidied
+            decided = decide_layouts(tidied, recorder, capture_again, tidy, comm, stay)
+            tidied = decided.tidied
         ready = prepare(tidied, comm, self.options)
-        return Prepared(tidied.captured, ready, outside, signature, comm, planned, steady)
+        return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)
 
     def _capture(
         self,

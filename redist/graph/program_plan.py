@@ -1,0 +1,148 @@
+"""The layouts of a program as a value: types of every call, moves, work, memory, and bounds beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from redist.draw.page import page_of
+from redist.errors import PlanFormatError
+from redist.graph.nodes import ProgramGraph, counted, grouped
+from redist.text.columns import table
+from redist.text.units import format_bytes, format_time
+
+FORMAT = "redist program plan 1"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    """A call: where it stands, the types of its operands when it is done, what it makes, and its work.
+
+    ``work_ps`` is what the busiest device computes, ``even_ps`` what each would if all had the same to do;
+    0 if that is not known.
+    """
+
+    node: int
+    name: str
+    line: str
+    wanted: tuple[str, ...]
+    made: tuple[str, ...]
+    work_ps: int
+    even_ps: int
+
+    @property
+    def balance(self) -> str:
+        """The even share of the work, in percent of what the busiest device does."""
+        return f"{100 * self.even_ps // self.work_ps} %" if self.even_ps and self.work_ps else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPlan:
+    """The layouts of a program for arguments of some types, and figures beside them.
+
+    ``layouts`` is ``planned``, or ``as written`` with the reason in ``why``. ``time_ps`` is the modelled time
+    of a call, ``written_ps`` that of the layouts as written. No layouts have less than ``bound_ps`` under
+    the same prices, and no way at all to do the program less than ``floor_ps``; ``compute_ps`` is computing
+    alone. ``peak_bytes`` are the most that tiles take at once on the fullest device. What is not known is 0.
+    """
+
+    graph: ProgramGraph
+    layouts: str
+    why: str
+    search: str
+    rows: tuple[PlannedRow, ...]
+    time_ps: int
+    written_ps: int
+    bound_ps: int
+    floor_ps: int
+    compute_ps: int
+    peak_bytes: int
+
+    @property
+    def received_bytes(self) -> int:
+        """What the moves that are made bring to all devices together."""
+        return self.graph.received_bytes
+
+    def headline(self) -> str:
+        """The plan in one line."""
+        made = sum(move.is_made for move in self.graph.moves)
+        text = (
+            f"{self.graph.name}: {counted(len(self.rows), 'call')}, {counted(made, 'move')}, "
+            f"{format_bytes(self.received_bytes)}, {self.layouts}"
+        )
+        return f"{text} ({self.why})" if self.why else text
+
+    def figures(self) -> str:
+        """Modelled times and memory in one line."""
+        parts = [
+            f"modelled {format_time(self.time_ps)}",
+            f"as written {format_time(self.written_ps)}",
+        ]
+        if self.bound_ps:
+            parts.append(f"{self.search}: no layouts below {format_time(self.bound_ps)}")
+            parts.append(f"no way below {format_time(self.floor_ps)}")
+            parts.append(f"computing alone {format_time(self.compute_ps)}")
+            parts.append(f"{format_bytes(self.peak_bytes)} at once")
+        return "; ".join(parts)
+
+    def __str__(self) -> str:
+        head = ("call", "line", "what", "operands in", "makes", "work", "even")
+        shown: list[tuple[str, ...]] = [head]
+        for number, row in enumerate(self.rows):
+            shown.append(
+                (
+                    str(number), row.line, row.name, ", ".join(row.wanted), ", ".join(row.made),
+                    format_time(row.work_ps), row.balance,
+                )
+            )  # fmt: skip
+        lines = table(shown, left=(1, 2, 3, 4), indent="  ")
+        moves = [
+            f"  {node.line:>12}  {text}"
+            for node in self.graph.nodes
+            for text in grouped(node.moves)
+        ]
+        parts = [f"{self.headline()}      mesh {self.graph.mesh}", self.figures(), *lines]
+        parts += ["moves", *moves] if moves else []
+        given = "; ".join(f"{i}: {t}" for i, t in enumerate(self.graph.arguments))
+        return "\n".join([*parts, *([f"arguments  {given}"] if given else [])])
+
+    def to_json(self) -> str:
+        """The plan as JSON; :meth:`from_json` reads it."""
+        data = asdict(self) | {"graph": json.loads(self.graph.to_json())}
+        return json.dumps({"format": FORMAT, **data}, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> ProgramPlan:
+        """Read what :meth:`to_json` wrote."""
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+            raise PlanFormatError(
+                f"cannot read a plan of a program: expected the format {FORMAT!r}"
+            )
+        try:
+            graph = ProgramGraph.from_json(json.dumps(data.pop("graph")))
+            rows = tuple(PlannedRow(**_with_tuples(row)) for row in data.pop("rows"))
+            return ProgramPlan(graph=graph, rows=rows, **data)
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise PlanFormatError(f"cannot read a plan of a program: {problem}") from None
+
+    def svg(self) -> str:
+        """The plan as the text of an SVG file: calls from top to bottom, moves in colour."""
+        return self.graph.svg()
+
+    def html(self) -> str:
+        """The plan as a page that needs nothing else."""
+        inner = (
+            f"<p>{escape(self.headline())}</p>\n<p>{escape(self.figures())}</p>\n{self.svg()}\n"
+            f"<h2>As text</h2>\n<pre>{escape(str(self))}</pre>"
+        )
+        return page_of(f"Layouts of {self.graph.name}", inner)
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def _with_tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in row.items()}
