@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from redist.arrange.strategies import BUILT_IN, KINDS, DeviceCosts, OperationCost
+from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU, KINDS, DeviceCosts, OperationCost
 from redist.errors import TopologyError
 from redist.layout.dtype import DType
 from redist.text.columns import table
@@ -29,18 +29,22 @@ def load_costs(path: str | Path, device: str = "cpu") -> DeviceCosts:
     multiply-adds a second by dtype, such as ``{f32 = 20, f64 = 10}``), ``map``, ``reduce`` and ``copy`` (10^9
     elements a second), ``other`` (10^9 elements a second of all else).
     """
-    return load_every_cost(path).get(device, BUILT_IN)
+    return load_every_cost(path).get(device, _built_in(device))
 
 
 def load_every_cost(path: str | Path) -> dict[str, DeviceCosts]:
-    """What computing costs on every kind of device that a file names; ``built in`` if it names none."""
+    """What computing costs on every kind of device that a file names; what is built in if none."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise TopologyError(f"cannot read topology {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TopologyError(f"cannot read topology {path}: {error}") from None
-    return read_costs(data, str(path)) or {"built in": BUILT_IN}
+    return read_costs(data, str(path)) or {"cpu": BUILT_IN_CPU, "gpu": BUILT_IN}
+
+
+def _built_in(device: str) -> DeviceCosts:
+    return BUILT_IN if device == "gpu" else BUILT_IN_CPU
 
 
 def read_costs(data: Mapping[str, Any], name: str = "topology") -> dict[str, DeviceCosts]:
@@ -67,11 +71,13 @@ def read_costs(data: Mapping[str, Any], name: str = "topology") -> dict[str, Dev
             for dtype, rate in rates.items():
                 fs = _fs(rate, f"{where}: {kind}.{dtype}")
                 operations.append(OperationCost(kind, DType.parse(dtype).name, fs))
-        found[str(one.get("device", "cpu"))] = DeviceCosts(
-            _fs(one["other"], f"{where}: other") if "other" in one else BUILT_IN.elem_fs,
+        device = str(one.get("device", "cpu"))
+        usual = _built_in(device)
+        found[device] = DeviceCosts(
+            _fs(one["other"], f"{where}: other") if "other" in one else usual.elem_fs,
             _fs(one["memory_gb_s"], f"{where}: memory_gb_s")
             if "memory_gb_s" in one
-            else BUILT_IN.byte_fs,
+            else usual.byte_fs,
             tuple(operations),
         )
     return found

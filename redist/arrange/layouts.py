@@ -12,6 +12,7 @@ from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNo
 from redist.arrange.elimination import Elimination
 from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.arrange.linear_program import solve_by_program
+from redist.arrange.local_search import improve
 from redist.arrange.memory_limit import fit_memory
 from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.price_book import PriceBook, finish_prices
@@ -91,12 +92,7 @@ class _Planning:
         for value in graph.values:
             tables += self._tables_of(value, ways, variables)
         network = CostNetwork(tuple(sizes), tuple(tables))
-        solution = Elimination(network).run() or solve_by_program(network)
-        if solution is None:
-            raise RequestError(
-                "cannot plan these layouts: the program is too tangled for tables; join factors of the "
-                "mesh, or pip install redist[arrange]"
-            )
+        solution = Elimination(network).run() or solve_by_program(network) or improve(network)
         if solution.cost >= FORBIDDEN:
             raise RequestError("cannot plan these layouts: no choice keeps to what is pinned")
         rows = live_rows(graph, ways, variables, self._domain)

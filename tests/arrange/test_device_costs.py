@@ -12,7 +12,14 @@ from redist.arrange.device_file import costs_lines, format_costs, load_costs, re
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.strategies import BUILT_IN, KINDS, DeviceCosts, OperationCost, kind_of
+from redist.arrange.strategies import (
+    BUILT_IN,
+    BUILT_IN_CPU,
+    KINDS,
+    DeviceCosts,
+    OperationCost,
+    kind_of,
+)
 from redist.cli.main import main
 from redist.errors import CheckError, TopologyError
 from redist.layout.axes import whole
@@ -60,7 +67,8 @@ def test_costs_are_in_the_file_of_the_topology(
 ) -> None:
     path = tmp_path / "here.toml"
     path.write_text(format_topology(FLAT), encoding="utf-8")
-    assert load_costs(path) == load_costs(path, "gpu") == BUILT_IN  # as before there were costs
+    assert load_costs(path, "gpu") == BUILT_IN  # as before there were costs
+    assert load_costs(path) == BUILT_IN_CPU
     gpu = DeviceCosts(2000, 250, (OperationCost("product", "bf16", 4),))
     text = format_topology(FLAT) + "\n" + format_costs({"cpu": BUILT_IN, "gpu": gpu})
     path.write_text(text, encoding="utf-8")

@@ -52,8 +52,11 @@ def run(args: argparse.Namespace) -> int:
     types = [read_type(text, mesh, f"TYPE {i + 1}") for i, text in enumerate(args.types)]
     topology = None if args.topology is None else read_topology(args.topology)
     name, function = load_function(args.function)
-    make = plan_types if args.plan else explain_types
-    found = make(name, function, types, mesh, topology)
+    found: ProgramGraph | ProgramPlan
+    if args.plan:
+        found = plan_types(name, function, types, mesh, topology, read_costs(args.topology))
+    else:
+        found = explain_types(name, function, types, mesh, topology)
     if args.svg:
         write_text(args.svg, found.svg(), "--svg")
     if args.html:
@@ -95,10 +98,18 @@ def explain_types(
     return explain_elsewhere(name, function, types, mesh, topology)
 
 
+def read_costs(file: str | None) -> Any:
+    """What computing costs by a topology file, or built in."""
+    from redist.arrange.device_file import load_costs
+    from redist.arrange.strategies import BUILT_IN_CPU
+
+    return BUILT_IN_CPU if file is None else load_costs(Path(file), "cpu")
+
+
 def plan_types(
-    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any
+    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any, device: Any
 ) -> ProgramPlan:
     """The best layouts of a function for arguments of these types, on a machine that need not be here."""
     from redist.pgas.programs.elsewhere import plan_elsewhere
 
-    return plan_elsewhere(name, function, types, mesh, topology)
+    return plan_elsewhere(name, function, types, mesh, topology, device)

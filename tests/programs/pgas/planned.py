@@ -168,7 +168,34 @@ def loops() -> str | None:
     return None if near(inside(x).gather(), X.repeat(single, 3, x).gather()) else "inside differs"
 
 
-CHECKS = {check.__name__: check for check in (agrees, arranged, pinned, updates, kernels, loops)}
+def counted() -> str | None:
+    """The transport receives what the plan says, all ranks together."""
+    own = weights(32, 4)
+    x = normal((4, 16, 32), 0)
+    u, v = normal((12, 24)), normal((24, 12), 5)
+    cases: dict[str, tuple[Any, ...]] = {
+        "attention": (attention, x, *own),
+        "product": (lambda a, b: X.sum(X.tanh(a @ b), axis=0), u, v),
+        "transposed": (lambda a, b: (a.T + b) @ a, u, v),
+        "sorted": (lambda a: X.sort(a @ a.T, axis=0) * 2.0, u),
+    }
+    for name, (function, *args) in cases.items():
+        step = X.program(cache=False)(function)
+        step(*args)
+        with redist.trace() as seen:
+            step(*args)
+        here = sum(move.received_bytes for move in seen.moves)
+        total, plan = COMM.allreduce(here), step.plan(*args)
+        if total != plan.received_bytes:
+            return f"{name}: {total} bytes, planned {plan.received_bytes}"
+        if plan.layouts == "planned" and not plan.bound_ps <= plan.written_ps:
+            return f"{name}: a bound beyond the layouts as written"
+    return None
+
+
+CHECKS = {
+    check.__name__: check for check in (agrees, arranged, pinned, updates, kernels, loops, counted)
+}
 
 
 def program() -> int:

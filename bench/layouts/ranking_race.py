@@ -1,0 +1,70 @@
+"""Do plans that cost less take less? On emulated hosts where that can be, and on one node beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.cluster.hosts import make_cluster, why_no_cluster
+from bench.cluster.launch import ClusterLauncher, variables
+from bench.report.figures import met
+from bench.report.report import Report, Table
+from redist.launch.launcher import find_launcher, launch
+
+HOSTS, RATE_MBIT, LIMIT_S = 4, 1000.0, 900
+CORRELATION_AIM, BEST_AIM = 0.9, 1.1
+
+
+def run(n: int = 50, seed: int = 0) -> Report:
+    """Rank ``n`` plans of each workload on 4 emulated hosts, and on 4 ranks of one node."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # a rank is one thread
+    tables = []
+    with tempfile.TemporaryDirectory() as folder:
+        program = ["-m", "bench.layouts.ranking", "--plans", str(n)]
+        if not why_no_cluster():
+            stored = Path(folder) / "hosts.json"
+            with make_cluster(HOSTS, RATE_MBIT) as cluster:
+                start = ClusterLauncher(cluster, 1, find_launcher())
+                command = start.command(HOSTS, [*program, "--json", str(stored)])
+                subprocess.run(command, env=variables(), timeout=LIMIT_S)
+            tables.append(_table(json.loads(stored.read_text(encoding="utf-8")), True))
+        stored = Path(folder) / "here.json"
+        launch(find_launcher(), HOSTS, [*program, "--json", str(stored)])
+        tables.append(_table(json.loads(stored.read_text(encoding="utf-8")), False))
+    return Report("ranking", tuple(tables))
+
+
+def _table(data: dict[str, Any], on_hosts: bool) -> Table:
+    rows = []
+    for row in data["rows"]:
+        modelled, measured = zip(*row["plans"], strict=True)
+        alike, best = row["correlation"], row["chosen_over_best"]
+        aims = (met(alike >= CORRELATION_AIM), met(best <= BEST_AIM)) if on_hosts else ("-", "-")
+        rows.append(
+            (
+                row["name"], row["what"], len(measured), 1e3 * modelled[0], 1e3 * measured[0],
+                1e3 * max(measured), alike, aims[0], best, aims[1],
+            )
+        )  # fmt: skip
+    where = (
+        f"{HOSTS} emulated hosts of 1 rank, links of {RATE_MBIT:g} Mbit/s"
+        if on_hosts
+        else f"{HOSTS} ranks of one node"
+    )
+    return Table(
+        f"Plans of layouts, modelled and measured, {where}, {data['mpi']}",
+        (
+            "workload", "size", "plans", "chosen, modelled ms", "chosen, measured ms", "slowest ms",
+            "rank correlation", "at least 0.9", "chosen / best", "at most 1.1",
+        ),
+        tuple(rows),
+        (
+            "plans: the best by the model, and others in which some values are pinned to random types",
+            "computing measured in the same job, links as a job measures them; medians of 5 in turn",
+        ),
+    )  # fmt: skip
