@@ -61,8 +61,8 @@ INNER: dict[str, str] = {
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "network live_rows mixing narrowed elimination linear_program local_search byte_prices memory_limit "
-        "ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives layout_plan layouts "
-        "judge_layouts groupings least_access lower_bounds"
+        "ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "
+        "layout_plan layouts judge_layouts groupings least_access lower_bounds"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",

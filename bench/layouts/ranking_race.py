@@ -67,4 +67,5 @@ def _table(data: dict[str, Any], on_hosts: bool) -> Table:
             "plans: the best by the model, and others in which some values are pinned to random types",
             "computing measured in the same job, links as a job measures them; medians of 5 in turn",
         ),
+        "hosts" if on_hosts else "node",
     )  # fmt: skip
