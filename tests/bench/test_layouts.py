@@ -29,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
     ("ranks", "ways"),
     [
         (1, (EAGER, WRITTEN)),
-        (3, (WRITTEN,)),
         pytest.param(3, WAYS, marks=pytest.mark.slow("plans layouts of every workload")),
     ],
 )

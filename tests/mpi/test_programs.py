@@ -14,16 +14,16 @@ SEVERAL = "on more ranks, or once more another way"
 PURE = ("REDIST_PURE",)
 
 RANDOM: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
-    (1, (3, 27), (), ()),
+    (1, (0, 27), (), ()),
     (2, (0, 27), (), ()),
     (3, (9, 27), (), ()),
     (4, (9, 27), (), ()),
-    (4, (6, 27), ("--transport", "mpi"), ()),
+    (4, (9, 27), ("--transport", "mpi"), ()),
     (6, (0, 18), (), ()),
-    (6, (6, 18), ("--node-size", "2"), ()),
+    (6, (0, 18), ("--node-size", "2"), ()),
     (8, (0, 18), (), ()),
     (8, (0, 18), ("--node-size", "3"), ()),
-    (8, (6, 18), ("--halves",), ()),
+    (8, (9, 18), ("--halves",), ()),
     (4, (0, 27), (), PURE),
     (3, (9, 27), ("--node-size", "2"), PURE),
 ]
@@ -49,7 +49,7 @@ LATE = [
 ]
 """Nobody waits longer than the time limit."""
 OPEN_MPI = [
-    Run("mpi.fuzz", ("--n", str(sample(6, of=18)), "--seed", "7", "--transport", "auto")),
+    Run("mpi.fuzz", ("--n", str(sample(9, of=18)), "--seed", "7", "--transport", "auto")),
     Run("mpi.fuzz", ("--n", "18", "--seed", "7", "--transport", "mpi"), slow=SEVERAL),
     Run("mpi.faults"),
     Run("mpi.failures", ("raise",), slow=SEVERAL),

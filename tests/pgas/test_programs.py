@@ -68,7 +68,7 @@ PROMISES = [
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(4, ("limits", "tracing", "mistakes", "traffic", "captured", "planned"), slow=SEVERAL),
-    promised(4, ("staging",), "--messages"),
+    promised(4, ("staging",), "--messages", slow=SEVERAL),
     promised(4, ("traffic",), "--messages"),
 ]
 """Limits, traces, errors and bytes: what is checked once, not at random."""
