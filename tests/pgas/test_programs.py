@@ -40,11 +40,11 @@ KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
 """Indexing and manipulation: ranks, random keys and calls, and how tiles lie."""
 
 ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
-    (1, (30, 100), (), ()),
+    (1, (10, 100), (), ()),
     (2, (0, 80), (), ()),
-    (3, (30, 80), (), ()),
+    (3, (15, 80), (), ()),
     (3, (10, 30), ("--transport", "mpi"), ()),
-    (3, (20, 60), ("--shared",), ()),
+    (3, (10, 60), ("--shared",), ()),
     (4, (0, 60), (), ()),
     (4, (10, 30), ("--node-size", "2"), ()),
     (4, (15, 40), ("--shared", "--node-size", "2"), ()),
