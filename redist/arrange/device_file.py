@@ -10,12 +10,13 @@ from typing import Any
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU, KINDS, DeviceCosts, OperationCost
 from redist.errors import TopologyError
 from redist.layout.dtype import DType
+from redist.plan.topology import read_tables
 from redist.text.columns import table
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:  # pragma: no cover
-    import tomli as tomllib
+    pass
 
 KNOWN = ("device", "memory_gb_s", "other", *KINDS)
 FS = 10**6
@@ -34,13 +35,7 @@ def load_costs(path: str | Path, device: str = "cpu") -> DeviceCosts:
 
 def load_every_cost(path: str | Path) -> dict[str, DeviceCosts]:
     """What computing costs on every kind of device that a file names; what is built in if none."""
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TopologyError(f"cannot read topology {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TopologyError(f"cannot read topology {path}: {error}") from None
-    return read_costs(data, str(path)) or {"cpu": BUILT_IN_CPU, "gpu": BUILT_IN}
+    return read_costs(read_tables(path), str(path)) or {"cpu": BUILT_IN_CPU, "gpu": BUILT_IN}
 
 
 def _built_in(device: str) -> DeviceCosts:

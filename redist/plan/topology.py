@@ -99,13 +99,7 @@ class Topology:
         block of the level before share a link. Before them, ``step_us`` may say what every step
         costs by itself. Tables ``[[computing]]`` are for others.
         """
-        try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise TopologyError(f"cannot read topology {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise TopologyError(f"cannot read topology {path}: {error}") from None
-        return Topology.from_tables(data, str(path))
+        return Topology.from_tables(read_tables(path), str(path))
 
     @staticmethod
     def from_tables(data: Mapping[str, Any], name: str = "topology") -> Topology:
@@ -186,3 +180,13 @@ def format_topology(topology: Topology) -> str:
 
 FLAT = Topology((Level("all", None, 1_000_000, 100_000),))
 """The default: every pair of ranks at 1 us and 10 GB/s."""
+
+
+def read_tables(path: str | Path) -> dict[str, Any]:
+    """The tables of a topology file: levels, and what computing costs."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TopologyError(f"cannot read topology {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TopologyError(f"cannot read topology {path}: {error}") from None

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mpi4py import MPI
@@ -70,3 +70,9 @@ def report(**line: Any) -> None:
     if path:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def run_named(checks: Mapping[str, Callable[[], str | None]]) -> int:
+    """**Collective.** 0 if every check says None on all ranks."""
+    said = [all_well(MPI.COMM_WORLD, name, check()) for name, check in checks.items()]
+    return int(not all(said))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,9 @@ def ein(
     items = label_operands(operands, inputs)
     if gone and agg == "sum" and joined.is_product and result == dtype:
         return sum_products(items, output)
-    return _in_blocks(what, items, joined, dtype_of(result), output, agg)
+    labels = tuple(own for _, own in items)
+    join_of = BlockedEin(what, joined, labels, dtype_of(result), output, agg)
+    return join_of([x for x, _ in items])
 
 
 def _check(what: str, subscripts: Any, operands: tuple[Any, ...], agg: Any) -> None:
@@ -120,70 +122,64 @@ def _traced(what: str, join: Any, operands: tuple[Tiled, ...]) -> tuple[Join, np
     return trace(what, function, dtypes, operands[0]._memory.on_device)
 
 
-def _in_blocks(
-    what: str,
-    items: list[tuple[T, NamedLabels]],
-    join: Join,
-    dtype: DType,
-    output: NamedLabels,
-    agg: str,
-) -> T:
-    """**Collective** if operands must move. Bring operands together, and let the kernel work on the tiles."""
-    first = items[0][0]
-    if first._memory.is_ghost and (arranger := current_arranger()) is not None:
-        made: T = arranger.call(_arranged(what, items, join, dtype, output, agg))
-        return made
-    types, labels = tuple(x.type for x, _ in items), tuple(own for _, own in items)
-    effort = STEP_EFFORT * max(1, len(join.steps))
-    product = Product(types, labels, output, dtype, agg, effort)
-    kernel = EinKernel(join, labels, output, agg)
-    found = place_within(first, product, place(product))
-    if first._memory.limit_bytes is not None:
-        moved = (end for (x, _), end in zip(items, found.operands, strict=True) if x.type != end)
-        needed = sum(round_to_grains(t.tile_bytes) for t in (*moved, found.result))
-        require_room(first, what, needed + kernel.work_bytes(first._memory.on_device))
-    streamed = choose_stream(product, found) if len(items) == 2 else None
-    if streamed is not None:
-        out = new_tile(first, found.result)
-        for x, y in paired_blocks(first, items[1][0], product, found, *streamed):
-            if out is not None:
-                first._memory.write(kernel, out, x, y)
-            kernel = replace(kernel, adds=True)
-        return first.new(found.result, out)
-    arrays = [move(x, end) for (x, _), end in zip(items, found.operands, strict=True)]
-    return _run_kernel(kernel, arrays, found.result)
+@dataclass(frozen=True, slots=True)
+class BlockedEin:
+    """A join of elements and what is done with labels that the result lacks; called with its operands."""
 
+    what: str
+    join: Join
+    labels: tuple[NamedLabels, ...]
+    dtype: DType
+    output: NamedLabels
+    agg: str
 
-def _run_kernel(kernel: EinKernel, arrays: Sequence[T], result: ArrayType) -> T:
-    """**Local.** Let the kernel work on the tiles of arrays that lie so that the result is of this type."""
-    first = arrays[0]
-    out = new_tile(first, result)
-    if out is not None:
-        first._memory.write(kernel, out, *(x.tile for x in arrays))
-    return first.new(result, out)
+    def __call__(self, arrays: Sequence[T]) -> T:
+        """**Collective** if operands must move. Bring operands together; let the kernel work on the tiles."""
+        first, what = arrays[0], self.what
+        if first._memory.is_ghost and (arranger := current_arranger()) is not None:
+            made: T = arranger.call(self._arranged(arrays))
+            return made
+        product = self._product(tuple(x.type for x in arrays))
+        kernel = EinKernel(self.join, self.labels, self.output, self.agg)
+        found = place_within(first, product, place(product))
+        if first._memory.limit_bytes is not None:
+            moved = (end for x, end in zip(arrays, found.operands, strict=True) if x.type != end)
+            needed = sum(round_to_grains(t.tile_bytes) for t in (*moved, found.result))
+            require_room(first, what, needed + kernel.work_bytes(first._memory.on_device))
+        streamed = choose_stream(product, found) if len(arrays) == 2 else None
+        if streamed is not None:
+            out = new_tile(first, found.result)
+            for x, y in paired_blocks(first, arrays[1], product, found, *streamed):
+                if out is not None:
+                    first._memory.write(kernel, out, x, y)
+                kernel = replace(kernel, adds=True)
+            return first.new(found.result, out)
+        there = [move(x, end) for x, end in zip(arrays, found.operands, strict=True)]
+        return self._run_in(there, found.result)
 
+    def _product(self, types: tuple[ArrayType, ...]) -> Product:
+        effort = STEP_EFFORT * max(1, len(self.join.steps))
+        return Product(types, self.labels, self.output, self.dtype, self.agg, effort)
 
-def _arranged(
-    what: str,
-    items: list[tuple[T, NamedLabels]],
-    join: Join,
-    dtype: DType,
-    output: NamedLabels,
-    agg: str,
-) -> ArrangedCall:
-    """The call as a plan sees it."""
-    labels = tuple(own for _, own in items)
-    notation, sizes = label_dims([x.shape for x, _ in items], labels, output)
+    def _run_in(self, arrays: Sequence[T], result: ArrayType) -> T:
+        """**Local.** Work on the tiles of arrays that lie so that the result is of this type."""
+        first = arrays[0]
+        out = new_tile(first, result)
+        if out is not None:
+            kernel = EinKernel(self.join, self.labels, self.output, self.agg)
+            first._memory.write(kernel, out, *(x.tile for x in arrays))
+        return first.new(result, out)
 
-    def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
-        effort = STEP_EFFORT * max(1, len(join.steps))
-        found = place(Product(types, labels, output, dtype, agg, effort))
-        return ChosenTypes(found.operands, found.result)
+    def _arranged(self, arrays: Sequence[Tiled]) -> ArrangedCall:
+        """The call as a plan sees it."""
+        notation, sizes = label_dims([x.shape for x in arrays], self.labels, self.output)
 
-    def run(given: Sequence[Any], made: ArrayType | None) -> Any:
-        if made is None:
-            return _in_blocks(what, list(zip(given, labels, strict=True)), join, dtype, output, agg)
-        return _run_kernel(EinKernel(join, labels, output, agg), given, made)
+        def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
+            found = place(self._product(types))
+            return ChosenTypes(found.operands, found.result)
 
-    form = EinForm(notation, sizes, "each join", agg)
-    return ArrangedCall("ein", tuple(x for x, _ in items), run, form, choose)
+        def run(given: Sequence[Any], made: ArrayType | None) -> Any:
+            return self(given) if made is None else self._run_in(given, made)
+
+        form = EinForm(notation, sizes, "each join", self.agg)
+        return ArrangedCall("ein", tuple(arrays), run, form, choose)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redist.arrange.strategies import BUILT_IN_CPU, DeviceCosts
-from redist.errors import RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
@@ -14,15 +13,19 @@ from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.pretended import PretendedRanks, pretended_array
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.graphing import graph_of
-from redist.pgas.programs.plan_calls import ProgramCosts, plan_calls, planned_calls
-from redist.pgas.programs.plan_program import DecidedLayouts, program_ps, types_of
+from redist.pgas.programs.plan_calls import ProgramCosts
+from redist.pgas.programs.plan_program import decide_layouts, types_of
 from redist.pgas.programs.plan_report import make_program_plan
 from redist.pgas.programs.prepare import Tidied, tidy_up
-from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
+from redist.pgas.programs.recorder import CallRecorder
 from redist.pgas.programs.tidy import share_equal
+from redist.pgas.tiles.arranging import Arranger
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
 from redist.planner import synthesize
+
+ALONE: Any = PretendedRanks(1)
+"""Nobody to agree with: what the first rank sees holds for all."""
 
 
 def explain_elsewhere(
@@ -52,26 +55,17 @@ def plan_elsewhere(
     """**Local.** The best layouts of a function for arguments of these types on such a mesh."""
     links = topology or FLAT
     arrays, ranks = _pretended(types, mesh)
+
+    def capture_with(arranger: Arranger) -> Capture:
+        return capture(function, arrays, {}, arrays, comm=ranks, arranger=arranger)
+
+    def find_costs(recorder: CallRecorder) -> ProgramCosts:
+        return ProgramCosts.of(types_of(recorder), links, device)
+
     recorder = CallRecorder()
-    written = _tidy(capture(function, arrays, {}, arrays, comm=ranks, arranger=recorder))
-    here = written.captured
-    left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
-    found = DecidedLayouts(written, recorder, "")
-    try:
-        costs = ProgramCosts.of(types_of(recorder), links, device)
-        plan = plan_calls(recorder, left, costs)
-    except RequestError as problem:
-        found = DecidedLayouts(written, recorder, str(problem))
-    else:
-        steered = CallRecorder(planned_calls(recorder, plan, left), held, recorder.decisions)
-        tidied = _tidy(capture(function, arrays, {}, arrays, comm=ranks, arranger=steered))
-        times = program_ps(tidied, steered, costs), program_ps(written, recorder, costs)
-        found = DecidedLayouts(tidied, steered, "", plan, costs, *times)
-        if times[0] >= times[1]:
-            why = "no layouts are better"
-            found = DecidedLayouts(written, recorder, why, plan, costs, times[1], times[1])
-    graph = _graph(name, found.tidied.captured, types, links)
-    return make_program_plan(graph, found)
+    written = _tidy(capture_with(recorder))
+    found = decide_layouts(written, recorder, capture_with, _tidy, find_costs, ALONE)
+    return make_program_plan(_graph(name, found.tidied.captured, types, links), found)
 
 
 def _pretended(types: Sequence[ArrayType], mesh: Mesh) -> tuple[list[Any], Any]:
@@ -81,8 +75,7 @@ def _pretended(types: Sequence[ArrayType], mesh: Mesh) -> tuple[list[Any], Any]:
 
 def _tidy(captured: Capture) -> Tidied:
     """A capture without what it need not do, as one rank sees it."""
-    alone: Any = PretendedRanks(1)
-    return tidy_up(captured, alone, cache=False)
+    return tidy_up(captured, ALONE, cache=False)
 
 
 def _graph(

@@ -43,6 +43,7 @@ def decide_layouts(
     recorder: CallRecorder,
     capture_again: Callable[[Arranger], Capture],
     tidy: Callable[[Capture], Tidied],
+    find_costs: Callable[[CallRecorder], ProgramCosts],
     comm: Comm,
     steady: Sequence[Tiled] = (),
 ) -> DecidedLayouts:
@@ -53,7 +54,7 @@ def decide_layouts(
     if not any(task.kind in COLLECTIVE for task in written.tasks):
         return DecidedLayouts(written, recorder, "nothing moves")
     try:
-        costs = costs_of(recorder, comm)
+        costs = find_costs(recorder)
     except RequestError as problem:  # of several meshes: all ranks see that
         return DecidedLayouts(written, recorder, str(problem))
     here = written.captured

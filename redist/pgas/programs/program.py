@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -22,7 +22,7 @@ from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.ends import wanted_types
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.plan_program import decide_layouts
+from redist.pgas.programs.plan_program import costs_of, decide_layouts
 from redist.pgas.programs.plan_report import make_program_plan
 from redist.pgas.programs.prepare import (
     ALWAYS,
@@ -143,7 +143,9 @@ class Program(Generic[P, R]):
         tidied, decided = tidy(captured), None
         if recorder is not None:
             stay = [arrays[number] for number in sorted(steady or ())]
-            decided = decide_layouts(tidied, recorder, capture_again, tidy, comm, stay)
+            decided = decide_layouts(
+                tidied, recorder, capture_again, tidy, partial(costs_of, comm=comm), comm, stay
+            )
             tidied = decided.tidied
         ready = prepare(tidied, comm, self.options)
         return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)

@@ -18,7 +18,7 @@ from mpi4py import MPI
 import redist
 from redist import CaptureError, Mesh, pgas
 from redist.pgas.keeper import FAR_BYTES
-from tests.programs.together import all_well, main
+from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
 
@@ -575,10 +575,7 @@ CHECKS = {
 
 def program() -> int:
     """0 if everything holds."""
-    bad = 0
-    for name, check in CHECKS.items():
-        bad += not all_well(COMM, name, check())
-    return int(bad > 0)
+    return run_named(CHECKS)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
-from tests.programs.together import all_well, main
+from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
 X: Any = pgas
@@ -200,10 +200,7 @@ CHECKS = {
 
 def program() -> int:
     """0 if everything holds."""
-    bad = 0
-    for name, check in CHECKS.items():
-        bad += not all_well(COMM, name, check())
-    return int(bad > 0)
+    return run_named(CHECKS)
 
 
 if __name__ == "__main__":

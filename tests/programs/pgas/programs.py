@@ -44,26 +44,34 @@ def arrays_in(thing: Any) -> list[Any]:
     return [thing]
 
 
-def unlike(got: Any, want: Any) -> str | None:
-    """In what two results differ on this rank: types, or any bit."""
+Differ = Callable[[Any, Any], str | None]
+
+
+def first_unlike(got: Any, want: Any, differ: Differ) -> str | None:
+    """In what two results differ first; ``differ`` says it of two arrays."""
     mine, theirs = arrays_in(got), arrays_in(want)
     if len(mine) != len(theirs):
         return f"{len(mine)} results, not {len(theirs)}"
     for one, other in zip(mine, theirs, strict=True):
-        if not isinstance(other, Array):
-            if repr(one) != repr(other):
-                return f"{one!r}, not {other!r}"
-            continue
-        if one.type != other.type or one.__class__ is not other.__class__:
-            return f"{one.type}, not {other.type}"
-        if one.tile is None or other.tile is None:
-            if one.tile is not other.tile:
-                return "a tile where there is none"
-            continue
-        if one.tile.dtype != other.tile.dtype or one.tile.shape != other.tile.shape:
-            return f"a tile of {one.tile.dtype}{one.tile.shape}, not {other.tile.shape}"
-        if one.tile.tobytes() != other.tile.tobytes():
-            return f"{one.type}: {one.tile.tolist()}, not {other.tile.tolist()}"[:600]
+        if isinstance(other, Array):
+            found = differ(one, other)
+        else:
+            found = None if repr(one) == repr(other) else f"{one!r}, not {other!r}"
+        if found:
+            return found
+    return None
+
+
+def other_bits(one: Any, other: Any) -> str | None:
+    """In what two arrays differ on this rank: types, or any bit."""
+    if one.type != other.type or one.__class__ is not other.__class__:
+        return f"{one.type}, not {other.type}"
+    if one.tile is None or other.tile is None:
+        return None if one.tile is other.tile else "a tile where there is none"
+    if one.tile.dtype != other.tile.dtype or one.tile.shape != other.tile.shape:
+        return f"a tile of {one.tile.dtype}{one.tile.shape}, not {other.tile.shape}"
+    if one.tile.tobytes() != other.tile.tobytes():
+        return f"{one.type}: {one.tile.tolist()}, not {other.tile.tolist()}"[:600]
     return None
 
 
@@ -71,39 +79,25 @@ ROUNDINGS = 2**12
 """Floats of planned programs may differ by so many times their precision, of the largest value around."""
 
 
-def far_from(got: Any, want: Any) -> str | None:
-    """**Collective.** In what the values of two results differ, wherever they lie."""
-    mine, theirs = arrays_in(got), arrays_in(want)
-    if len(mine) != len(theirs):
-        return f"{len(mine)} results, not {len(theirs)}"
-    for one, other in zip(mine, theirs, strict=True):
-        if not isinstance(other, Array):
-            if repr(one) != repr(other):
-                return f"{one!r}, not {other!r}"
-            continue
-        if (one.shape, one.dtype, one.__class__) != (other.shape, other.dtype, other.__class__):
-            return f"{one.type}, not {other.type}"
-        a, b = (to_host(x.gather()) for x in (one, other))
-        if a.dtype.kind not in "fc":
-            same = bool((a == b).all())
-        else:
-            most = np.abs(b, where=np.isfinite(b), out=np.zeros(b.shape)).max(initial=1.0)
-            near = ROUNDINGS * np.finfo(a.dtype).eps * float(most)
-            same = bool(
-                np.isclose(
-                    a, b, rtol=ROUNDINGS * np.finfo(a.dtype).eps, atol=near, equal_nan=True
-                ).all()
-            )
-        if not same:
-            return f"{one.type}: {a.tolist()}, not {b.tolist()}"[:600]
-    return None
+def other_values(one: Any, other: Any) -> str | None:
+    """**Collective.** In what the values of two arrays differ, wherever they lie."""
+    if (one.shape, one.dtype, one.__class__) != (other.shape, other.dtype, other.__class__):
+        return f"{one.type}, not {other.type}"
+    a, b = (to_host(x.gather()) for x in (one, other))
+    if a.dtype.kind not in "fc":
+        same = a == b
+    else:
+        most = np.abs(b, where=np.isfinite(b), out=np.zeros(b.shape)).max(initial=1.0)
+        near = ROUNDINGS * float(np.finfo(a.dtype).eps)
+        same = np.isclose(a, b, rtol=near, atol=near * float(most), equal_nan=True)
+    return None if same.all() else f"{one.type}: {a.tolist()}, not {b.tolist()}"[:600]
 
 
 def compare(
     function: Callable[..., Any], arrays: list[Any], layouts: str = "as written", **options: Any
 ) -> tuple[str | None, bool]:
     """What differs between a function and a program of it, called four times; whether it was refused."""
-    differ = unlike if layouts == "as written" else far_from
+    differ = other_bits if layouts == "as written" else other_values
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         given = [copied(one) for one in arrays]
@@ -119,7 +113,7 @@ def compare(
             # Of the same arrays, moved copies are kept; they must not be changed by the call before.
             mine = (
                 again
-                if call > 1 and unlike(again, arrays) is None
+                if call > 1 and first_unlike(again, arrays, other_bits) is None
                 else [copied(one) for one in arrays]
             )
             try:
@@ -132,10 +126,10 @@ def compare(
                 return None, False
             if error is not None:
                 return f"call {call}: no error, but eager says {error}", False
-            found = differ(got, want)
+            found = first_unlike(got, want, differ)
             if found:
                 return f"call {call}: {found}", False
-            found = differ(mine, given)
+            found = first_unlike(mine, given, differ)
             if found:
                 return f"call {call}, arguments: {found}", False
     return None, False
