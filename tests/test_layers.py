@@ -60,9 +60,11 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
-        "network live_rows mixing narrowed elimination linear_program local_search byte_prices memory_limit "
-        "ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "
+        "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "
         "layout_plan layouts judge_layouts groupings least_access lower_bounds"
+    ),
+    "redist.arrange.solving": (
+        "network live_rows mixing narrowed elimination linear_program local_search byte_prices memory_limit"
     ),
     "redist.jax": "types choose compiled redistribute global_arrays",
     "redist.launch": "outside launcher",
@@ -75,9 +77,11 @@ INNER: dict[str, str] = {
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
-        "signature strides outside capture tidy graphing judge agree blocks order replay recorded prepare "
-        "recorder plan_calls plan_program plan_report elsewhere explain ends prepared program loops map_tiles"
+        "signature strides outside capture graphing agree passes prepare planning elsewhere explain prepared "
+        "program loops map_tiles"
     ),
+    "redist.pgas.programs.passes": "tidy judge blocks order replay recorded",
+    "redist.pgas.programs.planning": "recorder plan_calls plan_program plan_report ends",
     "redist.pgas.tiles": (
         "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "
         "reshape"

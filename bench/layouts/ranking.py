@@ -27,10 +27,10 @@ from redist.measure.computing import measure_computing
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
 from redist.pgas.programs.capture import capture
-from redist.pgas.programs.plan_calls import ProgramCosts, make_graph, planned_calls
-from redist.pgas.programs.plan_program import program_ps, types_of
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, make_graph, planned_calls
+from redist.pgas.programs.planning.plan_program import program_ps, types_of
+from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import ProgramOptions, prepare, tidy_up
-from redist.pgas.programs.recorder import CallRecorder
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import world_of
 

@@ -10,7 +10,7 @@ another brings, on any rank, that one stands before it. (4) A rank that waits, f
 move or for a move that it began before, waits for ranks that have come less far in this order: there is
 no circle of ranks that wait for each other, and the rank that is furthest behind can go on.
 
-Encoding. ``start_key`` of :mod:`redist.pgas.programs.order` as one number: gap * many + number, where
+Encoding. ``start_key`` of :mod:`redist.pgas.programs.passes.order` as one number: gap * many + number, where
 there are fewer moves than ``many``. A rank is at the place of the move that it makes next.
 
 What joins the obligations. That gaps are the latest of all ranks is what ``most_of`` does; that a rank
@@ -28,7 +28,7 @@ import z3
 from proofs.engine.symbols import Num, below, between
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
-from redist.pgas.programs.order import start_early
+from redist.pgas.programs.passes.order import start_early
 
 i, j, many, gap_i, gap_j = z3.Ints("i j many gap_i gap_j")
 own_i, own_j, other_i, other_j = z3.Ints("own_i own_j other_i other_j")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.arrange.ein_graph import EinGraph, EinNode
-from redist.arrange.elimination import eliminate
-from redist.arrange.network import CostNetwork, CostTable
+from redist.arrange.solving.elimination import eliminate
+from redist.arrange.solving.network import CostNetwork, CostTable
 from redist.errors import RequestError
 
 Cut = dict[str, int]

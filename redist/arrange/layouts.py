@@ -9,13 +9,13 @@ import numpy as np
 
 from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
-from redist.arrange.elimination import Elimination
 from redist.arrange.layout_plan import LayoutPlan, PlannedMove
-from redist.arrange.linear_program import solve_by_program
-from redist.arrange.local_search import improve
-from redist.arrange.memory_limit import fit_memory
-from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.price_book import PriceBook, finish_prices
+from redist.arrange.solving.elimination import Elimination
+from redist.arrange.solving.linear_program import solve_by_program
+from redist.arrange.solving.local_search import improve
+from redist.arrange.solving.memory_limit import fit_memory
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
 from redist.arrange.ways import Answered, Ways, ask

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.arrange.domain import NOWHERE, PENDING, TypeDomain
-from redist.arrange.network import FORBIDDEN, Costs
+from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.layout.axes import SubAxis
 from redist.layout.cuts import Ints, cut_dim
 from redist.layout.mesh import Mesh

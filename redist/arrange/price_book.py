@@ -8,7 +8,7 @@ import numpy as np
 
 from redist.arrange.domain import PENDING, TypeDomain, places_of
 from redist.arrange.move_prices import price_moves
-from redist.arrange.network import FORBIDDEN, Costs
+from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.dtype import DType

@@ -11,7 +11,7 @@ import numpy as np
 
 from redist.arrange.domain import NOWHERE, PENDING, TypeDomain
 from redist.arrange.ein_graph import ADDING, SCALING, EinNode
-from redist.arrange.network import Costs
+from redist.arrange.solving.network import Costs
 from redist.errors import RequestError
 from redist.layout.cuts import Ints
 from redist.text.units import ceil_div

@@ -15,8 +15,8 @@ import numpy as np
 
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph
-from redist.arrange.live_rows import LiveRows, LiveTable
-from redist.arrange.network import Costs, CostTable
+from redist.arrange.solving.live_rows import LiveRows, LiveTable
+from redist.arrange.solving.network import Costs, CostTable
 from redist.arrange.ways import Ways
 from redist.layout.cuts import Ints
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from redist.arrange.domain import NOWHERE, TypeDomain, places_of
 from redist.arrange.ein_graph import AskedNode, WayTaken
-from redist.arrange.network import FORBIDDEN, Costs
 from redist.arrange.price_book import PriceBook
+from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis

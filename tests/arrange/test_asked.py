@@ -13,8 +13,8 @@ from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, WayTaken
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.network import FORBIDDEN
 from redist.arrange.price_book import PriceBook, finish_prices
+from redist.arrange.solving.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, RequestError
 from redist.layout.axes import SubAxis, whole

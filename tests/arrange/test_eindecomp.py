@@ -15,7 +15,7 @@ from redist.arrange.eindecomp import (
     list_cuts,
     network_of,
 )
-from redist.arrange.network import try_all
+from redist.arrange.solving.network import try_all
 from redist.errors import RequestError
 from tests.tiers import sample
 

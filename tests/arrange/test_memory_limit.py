@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from redist import Mesh
-from redist.arrange import linear_program
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
-from redist.arrange.memory_limit import fit_memory, least_peak
-from redist.arrange.mixing import Mixer
-from redist.arrange.network import FORBIDDEN, CostNetwork, CostTable, try_all
+from redist.arrange.solving import linear_program
+from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
+from redist.arrange.solving.memory_limit import fit_memory, least_peak
+from redist.arrange.solving.mixing import Mixer
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, NoPlanError, RequestError
 from redist.layout.axes import whole

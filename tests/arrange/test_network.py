@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from redist.arrange.elimination import Elimination, eliminate
-from redist.arrange.linear_program import solve_by_program
-from redist.arrange.network import FORBIDDEN, CostNetwork, CostTable, try_all
+from redist.arrange.solving.elimination import Elimination, eliminate
+from redist.arrange.solving.linear_program import solve_by_program
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
 from redist.errors import RequestError
 from tests.tiers import sample
 
@@ -101,7 +101,7 @@ def test_large_tables_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     network = CostNetwork((9, 9, 9), tables)
     want = try_all(network)
-    monkeypatch.setattr("redist.arrange.elimination.BLOCK_CELLS", 100)
+    monkeypatch.setattr("redist.arrange.solving.elimination.BLOCK_CELLS", 100)
     got = eliminate(network)
     assert got is not None and got.cost == want.cost
 

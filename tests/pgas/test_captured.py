@@ -18,13 +18,13 @@ from redist.pgas.ghosts.stand_ins import look_at, pretend
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.blocks import block_joins
 from redist.pgas.programs.elsewhere import explain_elsewhere
-from redist.pgas.programs.judge import judge
-from redist.pgas.programs.order import join_moves, ready_gaps, start_early
-from redist.pgas.programs.recorded import RecordedRun, record_runs
-from redist.pgas.programs.replay import write_replay
-from redist.pgas.programs.tidy import drop_dead, share_equal
+from redist.pgas.programs.passes.blocks import block_joins
+from redist.pgas.programs.passes.judge import judge
+from redist.pgas.programs.passes.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
+from redist.pgas.programs.passes.replay import write_replay
+from redist.pgas.programs.passes.tidy import drop_dead, share_equal
 from redist.pgas.watch.call_site import Line
 
 LINE = Line("here.py", 1)

@@ -13,12 +13,12 @@ from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.pretended import PretendedRanks, pretended_array
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.graphing import graph_of
-from redist.pgas.programs.plan_calls import ProgramCosts
-from redist.pgas.programs.plan_program import decide_layouts, types_of
-from redist.pgas.programs.plan_report import make_program_plan
+from redist.pgas.programs.passes.tidy import share_equal
+from redist.pgas.programs.planning.plan_calls import ProgramCosts
+from redist.pgas.programs.planning.plan_program import decide_layouts, types_of
+from redist.pgas.programs.planning.plan_report import make_program_plan
+from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import Tidied, tidy_up
-from redist.pgas.programs.recorder import CallRecorder
-from redist.pgas.programs.tidy import share_equal
 from redist.pgas.tiles.arranging import Arranger
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology

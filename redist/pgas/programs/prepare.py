@@ -9,13 +9,13 @@ from typing import Any
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Task, TaskKind
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
-from redist.pgas.programs.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.capture import Capture
-from redist.pgas.programs.judge import judge
-from redist.pgas.programs.order import join_moves, ready_gaps, start_early
-from redist.pgas.programs.recorded import RecordedRun, record_runs
-from redist.pgas.programs.replay import Replay, write_replay
-from redist.pgas.programs.tidy import drop_dead, needed_moves, share_equal
+from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
+from redist.pgas.programs.passes.judge import judge
+from redist.pgas.programs.passes.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
+from redist.pgas.programs.passes.replay import Replay, write_replay
+from redist.pgas.programs.passes.tidy import drop_dead, needed_moves, share_equal
 from redist.pgas.watch.seam import SparedMove
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import prepare as prepare_transfer

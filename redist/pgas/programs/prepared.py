@@ -11,7 +11,7 @@ from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.agree import union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
 from redist.pgas.programs.outside import Outside
-from redist.pgas.programs.plan_program import DecidedLayouts
+from redist.pgas.programs.planning.plan_program import DecidedLayouts
 from redist.pgas.programs.prepare import KeptMove, Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.programs.strides import laid_out, lie_alike

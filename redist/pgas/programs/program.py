@@ -19,11 +19,12 @@ from redist.pgas.ghosts.tape import COLLECTIVE, TaskKind, current_tape
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.agree import agree_on_nodes
 from redist.pgas.programs.capture import Capture, capture
-from redist.pgas.programs.ends import wanted_types
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.plan_program import costs_of, decide_layouts
-from redist.pgas.programs.plan_report import make_program_plan
+from redist.pgas.programs.planning.ends import wanted_types
+from redist.pgas.programs.planning.plan_program import costs_of, decide_layouts
+from redist.pgas.programs.planning.plan_report import make_program_plan
+from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import (
     ALWAYS,
     AS_WRITTEN,
@@ -34,7 +35,6 @@ from redist.pgas.programs.prepare import (
     tidy_up,
 )
 from redist.pgas.programs.prepared import Prepared
-from redist.pgas.programs.recorder import CallRecorder
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.tiles.arranging import Arranger
 from redist.pgas.tiles.move import move

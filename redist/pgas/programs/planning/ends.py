@@ -8,9 +8,9 @@ from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.programs.agree import union_of
 from redist.pgas.programs.capture import Capture
-from redist.pgas.programs.plan_calls import plan_calls
-from redist.pgas.programs.plan_program import costs_of
-from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
+from redist.pgas.programs.planning.plan_calls import plan_calls
+from redist.pgas.programs.planning.plan_program import costs_of
+from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redist.arrange.live_rows import LiveRows
-from redist.arrange.network import FORBIDDEN, CostNetwork, CostTable
+from redist.arrange.solving.live_rows import LiveRows
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable
 from redist.errors import RequestError
 
 PRICE_UNIT = 2**20

@@ -8,13 +8,13 @@ program closes the gap if that is asked for. If nothing fits, the least limit th
 
 from __future__ import annotations
 
-from redist.arrange.byte_prices import MOST_SOLVES, BytePrices
-from redist.arrange.elimination import eliminate
-from redist.arrange.linear_program import least_peak_by_program, solve_by_program
-from redist.arrange.live_rows import LiveRows, PricedBytes
-from redist.arrange.mixing import Mixer
-from redist.arrange.narrowed import NarrowedNetwork
-from redist.arrange.network import FORBIDDEN, CostNetwork, Solution
+from redist.arrange.solving.byte_prices import MOST_SOLVES, BytePrices
+from redist.arrange.solving.elimination import eliminate
+from redist.arrange.solving.linear_program import least_peak_by_program, solve_by_program
+from redist.arrange.solving.live_rows import LiveRows, PricedBytes
+from redist.arrange.solving.mixing import Mixer
+from redist.arrange.solving.narrowed import NarrowedNetwork
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Solution
 from redist.errors import NoPlanError
 from redist.text.units import ceil_div, format_bytes
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redist.arrange.elimination import eliminate
-from redist.arrange.live_rows import PRICE_UNIT, LiveRows, PricedBytes
-from redist.arrange.network import CostNetwork, Solution
+from redist.arrange.solving.elimination import eliminate
+from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, PricedBytes
+from redist.arrange.solving.network import CostNetwork, Solution
 from redist.text.units import ceil_div
 
 MOST_SOLVES = 40

@@ -13,9 +13,9 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture, ends_in
-from redist.pgas.programs.plan_calls import ProgramCosts, plan_calls, planned_calls
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls, planned_calls
+from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.programs.prepare import Tidied
-from redist.pgas.programs.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.tiles.arranging import Arranger
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.links import find_topology

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redist.arrange.live_rows import LiveRows, LiveTable
-from redist.arrange.network import CostNetwork, CostTable
+from redist.arrange.solving.live_rows import LiveRows, LiveTable
+from redist.arrange.solving.network import CostNetwork, CostTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

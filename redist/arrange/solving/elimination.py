@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution, added
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution, added
 
 MOST_CELLS = 2**24
 """Entries of a table that is made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redist.arrange.network import FORBIDDEN, CostNetwork, Costs, Solution
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, Solution
 
 MOST_ROUNDS = 50
 
@@ -12,7 +12,7 @@ MOST_ROUNDS = 50
 def improve(network: CostNetwork) -> Solution:
     """A choice that no change of one variable improves, and the sum of the least of all tables as a bound.
 
-    >>> from redist.arrange.network import CostTable
+    >>> from redist.arrange.solving.network import CostTable
     >>> near = np.array([[0, 3], [3, 1]])
     >>> improve(CostNetwork((2, 2), (CostTable((0, 1), near),)))
     Solution(values=(0, 0), cost=0, bound=0)

@@ -11,8 +11,8 @@ from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.network import FORBIDDEN
 from redist.arrange.price_book import PriceBook, finish_prices
+from redist.arrange.solving.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -23,7 +23,7 @@ from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.structures import found_in
 from redist.pgas.ghosts.tape import Tape, Task, taping
 from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic, TileMover, movers_in
-from redist.pgas.programs.recorder import CallRecorder, PlannedCall, ProgramCall
+from redist.pgas.programs.planning.recorder import CallRecorder, PlannedCall, ProgramCall
 from redist.pgas.tiles.arranging import Types, arranging
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
-from redist.pgas.programs.replay import Replay, write_replay
+from redist.pgas.programs.passes.replay import Replay, write_replay
 from redist.runtime.cuda.recording import KernelRecording, record_kernels
 
 MOST_ELEMS = 2**18

@@ -8,10 +8,10 @@ from redist.arrange.ein_graph import EinNode
 from redist.arrange.lower_bounds import bounds_beside
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import PlannedRow, ProgramPlan
-from redist.pgas.programs.plan_calls import ProgramCosts, ein_node
-from redist.pgas.programs.plan_program import DecidedLayouts
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, ein_node
+from redist.pgas.programs.planning.plan_program import DecidedLayouts
+from redist.pgas.programs.planning.recorder import ProgramCall
 from redist.pgas.programs.prepare import AS_WRITTEN, PLANNED
-from redist.pgas.programs.recorder import ProgramCall
 from redist.text.units import ceil_div
 
 

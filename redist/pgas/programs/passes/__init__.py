@@ -1,0 +1,1 @@
+"""What is done with a captured program before it runs."""

@@ -1,0 +1,1 @@
+"""Layouts of captured programs: calls recorded, planned, and decided on."""
