@@ -26,6 +26,9 @@ from redist.layout.cuts import Ints
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Topology
 
+MOST_CORRECTIONS = 8
+"""So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
+
 
 def plan_layouts(
     graph: EinGraph,
@@ -75,6 +78,16 @@ class _Planning:
     _tables: dict[object, Costs] = field(default_factory=dict)
 
     def run(self, limit_bytes: int | None = None, exact_memory: bool = False) -> LayoutPlan:
+        """Solve it, with the exact prices of what is moved then put in, until they are all exact."""
+        for _ in range(MOST_CORRECTIONS):
+            plan = self._solve(limit_bytes, exact_memory)
+            if not self.book.correct((m.source, m.target) for m in (*plan.moves, *plan.inner)):
+                break
+            self._ways.clear()
+            self._tables.clear()
+        return plan
+
+    def _solve(self, limit_bytes: int | None, exact_memory: bool) -> LayoutPlan:
         """Build the network, solve it, and say what was chosen."""
         graph = self.graph
         ways = [

@@ -1,8 +1,9 @@
 """What it costs to bring a value from any type to any other, all pairs at once.
 
 A step brings to every rank what it lacks; the busiest one decides, and so do the pieces that it gets. Two
-steps may be cheaper than one: a sum is scattered and then gathered. On one level of the network, where tiles
-are even, these are the synthesizer's own prices; elsewhere they are close to them.
+steps may be cheaper than one: a sum is scattered and then gathered. What ranks near by have costs what it
+costs there, level by level, and up to four steps go from level to level. On one level, where tiles are even,
+these are the synthesizer's own prices; elsewhere they are close to them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from redist.layout.cuts import Ints, cut_dim
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates
 from redist.plan.topology import Topology
+from redist.plan.traffic import group_level
 from redist.text.units import ceil_div
 
 MANY_RANKS = 256
@@ -30,36 +32,43 @@ BLOCK_CELLS = 2**20
 
 def price_moves(domain: TypeDomain, topology: Topology) -> Costs:
     """Picoseconds of all moves between the types of a domain, with one for every step."""
-    return _two_steps(_one_step(domain, topology))
+    prices = _two_steps(_one_step(domain, topology))
+    return prices if len(topology.levels) == 1 else _two_steps(prices)
 
 
 def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
-    n = len(domain)
+    n, last = len(domain), len(topology.levels) - 1
     out = np.empty((n, n), dtype=np.int64)
-    boxes = [_Intervals.of(domain, dim) for dim in range(len(domain.shape))]
+    reached = [_levels_of(part, domain.mesh, topology) for part in domain.parts]
+    boxes = [_Intervals.of(domain, dim, topology) for dim in range(len(domain.shape))]
     n_ranks = len(_ranks(domain.mesh, domain.parts))
     partial = (domain.places == PENDING).astype(np.int64)
-    sizes = np.array([part.size for part in domain.parts], dtype=np.int64)
-    level, itemsize = topology.levels[-1], domain.dtype.itemsize
-    need = np.ones((n, n_ranks), dtype=np.int64)
-    for box in boxes:
-        need *= box.lengths[box.kind]
+    itemsize = domain.dtype.itemsize
     rows = max(1, BLOCK_CELLS // max(1, n * n_ranks))
     for lo in range(0, n, rows):
         some = slice(lo, min(n, lo + rows))
-        both = np.ones((min(n, lo + rows) - lo, n, n_ranks), dtype=np.int64)
-        pieces = np.ones_like(both)
-        for box in boxes:
-            pairs = box.kind[some][:, None], box.kind[None, :]
-            both *= box.overlap[pairs]
-            pieces *= box.pieces[pairs]
         resolved = partial[some][:, None] * (1 - partial[None])
-        group = np.where(resolved > 0, sizes, 1).prod(axis=2)[:, :, None]
-        lack = group * need[None] - both
-        messages = np.where(lack > 0, group * pieces - (both > 0), 0).max(axis=2)
-        fs = lack.max(axis=2) * (itemsize * level.byte_fs)
-        time = messages * level.latency_ps + ceil_div(fs, 1000)
-        time += np.where(messages > 0, topology.step_ps, 0) + 1
+        shape = (some.stop - some.start, n, n_ranks)
+        own, _ = _shared(boxes, None, some, shape)
+        had, asked = own, (own > 0).astype(np.int64)
+        time = np.zeros(own.shape[:2], dtype=np.int64)
+        is_needed = np.zeros(own.shape[:2], dtype=np.bool_)
+        for number, level in enumerate(topology.levels):
+            sizes = [_within(parts, number) for parts in reached]
+            group = np.where(resolved > 0, np.array(sizes, dtype=np.int64), 1).prod(axis=2)
+            there, pieces = _shared(boxes, number, some, shape)
+            there, pieces = group[:, :, None] * there, group[:, :, None] * pieces
+            lack, more = there - had, pieces - asked
+            messages = np.where(lack > 0, more, 0).max(axis=2)
+            most = lack.max(axis=2) * itemsize
+            fs = most * level.byte_fs
+            if number and level.link_fs:
+                fs = np.maximum(fs, most * (topology.levels[number - 1].size or 1) * level.link_fs)
+            time += messages * level.latency_ps + ceil_div(fs, 1000)
+            is_needed |= messages > 0
+            if number < last:
+                had, asked = there, pieces
+        time += np.where(is_needed, topology.step_ps, 0) + 1
         new = (1 - partial[some][:, None]) * partial[None]
         out[some] = np.where(new.any(axis=2), FORBIDDEN, time)
     np.minimum(out, _all_reduces(domain, topology), out=out)
@@ -67,12 +76,33 @@ def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
     return out
 
 
+def _shared(
+    boxes: Sequence[_Intervals], level: int | None, some: slice, shape: tuple[int, int, int]
+) -> tuple[Ints, Ints]:
+    """What ranks within a level have of what each needs, in elements and in pieces, for pairs of types.
+
+    Without a level, what the rank has itself.
+    """
+    elems, pieces = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
+    for box in boxes:
+        pairs = box.kind[some][:, None], box.kind[None, :]
+        elems *= (box.overlap if level is None else box.held[level])[pairs]
+        if level is not None:
+            pieces *= box.pieces[level][pairs]
+    return elems, pieces
+
+
 def _all_reduces(domain: TypeDomain, topology: Topology) -> Costs:
     """What it costs to resolve partial values everywhere, parts of a tile going round; else FORBIDDEN."""
     n = len(domain)
     out = np.full((n, n), FORBIDDEN, dtype=np.int64)
     elems = domain.tile_bytes() // domain.dtype.itemsize
-    level = topology.levels[-1]
+    factors = range(len(domain.parts) if domain.op is not None else 0)
+    meets = {
+        some: group_level(domain.mesh, [domain.parts[f] for f in some], topology)
+        for k in range(1, len(factors) + 1)
+        for some in itertools.combinations(factors, k)
+    }
     for a, row in enumerate(domain.places[: n - len(domain.others)]):
         pending = np.flatnonzero(row == PENDING)
         for k in range(1, len(pending) + 1):
@@ -82,13 +112,16 @@ def _all_reduces(domain: TypeDomain, topology: Topology) -> Costs:
                 b = int(domain.numbers(after[None])[0])
                 group = math.prod(domain.parts[f].size for f in some)
                 moved = 2 * (int(elems[a]) - int(elems[a]) // group) * domain.dtype.itemsize
-                time = level.time_ps(2 * (group - 1), moved) + topology.step_ps
+                number = meets[some]
+                block = (topology.levels[number - 1].size or 1) if number else 1
+                level = topology.levels[number]
+                time = level.time_ps(2 * (group - 1), moved, moved * block) + topology.step_ps
                 out[a, b] = time + 1
     return out
 
 
 def _two_steps(one: Costs) -> Costs:
-    """The cheaper of one step and two."""
+    """The cheaper of what it costs in one go and in two."""
     out = one.copy()
     for row in range(len(one)):
         best = (one[row][:, None] + one).min(axis=0)
@@ -108,18 +141,42 @@ def _ranks(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
     return every[good]
 
 
+def _levels_of(part: SubAxis, mesh: Mesh, topology: Topology) -> list[tuple[SubAxis, int]]:
+    """A factor in pieces, major first, each with the level at which the ranks that differ in it meet."""
+    stride = mesh.size(part.name) // part.end
+    for name, size in reversed(mesh.axes):
+        if name == part.name:
+            break
+        stride *= size
+    rest, minor = part.size, []
+    for level in topology.levels:
+        inner = rest if level.size is None else math.gcd(rest, max(1, level.size // stride))
+        if inner > 1:
+            rest, stride = rest // inner, stride * inner
+            minor.append(SubAxis(part.name, part.pre * rest, inner))
+    return [(piece, group_level(mesh, [piece], topology)) for piece in reversed(minor)]
+
+
+def _within(pieces: Sequence[tuple[SubAxis, int]], number: int) -> int:
+    """How many of the ranks that differ in these pieces only meet at a level or below."""
+    return math.prod(piece.size for piece, level in pieces if level <= number)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Intervals:
     """One dim under every set of factors that may cut it: what devices hold of it, and what pairs share."""
 
     kind: Ints
     """Of every type, the set that cuts the dim."""
-    lengths: Ints
     overlap: Ints
-    pieces: Ints
+    """Of what a device needs, what it has itself."""
+    held: list[Ints]
+    """By level, what devices have that meet there or below."""
+    pieces: list[Ints]
+    """The same, in tiles."""
 
     @staticmethod
-    def of(domain: TypeDomain, dim: int) -> _Intervals:
+    def of(domain: TypeDomain, dim: int, topology: Topology) -> _Intervals:
         masks = (domain.places == dim) @ (1 << np.arange(len(domain.parts)))
         n_usual = len(domain) - len(domain.others)
         known, kind = np.unique(masks[:n_usual], return_inverse=True)
@@ -129,23 +186,53 @@ class _Intervals:
         ]
         kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
         cuts += [t.dims[dim] for t in domain.others]
-        ranks, size = _ranks(domain.mesh, domain.parts), domain.shape[dim]
-        lows, highs, tile_sizes = [], [], []
-        for parts in cuts:
-            n_tiles = 1
-            for part in parts:
-                n_tiles *= part.size
-            cut = cut_dim(size, n_tiles)
-            low, high = cut.ranges_of(coordinates(domain.mesh, parts)[ranks])
-            lows.append(low)
-            highs.append(high)
-            tile_sizes.append(max(1, cut.tile_size))
-        lo, hi = np.stack(lows), np.stack(highs)
-        lengths = np.maximum(hi - lo, 0)
-        shape = (len(cuts), len(cuts), len(ranks))
-        overlap, pieces = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
-        for a, b in itertools.product(range(len(cuts)), repeat=2):
-            overlap[a, b] = np.maximum(np.minimum(hi[a], hi[b]) - np.maximum(lo[a], lo[b]), 0)
-            first, last = lo[b] // tile_sizes[a], (hi[b] - 1) // tile_sizes[a]
-            pieces[a, b] = np.where(lengths[b] > 0, last - first + 1, 0)
-        return _Intervals(kind.astype(np.int64), lengths, overlap, pieces)
+        ranges = [_Ranges.of(domain, dim, parts, topology) for parts in cuts]
+        shape = (len(cuts), len(cuts), len(ranges[0].low))
+        overlap = np.empty(shape, dtype=np.int64)
+        held = [np.empty_like(overlap) for _ in topology.levels]
+        pieces = [np.empty_like(overlap) for _ in topology.levels]
+        for (a, has), (b, needs) in itertools.product(enumerate(ranges), repeat=2):
+            overlap[a, b] = has.common(needs.low, needs.high)
+            for number in range(len(topology.levels) - 1):
+                every = [one.common(needs.low, needs.high) for one in has.near[number]]
+                held[number][a, b] = sum(every)
+                pieces[number][a, b] = sum((one > 0).astype(np.int64) for one in every)
+            lengths = np.maximum(needs.high - needs.low, 0)
+            first, last = needs.low // has.tile_size, (needs.high - 1) // has.tile_size
+            held[-1][a, b] = lengths
+            pieces[-1][a, b] = np.where(lengths > 0, last - first + 1, 0)
+        return _Intervals(kind.astype(np.int64), overlap, held, pieces)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Which indices of a dim every device holds under one cut, and by level, those of devices near it."""
+
+    low: Ints
+    high: Ints
+    tile_size: int
+    near: list[list[_Ranges]]
+
+    def common(self, low: Ints, high: Ints) -> Ints:
+        """How many indices two ranges share, device by device."""
+        both: Ints = np.maximum(np.minimum(self.high, high) - np.maximum(self.low, low), 0)
+        return both
+
+    @staticmethod
+    def of(domain: TypeDomain, dim: int, parts: Sequence[SubAxis], topology: Topology) -> _Ranges:
+        ranks = _ranks(domain.mesh, domain.parts)
+        pieces = [one for part in parts for one in _levels_of(part, domain.mesh, topology)]
+        cut = cut_dim(domain.shape[dim], math.prod(part.size for part in parts))
+
+        def ranges(places: Ints, near: list[list[_Ranges]]) -> _Ranges:
+            return _Ranges(*cut.ranges_of(places), max(1, cut.tile_size), near)
+
+        near = []
+        for number in range(len(topology.levels) - 1):
+            places = [np.zeros(len(ranks), dtype=np.int64)]
+            for piece, level in pieces:
+                own = coordinates(domain.mesh, [piece])[ranks]
+                digits = range(piece.size) if level <= number else [own]
+                places = [place * piece.size + digit for place in places for digit in digits]
+            near.append([ranges(place, []) for place in places])
+        return ranges(coordinates(domain.mesh, parts)[ranks], near)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +16,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
+from redist.planner import synthesize
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +28,7 @@ class PriceBook:
     topology: Topology
     _domains: dict[object, TypeDomain] = field(default_factory=dict)
     _prices: dict[int, Costs] = field(default_factory=dict)
+    _exact: dict[tuple[ArrayType, ArrayType], int] = field(default_factory=dict)
 
     def domain(
         self,
@@ -65,6 +69,37 @@ class PriceBook:
         domain = self.domain(source.shape, source.dtype, source.pending_op, ends)
         a, b = domain.find(source), domain.find(target)
         return FORBIDDEN if a is None or b is None else int(self.prices(domain)[a, b])
+
+    def exact_price(self, source: ArrayType, target: ArrayType) -> int:
+        """What the synthesizer's own plan of a move costs, with one for every step."""
+        if source == target:
+            return 0
+        found = self.price(source, target)
+        if found < FORBIDDEN and len(self.topology.levels) == 1 and _is_even(source, self.parts):
+            return found
+        if (source, target) not in self._exact:
+            plan = synthesize(source, target, topology=self.topology)
+            self._exact[source, target] = plan.time_ps + len(plan.steps)
+        return self._exact[source, target]
+
+    def correct(self, moves: Iterable[tuple[ArrayType, ArrayType]]) -> bool:
+        """Put in the exact prices of these moves, in all tables that have them; whether any was another."""
+        changed = False
+        for source, target in moves:
+            exact = self.exact_price(source, target)
+            for domain in self._domains.values():
+                ends = domain.find(source), domain.find(target)
+                prices = self._prices.get(id(domain))
+                if prices is not None and None not in ends and prices[ends] != exact:
+                    prices[ends] = exact
+                    changed = True
+        return changed
+
+
+def _is_even(t: ArrayType, parts: Sequence[SubAxis]) -> bool:
+    """Whether all tiles of such an array are alike, however it is cut."""
+    n = math.prod(part.size for part in parts)
+    return all(size % n == 0 for size in t.shape)
 
 
 def finish_prices(domain: TypeDomain, prices: Costs) -> Costs:

@@ -53,6 +53,49 @@ def test_moves_cost_what_the_synthesizer_says(axes: dict[str, int], shape: tuple
     assert compared > 5
 
 
+NODES = Topology(
+    (Level("node", 4, 10**6, 20_000), Level("net", None, 2 * 10**7, 10**6, 400_000)), 10**7
+)
+"""Nodes of 4 ranks that share a link of 2.5 GB/s, of which one fills 1."""
+
+
+@pytest.mark.parametrize("axes", [{"x": 2, "y": 4}, {"x": 2, "y": 2, "z": 2}])
+def test_moves_across_nodes_cost_about_what_the_synthesizer_says(axes: dict[str, int]) -> None:
+    """Mostly the same; senders with more to do than receivers, and plans of three steps, are left out."""
+    mesh = Mesh(axes)
+    domain = TypeDomain.of(mesh, [whole(mesh, name) for name in axes], (160, 640), F32, "sum")
+    prices = price_moves(domain, NODES)
+    pairs = [p for p in itertools.permutations(range(len(domain)), 2) if prices[p] < FORBIDDEN]
+    ratios = []
+    for a, b in Random(2).sample(pairs, min(len(pairs), sample(12, of=60))):
+        source, target = domain.type(a), domain.type(b)
+        plan = redist.synthesize(source, target, topology=NODES)
+        exact = plan.time_ps + len(plan.steps)
+        ratios.append(int(prices[a, b]) / exact)
+    assert sorted(ratios)[len(ratios) // 2] == 1.0
+    assert min(ratios) >= 0.4 and max(ratios) <= 1.6
+
+
+def test_plans_across_nodes_have_the_synthesizers_prices() -> None:
+    rng, mesh, device = Random(5), Mesh(x=2, y=4), DeviceCosts(2000, 10)
+    parts = [whole(mesh, "x"), whole(mesh, "y")]
+
+    texts = "f32[256{x}, 256{y}]", "f32[256{y}, 256{x}]"
+    pins = {~k: ArrayType.parse(text, mesh) for k, text in enumerate(texts)}
+
+    def exact(source: ArrayType, target: ArrayType) -> int:
+        plan = redist.synthesize(source, target, topology=NODES)
+        return plan.time_ps + len(plan.steps)
+
+    moved = 0
+    for _ in range(sample(2, of=20)):
+        graph = random_graph(rng)
+        plan = plan_layouts(graph, mesh, parts, NODES, device, pins)
+        judge_layouts(plan, device, exact)
+        moved += len(plan.moves)
+    assert moved
+
+
 def test_types_of_a_domain() -> None:
     mesh = Mesh(x=2, y=4)
     domain = TypeDomain.of(mesh, prime_parts(mesh), (8, 2), F32, "sum")

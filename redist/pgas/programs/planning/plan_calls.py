@@ -12,7 +12,6 @@ from redist.arrange.judge_layouts import node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import PriceBook, finish_prices
-from redist.arrange.solving.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -58,12 +57,9 @@ class ProgramCosts:
     def move_ps(self, source: ArrayType, target: ArrayType) -> int:
         """What a move takes."""
         try:
-            found = self.book.price(source, target)
+            return self.book.exact_price(source, target)
         except RequestError:  # so many types that they are not listed
-            found = FORBIDDEN
-        if found < FORBIDDEN:
-            return found
-        return synthesize(source, target, topology=self.book.topology).time_ps
+            return synthesize(source, target, topology=self.book.topology).time_ps
 
     def finish_ps(self, t: ArrayType) -> int:
         """What it takes to finish a result, wherever that is cheapest."""
