@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.copies import race as copies
 from bench.examples import race as examples
+from bench.layouts import large, ranking_race, rivals
 from bench.layouts import race as layouts
-from bench.layouts import ranking_race, rivals
 from bench.plans import collectives, comparison, hierarchy, overhead, planning, products, quality
 from bench.problems.judge import WrongPlanError
 from bench.programs import race as programs
@@ -40,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
     "examples": examples.run,
     "programs": programs.run,
     "layouts": layouts.run,
+    "large": large.run,
     "ranking": ranking_race.run,
     "rivals": rivals.run,
     "overhead": overhead.run,

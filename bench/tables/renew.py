@@ -53,6 +53,7 @@ def steps() -> list[Measurement]:
         ("examples", (), 3),
         ("programs", (), 2),
         ("layouts", (), 3),
+        ("large", (), 1.5),
         ("ranking", (), 5),
         ("overhead", (), 0.5),
         ("copies", (), 1),

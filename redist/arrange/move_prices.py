@@ -60,11 +60,10 @@ def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
             there, pieces = group[:, :, None] * there, group[:, :, None] * pieces
             lack, more = there - had, pieces - asked
             messages = np.where(lack > 0, more, 0).max(axis=2)
-            most = lack.max(axis=2) * itemsize
-            fs = most * level.byte_fs
-            if number and level.link_fs:
-                fs = np.maximum(fs, most * (topology.levels[number - 1].size or 1) * level.link_fs)
-            time += messages * level.latency_ps + ceil_div(fs, 1000)
+            shared = (topology.levels[number - 1].size or 1) * level.link_fs if number else 0
+            byte_fs = max(level.byte_fs, shared)
+            most = np.minimum(lack.max(axis=2) * itemsize, FORBIDDEN // max(1, byte_fs))
+            time += messages * level.latency_ps + ceil_div(most * byte_fs, 1000)
             is_needed |= messages > 0
             if number < last:
                 had, asked = there, pieces
@@ -143,6 +142,8 @@ def _ranks(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
 
 def _levels_of(part: SubAxis, mesh: Mesh, topology: Topology) -> list[tuple[SubAxis, int]]:
     """A factor in pieces, major first, each with the level at which the ranks that differ in it meet."""
+    if len(topology.levels) == 1:
+        return [(part, 0)]
     stride = mesh.size(part.name) // part.end
     for name, size in reversed(mesh.axes):
         if name == part.name:
@@ -187,21 +188,25 @@ class _Intervals:
         kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
         cuts += [t.dims[dim] for t in domain.others]
         ranges = [_Ranges.of(domain, dim, parts, topology) for parts in cuts]
-        shape = (len(cuts), len(cuts), len(ranges[0].low))
-        overlap = np.empty(shape, dtype=np.int64)
-        held = [np.empty_like(overlap) for _ in topology.levels]
-        pieces = [np.empty_like(overlap) for _ in topology.levels]
-        for (a, has), (b, needs) in itertools.product(enumerate(ranges), repeat=2):
-            overlap[a, b] = has.common(needs.low, needs.high)
-            for number in range(len(topology.levels) - 1):
-                every = [one.common(needs.low, needs.high) for one in has.near[number]]
-                held[number][a, b] = sum(every)
-                pieces[number][a, b] = sum((one > 0).astype(np.int64) for one in every)
-            lengths = np.maximum(needs.high - needs.low, 0)
-            first, last = needs.low // has.tile_size, (needs.high - 1) // has.tile_size
-            held[-1][a, b] = lengths
-            pieces[-1][a, b] = np.where(lengths > 0, last - first + 1, 0)
+        low, high = (np.stack([getattr(one, end) for one in ranges]) for end in ("low", "high"))
+        tile_sizes = np.array([one.tile_size for one in ranges], dtype=np.int64)[:, None, None]
+        held, pieces = [], []
+        for number in range(len(topology.levels) - 1):
+            every = [[_common(*one, low, high) for one in has.near[number]] for has in ranges]
+            held.append(np.stack([sum(some, np.zeros_like(low)) for some in every]))
+            pieces.append(np.stack([np.sum([one > 0 for one in some], axis=0) for some in every]))
+        lengths = np.maximum(high - low, 0)
+        last, first = (high - 1) // tile_sizes, low // tile_sizes
+        pieces.append(np.where(lengths > 0, last - first + 1, 0))
+        held.append(np.broadcast_to(lengths, pieces[-1].shape))
+        overlap = _common(low[:, None], high[:, None], low, high)
         return _Intervals(kind.astype(np.int64), overlap, held, pieces)
+
+
+def _common(low: Ints, high: Ints, other_low: Ints, other_high: Ints) -> Ints:
+    """How many indices two ranges share, device by device."""
+    both: Ints = np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+    return both
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,28 +216,21 @@ class _Ranges:
     low: Ints
     high: Ints
     tile_size: int
-    near: list[list[_Ranges]]
-
-    def common(self, low: Ints, high: Ints) -> Ints:
-        """How many indices two ranges share, device by device."""
-        both: Ints = np.maximum(np.minimum(self.high, high) - np.maximum(self.low, low), 0)
-        return both
+    near: list[list[tuple[Ints, Ints]]]
 
     @staticmethod
     def of(domain: TypeDomain, dim: int, parts: Sequence[SubAxis], topology: Topology) -> _Ranges:
         ranks = _ranks(domain.mesh, domain.parts)
-        pieces = [one for part in parts for one in _levels_of(part, domain.mesh, topology)]
         cut = cut_dim(domain.shape[dim], math.prod(part.size for part in parts))
 
-        def ranges(places: Ints, near: list[list[_Ranges]]) -> _Ranges:
-            return _Ranges(*cut.ranges_of(places), max(1, cut.tile_size), near)
-
-        near = []
+        near: list[list[tuple[Ints, Ints]]] = []
+        pieces = [one for part in parts for one in _levels_of(part, domain.mesh, topology)]
         for number in range(len(topology.levels) - 1):
             places = [np.zeros(len(ranks), dtype=np.int64)]
             for piece, level in pieces:
                 own = coordinates(domain.mesh, [piece])[ranks]
                 digits = range(piece.size) if level <= number else [own]
                 places = [place * piece.size + digit for place in places for digit in digits]
-            near.append([ranges(place, []) for place in places])
-        return ranges(coordinates(domain.mesh, parts)[ranks], near)
+            near.append([cut.ranges_of(place) for place in places])
+        low, high = cut.ranges_of(coordinates(domain.mesh, parts)[ranks])
+        return _Ranges(low, high, max(1, cut.tile_size), near)

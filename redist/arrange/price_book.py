@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,7 +74,12 @@ class PriceBook:
         if source == target:
             return 0
         found = self.price(source, target)
-        if found < FORBIDDEN and len(self.topology.levels) == 1 and _is_even(source, self.parts):
+        if (
+            found < FORBIDDEN
+            and len(self.topology.levels) == 1
+            and source.is_even
+            and target.is_even
+        ):
             return found
         if (source, target) not in self._exact:
             plan = synthesize(source, target, topology=self.topology)
@@ -94,12 +98,6 @@ class PriceBook:
                     prices[ends] = exact
                     changed = True
         return changed
-
-
-def _is_even(t: ArrayType, parts: Sequence[SubAxis]) -> bool:
-    """Whether all tiles of such an array are alike, however it is cut."""
-    n = math.prod(part.size for part in parts)
-    return all(size % n == 0 for size in t.shape)
 
 
 def finish_prices(domain: TypeDomain, prices: Costs) -> Costs:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 import redist
+from bench.layouts.layer_graph import layers
 from redist import ArrayType, Mesh
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
@@ -174,47 +175,6 @@ def test_plans_are_the_best_of_all() -> None:
         judge_layouts(plan, device, price)
 
 
-def layer(batch: int, length: int, d: int, heads: int, f: int) -> EinGraph:
-    """Attention and a gated MLP, forward."""
-    sizes = {"b": batch, "s": length, "t": length, "d": d, "h": heads, "e": d // heads, "f": f}
-    inputs = [EinInput((batch, length, d))]
-    inputs += [EinInput((d, heads, d // heads))] * 3
-    inputs += [
-        EinInput((heads, d // heads, d)),
-        EinInput((d, f)),
-        EinInput((d, f)),
-        EinInput((f, d)),
-    ]
-    nodes: list[EinNode] = []
-
-    def node(notation: str, *operands: int, join: str = "multiply", agg: str = "sum") -> int:
-        nodes.append(EinNode(notation, operands, sizes, join, agg))
-        return len(nodes) - 1
-
-    def norm(x: int) -> int:
-        return node("bsd,bs->bsd", x, node("bsd,bsd->bs", x, x), join="scale by root")
-
-    h = norm(~0)
-    q, k, v = (node("bsd,dhe->bshe", h, ~w) for w in (1, 2, 3))
-    k, v = (node("bshe->bshe", one, join="copy") for one in (k, v))
-    scores = node("bshe,bthe->bhst", q, k)
-    most = node("bhst->bhs", scores, join="copy", agg="max")
-    e = node("bhst,bhs->bhst", scores, most, join="exp of difference")
-    total = node("bhst->bhs", e, join="copy")
-    p = node("bhst,bhs->bhst", e, total, join="divide")
-    o = node("bhst,bthe->bshe", p, v)
-    x = node("bsd,bsd->bsd", ~0, node("bshe,hed->bsd", o, ~4), join="add")
-    y = norm(x)
-    up, gate = node("bsd,df->bsf", y, ~5), node("bsd,df->bsf", y, ~6)
-    node(
-        "bsd,bsd->bsd",
-        x,
-        node("bsf,fd->bsd", node("bsf,bsf->bsf", up, gate, join="gate"), ~7),
-        join="add",
-    )
-    return EinGraph(tuple(inputs), tuple(nodes))
-
-
 DEVICE = DeviceCosts(elem_fs=5, byte_fs=1)
 
 
@@ -225,7 +185,7 @@ def planned(graph: EinGraph, axes: dict[str, int]) -> LayoutPlan:
 
 
 def test_a_large_batch_is_cut_and_nothing_moves() -> None:
-    plan = planned(layer(8, 1024, 4096, 32, 11008), {"x": 2, "y": 4})
+    plan = planned(layers(1, 8, 1024, 4096, 32, 11008), {"x": 2, "y": 4})
     assert plan.search == "exact" and not plan.moves
     assert all(str(t).startswith("f32[8{x,y}") for t in plan.made)
     assert "exact" in str(plan)
@@ -233,7 +193,7 @@ def test_a_large_batch_is_cut_and_nothing_moves() -> None:
 
 
 def test_heads_are_cut_where_the_batch_is_too_small() -> None:
-    plan = planned(layer(1, 4096, 4096, 32, 11008), {"x": 8})
+    plan = planned(layers(1, 1, 4096, 4096, 32, 11008), {"x": 8})
     assert plan.search == "exact"
     scores = next(
         t for node, t in zip(plan.graph.ein_nodes, plan.made, strict=True) if "bhst" in node.kept

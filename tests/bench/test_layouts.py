@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 
 from bench.layouts import race, rivals
+from bench.layouts.by_hand import hand_plans, hand_time_ps
 from bench.layouts.cases import workloads
 from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
 from bench.layouts.kernels import KERNELS
+from bench.layouts.large import GPU_NODES
+from bench.layouts.layer_graph import layers
 from bench.problems.judge import WrongPlanError
+from redist.arrange.layouts import plan_layouts
+from redist.arrange.strategies import BUILT_IN
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
+from redist.layout.axes import whole
+from redist.layout.mesh import Mesh
 from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,3 +140,21 @@ def test_rivals_are_skipped_in_one_line_if_none_is_here(monkeypatch: pytest.Monk
 def test_jax_runs_a_workload() -> None:
     (row,) = rivals.rows_of("jax", ["--repeat", "0", "--only", "chain, square"])
     assert row["cannot"] is None and row["received_bytes"] > 0
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_plans_by_hand_are_not_better(batch: int) -> None:
+    mesh = Mesh(x=2, y=8)
+    parts = [whole(mesh, name) for name in "xy"]
+    graph = layers(1, batch, 512, 1024, 16, 4096)
+    plan = plan_layouts(graph, mesh, parts, GPU_NODES, BUILT_IN)
+    found = {
+        name: hand_time_ps(graph, mesh, parts, cuts, GPU_NODES, BUILT_IN)
+        for name, cuts in hand_plans(parts).items()
+    }
+    assert {name for name, time in found.items() if time is None} == (
+        {"batch", "batch x heads of 8", "batch x sequence of 8"} if batch == 1 else set()
+    )
+    times = [time for time in found.values() if time is not None]
+    assert plan.time_ps <= min(times) < max(times)
+    assert batch == 1 or plan.time_ps == found["batch"]

@@ -150,7 +150,8 @@ class Elimination:
         if not neighbours:
             total = added(tables, (variable,), sizes)
             pick = np.argmin(total)
-            return np.asarray(total[pick]), np.asarray(pick, dtype=np.int32)
+            least = np.asarray(np.minimum(total[pick], FORBIDDEN))
+            return least, np.asarray(pick, dtype=np.int32)
         costs = np.empty(shape, dtype=np.int64)
         picks = np.empty(shape, dtype=np.int32)
         first, rest = neighbours[0], math.prod(shape[1:])
@@ -162,7 +163,7 @@ class Elimination:
             total = added(part, (*neighbours, variable), here)
             picks[lo:hi] = np.argmin(total, axis=-1)
             costs[lo:hi] = np.min(total, axis=-1)
-        return costs, picks
+        return np.minimum(costs, FORBIDDEN), picks
 
     def _walk_back(self) -> tuple[int, ...]:
         """The values of all variables, the last that went first."""

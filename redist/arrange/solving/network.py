@@ -14,6 +14,8 @@ from redist.errors import RequestError
 Costs = NDArray[np.int64]
 FORBIDDEN = 2**60
 """What a choice costs that must not be made; more counts as much. Costs are below it."""
+SUMMED = 6
+"""So many costs are added before what is beyond FORBIDDEN is cut back: fewer than would overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,22 +81,28 @@ class Solution:
 
 
 def added(tables: Iterable[CostTable], variables: tuple[int, ...], sizes: Sequence[int]) -> Costs:
-    """The sum of tables, with an axis for each of ``variables``.
+    """The sum of tables, with an axis for each of ``variables``; what is FORBIDDEN or beyond is forbidden.
+
+    Small ones are added first, so that few steps are done at full size.
 
     >>> one, two = CostTable((0,), np.array([1, 2])), CostTable((1, 0), np.array([[0, 10]]))
     >>> added([one, two], (0, 1), (2, 1)).tolist()
     [[1], [12]]
     """
     place = {v: i for i, v in enumerate(variables)}
-    out = np.zeros([sizes[v] for v in variables], dtype=np.int64)
-    for table in tables:
+    out = np.zeros([1] * len(variables), dtype=np.int64)
+    for number, table in enumerate(sorted(tables, key=lambda one: one.costs.size), 1):
         order = sorted(range(len(table.variables)), key=lambda i: place[table.variables[i]])
         shape = [1] * len(variables)
         for i in order:
             shape[place[table.variables[i]]] = sizes[table.variables[i]]
-        out += table.costs.transpose(order).reshape(shape)
-        np.minimum(out, FORBIDDEN, out=out)
-    return out
+        more = table.costs.transpose(order).reshape(shape)
+        is_large = out.shape == np.broadcast_shapes(out.shape, more.shape)
+        out = np.add(out, more, out=out if is_large else None, order="C")
+        if number % SUMMED == 0:
+            np.minimum(out, FORBIDDEN, out=out)
+    full: Costs = np.broadcast_to(out, [sizes[v] for v in variables])
+    return full
 
 
 def try_all(network: CostNetwork) -> Solution:
@@ -105,5 +113,5 @@ def try_all(network: CostNetwork) -> Solution:
     total = added(network.tables, variables, network.sizes)
     best = int(np.argmin(total))
     values = tuple(int(i) for i in np.unravel_index(best, total.shape)) if variables else ()
-    cost = int(total.flat[best])
+    cost = min(int(total.flat[best]), FORBIDDEN)
     return Solution(values, cost, cost)
