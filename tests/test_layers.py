@@ -80,7 +80,7 @@ INNER: dict[str, str] = {
         "signature strides outside capture graphing agree passes prepare planning elsewhere explain prepared "
         "program loops map_tiles"
     ),
-    "redist.pgas.programs.passes": "tidy judge blocks order replay recorded",
+    "redist.pgas.programs.passes": "tidy judge blocks together order replay recorded",
     "redist.pgas.programs.planning": "recorder plan_calls plan_program plan_report ends",
     "redist.pgas.tiles": (
         "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from mpi4py import MPI
@@ -72,7 +74,7 @@ def way_of(workload: Workload, name: str) -> Way | None:
 def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:
     """Call once, and count what the transport receives. **Collective over `comm`.**
 
-    A move counts if any rank receives something in it.
+    A move counts if any rank receives something in it; several that are one operation count as one.
     """
     with redist.trace() as t:
         results = way.results()
@@ -81,7 +83,8 @@ def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:
     ranks = comm.allgather([move.received_bytes for move in t.moves])
     totals = [sum(own) for own in ranks]
     assert len({len(own) for own in ranks}) == 1, "ranks noted different moves"
-    moves = sum(any(several) for several in zip(*ranks, strict=True))
+    pairs = zip(t.moves, zip(*ranks, strict=True), strict=True)
+    moves = math.ceil(sum(Fraction(1, move.together) for move, several in pairs if any(several)))
     pending = sum(sum(own[before:]) for own in ranks)
     return Received(sum(totals), max(totals), pending, moves), results
 

@@ -43,9 +43,9 @@ class ProgramPlan:
     """The layouts of a program for arguments of some types, and figures beside them.
 
     ``layouts`` is ``planned``, or ``as written`` with the reason in ``why``. ``time_ps`` is the modelled time
-    of a call, ``written_ps`` that of the layouts as written. No layouts have less than ``bound_ps`` under
-    the same prices, and no way at all to do the program less than ``floor_ps``; ``compute_ps`` is computing
-    alone. ``peak_bytes`` are the most that tiles take at once on the fullest device. What is not known is 0.
+    of a call, ``written_ps`` that of the layouts as written. One move after another, no layouts have less than
+    ``bound_ps`` under the same prices; no way at all to do the program has less than ``floor_ps``.
+    ``compute_ps`` is computing alone. ``peak_bytes`` are the most that tiles take at once on the fullest device. What is not known is 0.
     """
 
     graph: ProgramGraph
@@ -81,7 +81,8 @@ class ProgramPlan:
             f"as written {format_time(self.written_ps)}",
         ]
         if self.bound_ps:
-            parts.append(f"{self.search}: no layouts below {format_time(self.bound_ps)}")
+            bound = format_time(self.bound_ps)
+            parts.append(f"{self.search}: no layouts below {bound}, moves one by one")
             parts.append(f"no way below {format_time(self.floor_ps)}")
             parts.append(f"computing alone {format_time(self.compute_ps)}")
             parts.append(f"{format_bytes(self.peak_bytes)} at once")

@@ -21,10 +21,11 @@ from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.elsewhere import explain_elsewhere
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.passes.order import ready_gaps, start_early
 from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, share_equal
+from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.watch.call_site import Line
 
 LINE = Line("here.py", 1)
@@ -232,11 +233,27 @@ def test_small_moves_that_nothing_stands_between_go_together() -> None:
         move(0, 1), pure(np.exp, (Ref(1),), 2, (1,)), move(0, 3), move(2, 4), move(0, 5),
     ]  # fmt: skip
     roots = {n: n for n in range(6)}
-    done = join_moves(tasks, ready_gaps(tasks, roots), 10)
+    done = join_moves(tasks, roots, needed_before(tasks, roots), 10)
     batch = done[0].function
     assert isinstance(batch, BatchMover) and len(batch.movers) == 2
     assert [task.out for task in done] == [10, 1, 3, 2, 11, 4, 5]
     judge(tasks, done, [0], [3, 4, 5], roots)
+
+
+def test_a_small_move_waits_for_another_that_does_not_need_it() -> None:
+    tasks = [
+        move(0, 1), pure(np.exp, (Ref(1),), 2, (1,)), pure(np.sin, (Ref(0),), 3, (0,)),
+        move(3, 4), pure(np.add, (Ref(2), Ref(4)), 5, (2, 4)),
+    ]  # fmt: skip
+    roots = {n: n for n in range(6)}
+    assert needed_before(tasks, roots) == [0, 0]
+    done = join_moves(tasks, roots, needed_before(tasks, roots), 10)
+    assert [task.out for task in done] == [3, 10, 1, 4, 2, 5]
+    judge(tasks, done, [0], [5], roots)
+    assert join_moves(tasks, roots, [0, 1], 10) == tasks, "on another rank it needs the first"
+    over = [tasks[0], write(np.sin, (Ref(0),), 0), *tasks[1:]]
+    assert needed_before(over, roots) == [0, 1], "what the first one moves is written"
+    assert join_moves(over, roots, needed_before(over, roots), 10) == over
 
 
 # Blocks

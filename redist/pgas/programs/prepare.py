@@ -12,10 +12,11 @@ from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown,
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.order import join_moves, ready_gaps, start_early
+from redist.pgas.programs.passes.order import ready_gaps, start_early
 from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
 from redist.pgas.programs.passes.replay import Replay, write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, needed_moves, share_equal
+from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.watch.seam import SparedMove
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import prepare as prepare_transfer
@@ -176,7 +177,7 @@ def _put_in_order(
     """**Collective.** Join moves, prepare them, begin those early that are worth it; record kernels."""
     roots = captured.roots
     next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
-    joined = join_moves(tasks, most_of(comm, ready_gaps(tasks, roots)), next_value)
+    joined = join_moves(tasks, roots, most_of(comm, needed_before(tasks, roots)), next_value)
     joined = _with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
     early = _begins_early(joined, comm, options)

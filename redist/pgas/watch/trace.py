@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.pgas.memory import Tile
@@ -54,6 +54,8 @@ class Move:
     plan: Plan | None = None
     waited_s: float | None = None
     """Of a move that was started early: how long this rank waited for it in the end."""
+    together: int = 1
+    """How many moves were one operation, this one among them."""
 
     @staticmethod
     def of(
@@ -125,7 +127,8 @@ class TracedTraffic(WrappedTraffic):
             share = (time.perf_counter() - started) / len(moves)
             for number, plan in enumerate(transfer.plans.values()):
                 received, begin = transfer.received_bytes_of(number), started + number * share
-                self.moves.append(Move.of(plan, calling_line(), received, begin, share))
+                move = Move.of(plan, calling_line(), received, begin, share)
+                self.moves.append(replace(move, together=len(moves)))
         return tiles, transfer
 
     def perform(

@@ -1,4 +1,4 @@
-"""When moves happen: independent ones as one operation, and early, as soon as what they move is there.
+"""When moves happen: early, as soon as what they move is there.
 
 All ranks make moves and exchanges in one total order. A *gap* is what a rank does between two of them, as
 captured. A move may start in the gap in which the last rank has its source; in the new order, what starts in
@@ -8,18 +8,12 @@ order, whatever it computes in between.
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import BatchMover, TileMover
-
-BATCH_BYTES = 2**18
-"""Moves up to this size go together with others: larger ones gain nothing by it."""
-MOST_TOGETHER = 16
 
 
 def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
@@ -34,69 +28,6 @@ def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
             zip(places, _ready_places(tasks, roots), strict=True)
         )
     ]
-
-
-def join_moves(tasks: Sequence[Task], gaps: Sequence[int], next_value: int) -> list[Task]:
-    """The tasks with small moves that follow each other, and need not, as one operation.
-
-    ``gaps`` are those of all ranks, so all ranks join the same moves. What a group moves is there before
-    its first move, so that one stands for all.
-    """
-    first_of = {id(task): group for group in _groups(tasks, gaps) for task in group}
-    out: list[Task] = []
-    for task in tasks:
-        group = first_of.get(id(task))
-        if group is None:
-            out.append(task)
-        elif task is group[0]:
-            out += _joined(group, next_value)
-            next_value += 1
-    return out
-
-
-def _groups(tasks: Sequence[Task], gaps: Sequence[int]) -> list[list[Task]]:
-    """Runs of moves that could all be made where the first of them is."""
-    groups: list[list[Task]] = []
-    first = 0
-    for number, task in enumerate(task for task in tasks if task.kind in COLLECTIVE):
-        if not _is_small(task):
-            groups.append([])
-        elif groups and gaps[number] <= first and _goes_with(groups[-1], task):
-            groups[-1].append(task)
-        else:
-            first = number
-            groups.append([task])
-    return [group for group in groups if len(group) > 1]
-
-
-def _goes_with(group: Sequence[Task], task: Task) -> bool:
-    """Whether a move may join others: of the same ranks, in the same memory, and not too many."""
-    if not group or len(group) >= MOST_TOGETHER:
-        return False
-    one, other = group[0].function, task.function
-    assert isinstance(one, TileMover) and isinstance(other, TileMover)
-    return one.comm == other.comm and one.memory is other.memory
-
-
-def _is_small(task: Task) -> bool:
-    move = task.move
-    if task.kind is not TaskKind.MOVE or move is None:
-        return False
-    return max(move.source.tile_bytes, move.target.tile_bytes) <= BATCH_BYTES
-
-
-def _joined(group: Sequence[Task], number: int) -> list[Task]:
-    """One task for several moves, and one for each of their tiles."""
-    movers: Any = tuple(task.function for task in group)
-    reads = tuple(dict.fromkeys(root for task in group for root in task.reads))
-    args = tuple(task.args[0] for task in group)
-    node = group[0].node
-    whole = Task(TaskKind.BATCH, BatchMover(movers), args, {}, number, reads, (), node)
-    parts = [
-        Task(TaskKind.PURE, operator.getitem, (Ref(number), at), {}, task.out, (), (), task.node)
-        for at, task in enumerate(group)
-    ]
-    return [whole, *parts]
 
 
 def start_key(gap: int, number: int, is_early: bool) -> tuple[int, int]:

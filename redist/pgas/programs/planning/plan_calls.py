@@ -20,8 +20,8 @@ from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.ghost_array import ghost_kind
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.structures import found_in
-from redist.pgas.ghosts.tape import Tape, Task, taping
-from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic, TileMover, movers_in
+from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
+from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover, movers_in
 from redist.pgas.programs.planning.recorder import CallRecorder, PlannedCall, ProgramCall
 from redist.pgas.tiles.arranging import Types, arranging
 from redist.pgas.tiles.layouts import resolved_type
@@ -81,14 +81,28 @@ class ProgramCosts:
         return topology.levels[-1].time_ps(n - 1, exchange.target.tile_bytes) + topology.step_ps
 
     def tasks_ps(self, tasks: Sequence[Task]) -> int:
-        """What the moves and exchanges among tasks take, one after another."""
+        """What the moves and exchanges among tasks take, one after another; of a batch, see below."""
         total = 0
-        for mover in movers_in(tasks):
-            if isinstance(mover, TileMover):
-                total += self.move_ps(mover.move.source, mover.move.target)
-            else:
-                total += self.exchange_ps(mover.exchange)
+        for task in tasks:
+            match task.function:
+                case TileMover(move=move):
+                    total += self.move_ps(move.source, move.target)
+                case BatchMover(movers=movers):
+                    total += self._batch_ps([one.move for one in movers])
+                case Exchanger(exchange=exchange):
+                    total += self.exchange_ps(exchange)
         return total
+
+    def _batch_ps(self, moves: Sequence[MoveOf]) -> int:
+        """About what moves take that are one operation: the longest, and the bytes of the others."""
+        prices = [self.move_ps(move.source, move.target) for move in moves]
+        byte_fs = self.book.topology.levels[-1].byte_fs
+        rest = [
+            min(price, ceil_div(move.target.tile_bytes * byte_fs, 1000))
+            for price, move in zip(prices, moves, strict=True)
+        ]
+        longest = max(range(len(prices)), key=prices.__getitem__)
+        return prices[longest] + sum(rest) - rest[longest]
 
     def work_ps(self, one: ProgramCall) -> int:
         """What the busiest device computes in a call, as it was done."""

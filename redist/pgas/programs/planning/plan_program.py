@@ -13,6 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls, planned_calls
 from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.programs.prepare import Tidied
@@ -111,7 +112,9 @@ def program_ps(
 
     That is what finishes results which are pending.
     """
-    tasks = tidied.repeated if is_steady else tidied.tasks
+    roots = tidied.captured.roots
+    tasks = tidied.repeated if is_steady else list(tidied.tasks)
+    tasks = join_moves(tasks, roots, needed_before(tasks, roots), 0)
     ends = {id(end): end for end in ends_in(tidied.captured.result) if end.argument is None}
     later = sum(costs.finish_ps(end.type) for end in ends.values())
     return costs.tasks_ps(tasks) + sum(map(costs.work_ps, recorder.calls)) + later
