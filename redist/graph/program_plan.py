@@ -43,9 +43,10 @@ class ProgramPlan:
     """The layouts of a program for arguments of some types, and figures beside them.
 
     ``layouts`` is ``planned``, or ``as written`` with the reason in ``why``. ``time_ps`` is the modelled time
-    of a call, ``written_ps`` that of the layouts as written. One move after another, no layouts have less than
-    ``bound_ps`` under the same prices; no way at all to do the program has less than ``floor_ps``.
-    ``compute_ps`` is computing alone. ``peak_bytes`` are the most that tiles take at once on the fullest device. What is not known is 0.
+    of a call, ``written_ps`` that of the layouts as written. With one move after another, no layouts have
+    less than ``bound_ps`` under the same prices; no way at all to do the program has less than ``floor_ps``.
+    ``compute_ps`` is computing alone. ``peak_bytes`` are the most that tiles take at once on the fullest
+    device. What is not known is 0.
     """
 
     graph: ProgramGraph
