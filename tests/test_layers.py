@@ -23,6 +23,7 @@ INNER: dict[str, str] = {
     "redist.plan": (
         "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
     ),
+    "redist.program": "tasks memory_graph memory_certificate",
     "redist.synth": (
         "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
         "candidates axis_moves two_step_search collective_prices shape_bounds prime_shapes "

@@ -27,7 +27,7 @@ LAYERS = (
     "text",
     "layout",
     "plan",
-    "draw lower",
+    "draw lower program",
     "synth check",
     "planner",
     "graph arrange",
