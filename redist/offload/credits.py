@@ -80,12 +80,13 @@ class _Making:
         self._read(reads, before)
         self._write(updates, before)
         credits = self._take(0, sum([self.sizes[tile] for tile in task.makes]))
-        credits += self._take(0, task.staging_bytes, is_newest=True)
         makes = tuple([self._begin(tile, 0, len(self.vertices)) for tile in task.makes])
         if task.lane == "moves":
             before.add(self.last_move)
             self.last_move = len(self.vertices)
-        self._give(0, task.staging_bytes)
+        if task.staging_bytes:
+            credits += self._take(0, task.staging_bytes, is_newest=True)
+            self._give(0, task.staging_bytes)
         self._add("run", before, credits, number, reads, updates, makes)
 
     def load(self, event: MemoryEvent) -> None:
@@ -187,5 +188,5 @@ class _Making:
         """A vertex, after those that it names; what it reads and ends itself is not before it."""
         before.update([one.giver for one in credits if one.giver is not None])
         before -= {NOBODY, len(self.vertices)}
-        order = tuple(sorted(before))
-        self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, order, credits))
+        listed = tuple(sorted(before))
+        self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, listed, credits))
