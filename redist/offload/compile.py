@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from redist.errors import NoPlanError, RequestError
 from redist.offload.credits import give_credits
@@ -16,6 +17,8 @@ from redist.program.tasks import TaskList
 
 WORTH_IT = 16
 """Running ahead may cost one of so many parts more of loads and stores."""
+LARGE = 5_000
+"""Of more tasks, fewer orders are tried: each takes time."""
 
 
 def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGraph:
@@ -80,17 +83,18 @@ def least_memory(listed: TaskList) -> tuple[int, str]:
 def walks_of(listed: TaskList, places: Sequence[MemoryPlace]) -> Iterator[EventList]:
     """What happens in orders that find room, each better than those before it.
 
-    None is tried after one that moves the least possible.
+    None is tried after one that moves the least possible; of very many tasks, twice that is enough.
     """
-    least = must_move_bytes(listed)
+    is_large = len(listed.tasks) > LARGE
+    enough = must_move_bytes(listed) * (2 if is_large else 1)
     best: tuple[float, float] = (math.inf, math.inf)
-    for name, order in orders_of(listed):
+    for name, order in islice(orders_of(listed), 2 if is_large else None):
         try:
             walk = walk_tasks(listed, places, order, name, too_much=best)
         except (NoRoomError, TooMuchMovedError):
             continue
         yield walk
-        if walk.moved_bytes <= least:
+        if walk.moved_bytes <= enough:
             return
         best = walk.cost
 
@@ -122,10 +126,11 @@ def _run_ahead(
     """
     if found.moved_bytes == 0:
         return found
-    order = [event.what for event in found.events if event.kind == "run"]
+    order = [what for kind, what, _, _ in found.events if kind == "run"]
     dear = math.nextafter(1 + 1 / WORTH_IT, 2)
     too_much = (found.moved_fs * dear, found.moved_bytes * dear)
-    for ahead_bytes in (slack_bytes // 2, slack_bytes // 4):
+    shares = (4,) if len(listed.tasks) > LARGE else (2, 4)
+    for ahead_bytes in [slack_bytes // share for share in shares]:
         try:
             return walk_tasks(listed, places, order, found.name, ahead_bytes, too_much)
         except (NoRoomError, TooMuchMovedError):

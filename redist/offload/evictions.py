@@ -46,7 +46,7 @@ def walk_tasks(
     >>> tiles = (MemoryTile(6, begins=(1,), ends=(1,)), MemoryTile(3), MemoryTile(3, ends=(0,)))
     >>> tasks = TaskList(tiles, (MemoryTask("a", (0,), (1,)), MemoryTask("b", (1,), (2,))))
     >>> walk = walk_tasks(tasks, (MemoryPlace("memory", 9), MemoryPlace("store")), (0, 1))
-    >>> [(event.kind, event.what) for event in walk.events], walk.moved_bytes
+    >>> [event[:2] for event in walk.events], walk.moved_bytes
     ([('load', 0), ('run', 0), ('drop', 0), ('run', 1), ('free', 1)], 6)
     """
     walk = _Walk(listed, TileRoom(listed, places, ahead_bytes, too_much), order)
@@ -95,7 +95,7 @@ class _Walk:
         made = sum([room.sizes[tile] for tile in task.makes])
         if room.room[0] < made + task.staging_bytes:
             room.make_room(0, made + task.staging_bytes, at)
-        room.events.append(MemoryEvent("run", number))
+        room.events.append(("run", number, 0, 0))
         room.take(0, made)
         for tile in task.makes:
             here[tile] = NEW

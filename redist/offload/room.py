@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from redist.program.memory_graph import MemoryPlace
 from redist.program.tasks import TaskList
@@ -19,17 +19,9 @@ NONE, OLD, NEW = 0, 1, 2
 """What a place has of a tile: nothing, a copy that was overtaken by an update, or one as new as any."""
 
 
-class MemoryEvent(NamedTuple):
-    """One act on a tile in a place, or a task's run.
-
-    ``other`` is the place that a load comes from, a store goes to (``keep``: and its source stays), or that
-    has another copy of what is dropped.
-    """
-
-    kind: Literal["run", "load", "store", "keep", "drop", "free"]
-    what: int
-    place: int = 0
-    other: int = 0
+MemoryEvent = tuple[Literal["run", "load", "store", "keep", "drop", "free"], int, int, int]
+"""What happens, the task or tile, its place, and another place: that which a load comes from, a store goes
+to (``keep``: its source stays), or that has another copy of what is dropped."""
 
 
 class NoRoomError(Exception):
@@ -92,9 +84,9 @@ class TileRoom:
         """A copy ends: dropped if another one is as new, freed otherwise."""
         other = self._other_copy(tile, place) if self.state[place][tile] == NEW else None
         if other is None:
-            self.events.append(MemoryEvent("free", tile, place))
+            self.events.append(("free", tile, place, place))
         else:
-            self.events.append(MemoryEvent("drop", tile, place, other))
+            self.events.append(("drop", tile, place, other))
         self.state[place][tile] = NONE
         self.take(place, -self.sizes[tile])
 
@@ -113,7 +105,7 @@ class TileRoom:
         if self.state[place + 1][tile] != NEW:
             self.fetch(tile, place + 1, now)
         self.make_room(place, self.sizes[tile], now)
-        self._move(MemoryEvent("load", tile, place, place + 1), place + 1)
+        self._move(("load", tile, place, place + 1), place + 1)
         self.arrive(tile, place)
 
     def store(self, tile: int, place: int, now: int, is_kept: bool) -> None:
@@ -125,7 +117,7 @@ class TileRoom:
         if not is_there:
             self.make_room(behind, self.sizes[tile], now)
         kind: Literal["keep", "store"] = "keep" if is_kept else "store"
-        self._move(MemoryEvent(kind, tile, place, behind), behind)
+        self._move((kind, tile, place, behind), behind)
         if is_there:
             self.state[behind][tile] = NEW
         else:
@@ -136,8 +128,9 @@ class TileRoom:
 
     def _move(self, event: MemoryEvent, behind: int) -> None:
         self.events.append(event)
-        self.moved_bytes += self.sizes[event.what]
-        self.moved_fs += self.sizes[event.what] * self.byte_fs[behind]
+        n_bytes = self.sizes[event[1]]
+        self.moved_bytes += n_bytes
+        self.moved_fs += n_bytes * self.byte_fs[behind]
         if (self.moved_fs, self.moved_bytes) >= self.too_much:
             raise TooMuchMovedError
 
