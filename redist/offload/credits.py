@@ -167,7 +167,7 @@ class _Making:
     def _take(self, place: int, n_bytes: int, is_newest: bool = False) -> tuple[Credit, ...]:
         """Credits for bytes, oldest first or newest first."""
         pool = self.pools[place]
-        if pool is None:
+        if pool is None or not n_bytes:
             return ()
         out = []
         while n_bytes:
