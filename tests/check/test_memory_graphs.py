@@ -348,3 +348,20 @@ def test_the_cut_is_what_scipy_finds() -> None:
             graph.bytes_of(r) for r in range(graph.n_given) if not graph.residencies[r].place
         )
         assert worst_bytes(graph, 0) == given + total - flow.flow_value
+
+
+def test_a_graph_without_any_one_of_its_edges_is_rejected() -> None:
+    rng = random.Random(6)
+    removed = 0
+    for _ in range(sample(10, of=100)):
+        tasks = random_tasks(rng, most=12)
+        graph = compile_memory(tasks, random_places(rng, tasks))
+        for number, vertex in enumerate(graph.vertices):
+            for edge in vertex.before:
+                vertices = list(graph.vertices)
+                before = tuple(one for one in vertex.before if one != edge)
+                vertices[number] = replace(vertex, before=before)
+                with pytest.raises(MemoryCheckError):
+                    check_memory_graph(replace(graph, vertices=tuple(vertices)))
+                removed += 1
+    assert removed > sample(100, of=1000)
