@@ -23,12 +23,16 @@ INNER: dict[str, str] = {
     "redist.plan": (
         "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
     ),
+    "redist.program": "tasks memory_graph memory_certificate",
     "redist.synth": (
         "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
         "candidates axis_moves two_step_search collective_prices shape_bounds prime_shapes "
         "collective_search find"
     ),
-    "redist.check": "holdings figures delivery replay families prove",
+    "redist.check": (
+        "holdings figures delivery replay families prove memory_credits memory_contents memory_graphs flow "
+        "worst_order certify_memory"
+    ),
     "redist.runtime": (
         "copies shm schedule ranks index_sets elements onesided request arguments host cuda simulator "
         "started transfer redistribute"
@@ -58,6 +62,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
+    "redist.offload": "needs orders room evictions walks least_limit credits compile chunks chunk_tasks",
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "

@@ -1,0 +1,189 @@
+"""A program within a memory limit, as a value: what runs, loads, stores and frees, and after what.
+
+Whoever runs it may take any vertex whose ``before`` are done, in any order and several at once: bytes that a
+vertex takes were given back by vertices before it, its *credits*, so no order exceeds a limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redist.errors import PlanFormatError, RequestError
+from redist.program.tasks import TaskList, digest_of, read_format, row_of, with_tuples
+from redist.text.units import format_bytes
+
+FORMAT = "redist memory graph 1"
+KINDS = ("run", "load", "store", "drop", "free")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """A memory with a limit of its own, or none; a byte takes ``byte_fs`` between it and the place before.
+
+    >>> gpu, host, disk = MemoryPlace("gpu", 2**30), MemoryPlace("host", 2**33, 20), MemoryPlace("disk")
+    """
+
+    name: str
+    limit_bytes: int | None = None
+    byte_fs: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.limit_bytes is not None and self.limit_bytes < 0) or self.byte_fs < 0:
+            raise RequestError(f"cannot make {self}: limit and time are not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """A stay of a tile in a place, the ``number``-th there: its bytes count until a vertex ends it."""
+
+    tile: int
+    place: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Bytes of a place that a vertex takes from a ``giver`` that gave them back; None is the limit itself."""
+
+    giver: int | None
+    place: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """What is done at once, and the numbers of the vertices ``before`` it.
+
+    ======== =========================================================================================
+    ``run``   a task: residencies that it reads, updates and makes, in the order of the task's tiles
+    ``load``  copies a residency (``reads``) to the place before it (``makes``)
+    ``store`` copies a residency to the place behind it (``makes``, or ``updates`` an older copy there)
+              and ends it (``ends``), or leaves it there too
+    ``drop``  ends a residency of which ``reads`` is another copy, as new
+    ``free``  ends a residency that nobody needs any more
+    ======== =========================================================================================
+
+    A task takes its staging too, and gives it back when it is done.
+    """
+
+    kind: str
+    task: int | None = None
+    reads: tuple[int, ...] = ()
+    updates: tuple[int, ...] = ()
+    makes: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+    credits: tuple[Credit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGraph:
+    """Tasks, places, and the vertices that do the tasks within the limits of the places.
+
+    Vertices are listed in one of the orders that are allowed: ``before`` has smaller numbers only. The
+    first ``n_given`` residencies are there at the beginning; those that no vertex ends are there at the end.
+    """
+
+    tasks: TaskList
+    places: tuple[MemoryPlace, ...]
+    residencies: tuple[Residency, ...]
+    n_given: int
+    vertices: tuple[Vertex, ...]
+
+    def bytes_of(self, residency: int) -> int:
+        """The bytes of a residency."""
+        return self.tasks.tiles[self.residencies[residency].tile].size_bytes
+
+    def lane_of(self, vertex: int) -> str:
+        """Where a vertex waits: a task's lane, ``load``, ``store``, or ``now`` if it takes no time."""
+        one = self.vertices[vertex]
+        match one.kind:
+            case "run":
+                assert one.task is not None
+                return self.tasks.tasks[one.task].lane
+            case "load" | "store":
+                return one.kind
+            case _:
+                return "now"
+
+    def time_ps(self, vertex: int) -> int:
+        """The modelled time of a vertex."""
+        one = self.vertices[vertex]
+        match one.kind:
+            case "run":
+                assert one.task is not None
+                return self.tasks.tasks[one.task].time_ps
+            case "load":
+                place = self.residencies[one.reads[0]].place
+            case "store":
+                place = self.residencies[(one.makes or one.updates)[0]].place
+            case _:
+                return 0
+        return self.bytes_of(one.reads[0]) * self.places[place].byte_fs // 1000
+
+    @property
+    def moved_bytes(self) -> Mapping[str, int]:
+        """Bytes that are loaded and stored, all places together."""
+        moved = Counter({"load": 0, "store": 0})
+        for one in self.vertices:
+            if one.kind in moved:
+                moved[one.kind] += self.bytes_of(one.reads[0])
+        return dict(moved)
+
+    def __str__(self) -> str:
+        n = Counter(one.kind for one in self.vertices)
+        moved = self.moved_bytes
+        limits = ", ".join(
+            f"{p.name} {'unlimited' if p.limit_bytes is None else format_bytes(p.limit_bytes)}"
+            for p in self.places
+        )
+        return (
+            f"{n['run']} tasks, {n['load']} loads ({format_bytes(moved['load'])}), "
+            f"{n['store']} stores ({format_bytes(moved['store'])}), {n['drop'] + n['free']} frees; {limits}"
+        )
+
+    def to_json(self) -> str:
+        """The graph as JSON; :meth:`from_json` reads it."""
+        vertices = [
+            row_of(one) | ({"credits": list(map(row_of, one.credits))} if one.credits else {})
+            for one in self.vertices
+        ]
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "tasks": json.loads(self.tasks.to_json()),
+                "places": list(map(row_of, self.places)),
+                "residencies": [(one.tile, one.place, one.number) for one in self.residencies],
+                "n_given": self.n_given,
+                "vertices": vertices,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> MemoryGraph:
+        """Read what :meth:`to_json` wrote."""
+        data = read_format(text, FORMAT)
+        try:
+            return MemoryGraph(
+                TaskList.from_json(json.dumps(data["tasks"])),
+                tuple(MemoryPlace(**row) for row in data["places"]),
+                tuple(Residency(*row) for row in data["residencies"]),
+                data["n_given"],
+                tuple(map(_vertex_from, data["vertices"])),
+            )
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise PlanFormatError(f"cannot read a memory graph: {problem}") from None
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs for different graphs: what ranks compare."""
+        return digest_of(self.to_json())
+
+
+def _vertex_from(row: dict[str, Any]) -> Vertex:
+    credits = tuple(Credit(**one) for one in row.pop("credits", ()))
+    return Vertex(**with_tuples(row), credits=credits)
