@@ -16,6 +16,7 @@ from tests.golden.records import (
     request_from_data,
     request_to_data,
 )
+from tests.tiers import THOROUGH
 
 N_REQUESTS = 200
 
@@ -34,7 +35,7 @@ def _groups() -> dict[str, dict[str, Json]]:
 @pytest.mark.parametrize("group", sorted(_groups()))
 def test_plans_are_found_again(group):
     changed = []
-    for name, record in _groups()[group].items():
+    for name, record in list(_groups()[group].items())[:: 1 if THOROUGH else 2]:
         request = request_from_data(record["request"])
         found = {"id": name, "request": request_to_data(request), **answer_request(request)}
         if format_line(found) != format_line(record):

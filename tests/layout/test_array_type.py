@@ -17,6 +17,7 @@ from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from tests.problems import oracle
 from tests.problems.strategies import meshes, types
+from tests.tiers import sample
 
 F32 = DType.parse("f32")
 
@@ -32,7 +33,7 @@ def split(data: st.DataObject, mesh: Mesh, part: SubAxis) -> list[SubAxis]:
     return out
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(st.data(), types())
 def test_other_spellings_are_the_same_type(data: st.DataObject, t: ArrayType) -> None:
     dims = tuple(tuple(p for part in dim for p in split(data, t.mesh, part)) for dim in t.dims)
@@ -45,7 +46,7 @@ def test_other_spellings_are_the_same_type(data: st.DataObject, t: ArrayType) ->
     assert str(again) == str(t)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(types())
 def test_canonical_form(t: ArrayType) -> None:
     for parts in (*t.dims, t.pending_axes):
@@ -58,7 +59,7 @@ def test_canonical_form(t: ArrayType) -> None:
     assert eval(repr(t), {"ArrayType": ArrayType, "Mesh": Mesh}) == t
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(types())
 def test_sizes_are_those_of_the_oracle(t: ArrayType) -> None:
     boxes = oracle.boxes(t)
@@ -169,7 +170,7 @@ def test_types_that_cannot_exist(make: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(st.integers(1, 24), st.data())
 def test_parts_of_one_axis_come_from_one_chain(size: int, data: st.DataObject) -> None:
     """Two parts may stand together if and only if some split of the axis has both."""

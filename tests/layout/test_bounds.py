@@ -15,6 +15,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import same_layout
 from tests.problems import oracle
 from tests.problems.strategies import pairs, random_pair, seeded
+from tests.tiers import sample
 
 Pair = tuple[ArrayType, ArrayType]
 
@@ -42,7 +43,7 @@ def test_any_pair(pair: Pair) -> None:
         assert bound == 0
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=sample(150, of=600), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, pending=False, max_devices=36)))
 def test_without_pending(pair: Pair) -> None:
     bound = check(*pair)
@@ -50,7 +51,7 @@ def test_without_pending(pair: Pair) -> None:
     assert (bound == 0) or not same_layout(*pair)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (random_pair(rng, max_elems=60), rng.choice(["sum", "min"]))))
 def test_pending_resolved(case: tuple[Pair, str]) -> None:
     (source, target), op = case
@@ -61,7 +62,7 @@ def test_pending_resolved(case: tuple[Pair, str]) -> None:
     check(source, target.with_pending(None, ()))
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=sample(150, of=600), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, max_devices=18, max_elems=30)), st.booleans())
 def test_pending_left(pair: Pair, alike: bool) -> None:
     """With one operation at both ends partial values may stay where they are."""

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from redist.layout.cuts import EvenCut, cut_dim
 from tests.problems import oracle
+from tests.tiers import sample
 
 SIZES, COUNTS = st.integers(0, 40), st.integers(1, 50)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(SIZES, COUNTS)
 def test_tiles_cover_the_dim_in_order(n: int, n_tiles: int) -> None:
     cut = cut_dim(n, n_tiles)
@@ -31,7 +32,7 @@ def test_tiles_cover_the_dim_in_order(n: int, n_tiles: int) -> None:
     assert cut.is_even == (len({len(tile) for tile in tiles}) == 1)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(SIZES, COUNTS)
 def test_every_index_is_found_in_its_tile(n: int, n_tiles: int) -> None:
     cut = cut_dim(n, n_tiles)
@@ -42,7 +43,7 @@ def test_every_index_is_found_in_its_tile(n: int, n_tiles: int) -> None:
         assert cut.tile_of(index) == tile == found[index]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(SIZES, COUNTS, st.data())
 def test_tiles_that_meet_a_range(n: int, n_tiles: int, data: st.DataObject) -> None:
     lo = data.draw(st.integers(0, n))
@@ -54,7 +55,7 @@ def test_tiles_that_meet_a_range(n: int, n_tiles: int, data: st.DataObject) -> N
     assert not meeting or list(range(first[0], first[0] + count[0])) == meeting
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(SIZES, st.integers(1, 6), st.integers(1, 8))
 def test_nesting(n: int, coarse: int, fine: int) -> None:
     answer = cut_dim(n, fine).nests_in(cut_dim(n, coarse))
@@ -67,7 +68,7 @@ def test_nesting(n: int, coarse: int, fine: int) -> None:
     )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=sample(75, of=300), deadline=None, derandomize=True)
 @given(SIZES, st.integers(1, 12), st.integers(1, 12))
 def test_same_tiles(n: int, k: int, m: int) -> None:
     mine, others = ({oracle.tile(n, c, i) for i in range(c)} - {range(0)} for c in (k, m))

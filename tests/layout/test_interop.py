@@ -27,6 +27,7 @@ from redist.layout.interop import (
 from redist.layout.mesh import Mesh
 from tests.problems import oracle
 from tests.problems.strategies import NO_OP, meshes, shapes, types
+from tests.tiers import sample
 
 XYZ = Mesh(x=2, y=4, z=3)
 
@@ -54,7 +55,7 @@ def our_boxes(t: ArrayType) -> Any:
     return [[list(indices) for indices in box] for box in oracle.boxes(t)]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(types(ops=NO_OP, whole=True))
 def test_partition_specs_of_whole_axes_round_trip(t: ArrayType) -> None:
     spec = to_partition_spec(t)
@@ -66,7 +67,7 @@ def test_partition_specs_of_whole_axes_round_trip(t: ArrayType) -> None:
     assert from_partition_spec(spec, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(types())
 def test_partition_specs_refuse_exactly_what_they_cannot_say(t: ArrayType) -> None:
     parts = any(part.size != t.mesh.size(part.name) for part in t.used)
@@ -80,7 +81,7 @@ def test_partition_specs_refuse_exactly_what_they_cannot_say(t: ArrayType) -> No
         assert from_partition_spec(spec, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(types(whole=True))
 def test_placements_refuse_exactly_what_they_cannot_say(t: ArrayType) -> None:
     names = [name for name, _ in t.mesh.axes]
@@ -107,7 +108,7 @@ def test_placements_refuse_exactly_what_they_cannot_say(t: ArrayType) -> None:
         assert from_placements(out, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(types())
 def test_placements_of_any_type_round_trip_or_are_refused(t: ArrayType) -> None:
     try:
@@ -119,7 +120,7 @@ def test_placements_of_any_type_round_trip_or_are_refused(t: ArrayType) -> None:
         assert from_placements(out, t.mesh, t.dtype, t.shape) == t
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(meshes(), shapes(), st.data())
 def test_from_placements_means_what_pytorch_means(
     mesh: Mesh, shape: tuple[int, ...], data: st.DataObject
@@ -156,7 +157,7 @@ def test_from_placements_means_what_pytorch_means(
     assert from_placements(again, mesh, "f32", shape) == t
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(st.integers(0, 40), st.lists(st.integers(1, 5), max_size=3))
 def test_nested_bounds(n: int, sizes: list[int]) -> None:
     tiles = [list(range(n))]

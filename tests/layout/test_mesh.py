@@ -14,9 +14,10 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates
 from tests.problems import oracle
 from tests.problems.strategies import chains, meshes
+from tests.tiers import sample
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(meshes())
 def test_text_round_trips(mesh: Mesh) -> None:
     assert Mesh.parse(str(mesh)) == mesh
@@ -25,7 +26,7 @@ def test_text_round_trips(mesh: Mesh) -> None:
     assert mesh.rank_array().tolist() == list(mesh.ranks)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(st.data(), meshes())
 def test_coordinates_are_those_of_the_oracle(data: st.DataObject, mesh: Mesh) -> None:
     parts = [part for name, size in mesh.axes for part in data.draw(chains(name, size))]
@@ -101,7 +102,7 @@ def test_parse_errors_point_at_the_character(text: str, position: int) -> None:
     assert f"at character {position + 1} " in str(caught.value)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(st.text(alphabet="xy=,@;0129 -\n", max_size=12))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

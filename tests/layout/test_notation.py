@@ -10,18 +10,19 @@ from redist.errors import ParseError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from tests.problems.strategies import types
+from tests.tiers import sample
 
 MESH = Mesh(x=2, y=4, z=6, one=1)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=sample(37, of=150), deadline=None, derandomize=True)
 @given(types())
 def test_text_round_trips(t: ArrayType) -> None:
     assert ArrayType.parse(str(t), t.mesh) == t
     assert "\n" not in str(t)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(types(), st.integers(0, 2))
 def test_the_tile_may_be_written_out_and_spaces_do_not_matter(t: ArrayType, spaces: int) -> None:
     gap = " " * spaces
@@ -158,7 +159,7 @@ def test_a_text_with_line_breaks_gives_one_line() -> None:
 PIECES = ["f32", "i64", *"[]{},xyzw", "one", ":(", ")", *"01238", "sum", "mean", "z:(2)3", "\n"]
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(
     st.one_of(
         st.lists(st.sampled_from(PIECES), max_size=16).map("".join),
@@ -176,7 +177,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert ArrayType.parse(str(t), MESH) == t
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=sample(30, of=120), deadline=None, derandomize=True)
 @given(types(), st.data())
 def test_a_damaged_text_is_read_or_refused(t: ArrayType, data: st.DataObject) -> None:
     text = str(t)

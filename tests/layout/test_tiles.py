@@ -36,13 +36,14 @@ from tests.problems.strategies import (
     seeded,
     types,
 )
+from tests.tiers import sample
 
 
 def any_type(rng: Random) -> ArrayType:
     return random_type(rng, random_mesh(rng), random_shape(rng), random_op(rng))
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=sample(62, of=250), deadline=None, derandomize=True)
 @given(st.one_of(types(), seeded(any_type), seeded(any_type)))
 def test_boxes_are_those_of_the_oracle(t: ArrayType) -> None:
     g = grid(t)
@@ -67,7 +68,7 @@ def test_boxes_are_those_of_the_oracle(t: ArrayType) -> None:
     assert bool(g.holds.all())
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(seeded(any_type))
 def test_shards_tell_tiles_apart(t: ArrayType) -> None:
     shards = grid(t).shards().tolist()
@@ -78,7 +79,7 @@ def test_shards_tell_tiles_apart(t: ArrayType) -> None:
     assert len(set(zip(shards, place, strict=True))) == len(set(shards)) == len(set(place))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(seeded(any_type))
 def test_extra_dims_and_devices_that_hold_nothing(t: ArrayType) -> None:
     """Partial values as one more dim: each is held where its coordinate says, or at 0 only."""
@@ -95,7 +96,7 @@ def test_extra_dims_and_devices_that_hold_nothing(t: ArrayType) -> None:
             assert lo[device].tolist() == hi[device].tolist()
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=sample(100, of=400), deadline=None, derandomize=True)
 @given(seeded(random_pair))
 def test_overlaps_go_by_rank(pair: tuple[ArrayType, ArrayType]) -> None:
     a, b = map(grid, pair)
@@ -108,7 +109,7 @@ def test_overlaps_go_by_rank(pair: tuple[ArrayType, ArrayType]) -> None:
     assert overlaps(a, ia, b, ib).tolist() == expected
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=sample(62, of=250), deadline=None, derandomize=True)
 @given(st.one_of(pairs(), seeded(random_pair), seeded(random_pair)))
 def test_same_layout_of_any_pair(pair: tuple[ArrayType, ArrayType]) -> None:
     a, b = pair
@@ -116,7 +117,7 @@ def test_same_layout_of_any_pair(pair: tuple[ArrayType, ArrayType]) -> None:
     assert same_layout(a, a) and same_layout(b, b)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (any_type(rng), rng)))
 def test_same_layout_of_close_relatives(case: tuple[ArrayType, Random]) -> None:
     """The axes of the mesh or of a dim in another order, two ranks that change places."""

@@ -26,6 +26,7 @@ from redist.plan.memory import (
 from redist.plan.steps import Event
 from tests.problems import oracle
 from tests.problems.strategies import random_mesh, random_op, random_shape, random_type, seeded
+from tests.tiers import sample
 
 
 def chain(rng: Random) -> tuple[ArrayType, ...]:
@@ -51,7 +52,7 @@ def ranks_of(t: ArrayType) -> set[int]:
     return set(t.mesh.ranks)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=sample(100, of=400), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (chain(rng), rng)), st.booleans())
 def test_live_bytes_are_a_simulation_rank_by_rank(
     case: tuple[tuple[ArrayType, ...], Random], donate: bool
@@ -81,7 +82,7 @@ def test_live_bytes_are_a_simulation_rank_by_rank(
         assert live_bytes(events, moment, classes) == worst
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(seeded(chain), st.booleans())
 def test_fixed_live_bytes_leave_staging_out(types: tuple[ArrayType, ...], donate: bool) -> None:
     n_steps = len(types) - 1
@@ -93,7 +94,7 @@ def test_fixed_live_bytes_leave_staging_out(types: tuple[ArrayType, ...], donate
     assert donated <= kept
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(seeded(chain))
 def test_kinds_of_ranks(types: tuple[ArrayType, ...]) -> None:
     source, target = types[0], types[-1]
@@ -179,7 +180,7 @@ def test_default_staging(text: str, staging: int) -> None:
     assert default_staging_bytes(t, small) == default_staging_bytes(small, t) == staging
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=sample(75, of=300), deadline=None, derandomize=True)
 @given(st.integers(0, 1000), st.integers(-10, 5000), st.sampled_from([1, 2, 4, 5, 16]))
 def test_staging_and_rounds(received_elems: int, budget: int, itemsize: int) -> None:
     """Rounds fill one half for sending and one for receiving until the busiest rank is done."""

@@ -42,6 +42,7 @@ from tests.problems.strategies import (
     random_type,
     seeded,
 )
+from tests.tiers import sample
 
 Parts = tuple[SubAxis, ...]
 
@@ -129,7 +130,7 @@ def type_and_part(rng: Random) -> tuple[ArrayType, SubAxis, int, int]:
 Case = tuple[ArrayType, SubAxis, int, int]
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=sample(250, of=1000), deadline=None, derandomize=True)
 @given(seeded(type_and_part))
 def test_slice(case: Case) -> None:
     """Legal where the new box lies inside the old one on every device."""
@@ -139,7 +140,7 @@ def test_slice(case: Case) -> None:
     assert outcome(Slice(((part, dim),)), before) == (after if legal else None)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=sample(250, of=1000), deadline=None, derandomize=True)
 @given(seeded(type_and_part))
 def test_all_gather(case: Case) -> None:
     """Legal where the boxes of a group tile the new box, in order."""
@@ -149,7 +150,7 @@ def test_all_gather(case: Case) -> None:
     assert outcome(AllGather(((part, dim),)), before) == (after if legal else None)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=sample(250, of=1000), deadline=None, derandomize=True)
 @given(seeded(type_and_part))
 def test_all_to_all(case: Case) -> None:
     """Legal where the boxes of a group cover, dim by dim, the new box of each member."""
@@ -165,7 +166,7 @@ def test_all_to_all(case: Case) -> None:
     assert outcome(AllToAll(((part, old, new),)), before) == (after if legal else None)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=sample(250, of=1000), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (type_and_part(rng)[0], rng)))
 def test_several_moves_are_one_after_another(case: tuple[ArrayType, Random]) -> None:
     """A fused all_to_all, a slice and an all_gather of many axes equal their parts in turn."""
@@ -195,7 +196,7 @@ def test_several_moves_are_one_after_another(case: tuple[ArrayType, Random]) -> 
         assert outcome(AllGather(tuple(added)), sliced) == t
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng)))
 def test_all_permute(pair: tuple[ArrayType, ArrayType]) -> None:
     """Legal where tiles have one shape: then every box of the target is a box of the source."""
@@ -210,7 +211,7 @@ def test_all_permute(pair: tuple[ArrayType, ArrayType]) -> None:
         assert all(not box or box in boxes for box in map(oracle.elements, oracle.boxes(after)))
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, max_elems=60)), st.booleans())
 def test_exchange_keeps_and_reduce_scatter_resolves(
     pair: tuple[ArrayType, ArrayType], alike: bool
@@ -230,7 +231,7 @@ def test_exchange_keeps_and_reduce_scatter_resolves(
     assert outcome(ReduceScatter(after), before) == (None if keeps else after)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, one_mesh=True, max_elems=1)), st.booleans())
 def test_resolved_kept_and_added_axes(pair: tuple[ArrayType, ArrayType], alike: bool) -> None:
     before, after = pair
@@ -252,7 +253,7 @@ def test_resolved_kept_and_added_axes(pair: tuple[ArrayType, ArrayType], alike: 
     assert determines(after.pending_axes, oracle.labels(before, added))
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(type_and_part))
 def test_all_reduce(case: Case) -> None:
     """Legal where the part is one of a split of a pending axis; the rest stays pending."""
@@ -283,7 +284,7 @@ def test_all_reduce(case: Case) -> None:
         assert both == before
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=sample(125, of=500), deadline=None, derandomize=True)
 @given(seeded(type_and_part), st.sampled_from(["sum", "max"]))
 def test_slice_into_pending(case: Case, op: str) -> None:
     """An unused axis, or the minor-most of a dim whose tiles nest, becomes pending for nothing."""
@@ -308,7 +309,7 @@ def test_slice_into_pending(case: Case, op: str) -> None:
         assert added_axes(t, after) == (part,)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=sample(25, of=100), deadline=None, derandomize=True)
 @given(st.data(), st.integers(1, 36))
 def test_without_and_difference(data: st.DataObject, size: int) -> None:
     parts = []

@@ -29,6 +29,7 @@ from redist.plan.topology import FLAT, Level, Topology
 from redist.plan.traffic import flow
 from tests.problems import oracle
 from tests.problems.strategies import divisors, random_pair, seeded
+from tests.tiers import sample
 
 Pair = tuple[ArrayType, ArrayType]
 Box = tuple[range, ...]
@@ -86,14 +87,14 @@ def check(source: ArrayType, target: ArrayType, topology: Topology) -> Schedule:
     return schedule
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=sample(100, of=400), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (random_pair(rng, pending=False, max_elems=120), rng)))
 def test_every_element_arrives_once_from_the_nearest_holder(case: tuple[Pair, Random]) -> None:
     (source, target), rng = case
     check(source, target, rng.choice(TOPOLOGIES))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=sample(75, of=300), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, pending=False, max_elems=120)))
 def test_requests_for_a_tile_are_spread_over_its_holders(pair: Pair) -> None:
     source, target = pair
@@ -108,7 +109,7 @@ def test_requests_for_a_tile_are_spread_over_its_holders(pair: Pair) -> None:
             assert not any(counts)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=sample(75, of=300), deadline=None, derandomize=True)
 @given(seeded(lambda rng: (random_pair(rng, pending=False, max_elems=120), rng)))
 def test_requests_are_spread_within_every_block(case: tuple[Pair, Random]) -> None:
     """Those of one block for one tile at one level go to the holders in that block in turn."""
@@ -161,7 +162,7 @@ def random_action(rng: Random) -> tuple[Action, ArrayType]:
     return (ReduceScatter(to) if resolves else Exchange(to)), before
 
 
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=sample(200, of=800), deadline=None, derandomize=True)
 @given(seeded(random_action))
 def test_steps_deliver_what_their_types_promise(case: tuple[Action, ArrayType]) -> None:
     """Each device gets every partial value of every element of its new tile exactly once.
@@ -263,7 +264,7 @@ def test_a_scalar_moves_to_another_mesh() -> None:
     assert sorted(Counter(schedule.sender.tolist()).values()) == [1, 2]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(seeded(lambda rng: random_pair(rng, pending=False, max_elems=120)))
 def test_source_ranges_and_own_rows(pair: Pair) -> None:
     a, b = map(grid, pair)

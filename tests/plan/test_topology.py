@@ -13,6 +13,7 @@ from redist.errors import TopologyError
 from redist.layout.mesh import Mesh
 from redist.plan.topology import FLAT, Level, Topology, format_topology
 from redist.planner import synthesize
+from tests.tiers import sample
 
 GOOD = """
 [[level]]
@@ -54,7 +55,7 @@ def test_the_default_is_one_level() -> None:
     assert FLAT.levels[0].time_ps(3, 10_000) == 3 * 10**6 + 10**6  # 1 us each, 10 GB/s
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(1, 4), max_size=3),
     st.integers(0, 100),
@@ -76,7 +77,7 @@ def test_ranks_meet_at_the_first_block_that_has_both(factors: list[int], a: int,
             assert found > number
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=sample(50, of=200), deadline=None, derandomize=True)
 @given(st.integers(0, 100), st.integers(0, 10**15), st.integers(0, 10**15))
 def test_time_is_a_whole_number_and_obeys_the_triangle_inequality(
     messages: int, one: int, two: int

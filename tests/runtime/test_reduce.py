@@ -18,6 +18,7 @@ from redist.runtime.copies.strided import canonical
 from redist.runtime.schedule.compiler import Combine
 from tests.problems.strategies import seeded
 from tests.programs.mpi.ways import LAYOUTS, Dressed
+from tests.tiers import sample
 
 DTYPES = (
     *("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
@@ -51,7 +52,7 @@ def random_pair(rng: Random) -> tuple[str, DType, Any, Any]:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=sample(100, of=400), deadline=None)
 def test_in_place_and_by_program_give_the_same_bits(rng: Random) -> None:
     op, dtype, a, b = random_pair(rng)
     with np.errstate(all="ignore"):
