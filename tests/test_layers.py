@@ -31,7 +31,7 @@ INNER: dict[str, str] = {
     ),
     "redist.check": "holdings figures delivery replay families prove",
     "redist.runtime": (
-        "copies shm schedule ranks index_sets elements onesided request arguments host cuda simulator "
+        "copies shm schedule ranks lanes index_sets elements onesided request arguments host cuda simulator "
         "started transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
@@ -40,6 +40,10 @@ INNER: dict[str, str] = {
     "redist.runtime.ranks": (
         "background waiting tokens agreement node control_page failure meeting world links neighbours "
         "free_memory collectives"
+    ),
+    "redist.runtime.lanes": (
+        "first_fit stores file_io spill_file policies vertex_table timeline residencies loop run_graph "
+        "together"
     ),
     "redist.runtime.index_sets": "positions held shared part",
     "redist.runtime.elements": "block_copies by_index by_position",
