@@ -112,6 +112,19 @@ class CheckError(RedistError):
         return type(self), (self.step, self.reason)
 
 
+class MemoryCheckError(RedistError):
+    """A memory graph that the checker rejects; names the vertex (None: the whole graph) and the reason."""
+
+    def __init__(self, vertex: int | None, reason: str) -> None:
+        self.vertex = vertex
+        self.reason = reason
+        where = "the memory graph" if vertex is None else f"vertex {vertex} of the memory graph"
+        super().__init__(f"{where} is rejected: {reason}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.vertex, self.reason)
+
+
 class NoPlanError(RedistError):
     """No plan fits the limit; ``least_bytes`` is the least limit that would do."""
 

@@ -29,7 +29,10 @@ INNER: dict[str, str] = {
         "candidates axis_moves two_step_search collective_prices shape_bounds prime_shapes "
         "collective_search find"
     ),
-    "redist.check": "holdings figures delivery replay families prove",
+    "redist.check": (
+        "holdings figures delivery replay families prove memory_credits memory_contents memory_graphs flow "
+        "worst_order certify_memory"
+    ),
     "redist.runtime": (
         "copies shm schedule ranks lanes index_sets elements onesided request arguments host cuda simulator "
         "started transfer redistribute"
@@ -63,6 +66,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
+    "redist.offload": "needs orders room evictions credits compile",
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "

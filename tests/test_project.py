@@ -30,7 +30,7 @@ LAYERS = (
     "draw lower program",
     "synth check",
     "planner",
-    "graph arrange",
+    "graph arrange offload",
     "launch",
     "runtime",
     "judge",

@@ -62,7 +62,7 @@ class Vertex:
     ``run``   a task: residencies that it reads, updates and makes, in the order of the task's tiles
     ``load``  copies a residency (``reads``) to the place before it (``makes``)
     ``store`` copies a residency to the place behind it (``makes``, or ``updates`` an older copy there)
-              and ends it (``ends``)
+              and ends it (``ends``), or leaves it there too
     ``drop``  ends a residency of which ``reads`` is another copy, as new
     ``free``  ends a residency that nobody needs any more
     ======== =========================================================================================

@@ -1,0 +1,191 @@
+"""Turn events into a graph: what must be before what, and from whom each vertex has its bytes.
+
+Bytes come from the vertices that gave some back longest ago, so that a load may begin long before it is
+needed. Only staging takes the newest: it is given back at once, and would make old credits young.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from redist.offload.room import MemoryEvent
+from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Residency, Vertex
+from redist.program.tasks import MemoryTask, TaskList
+
+NOBODY = -1
+"""Who made what is given, and who gives the bytes of the limit."""
+
+
+def give_credits(
+    listed: TaskList, places: Sequence[MemoryPlace], events: Sequence[MemoryEvent]
+) -> MemoryGraph:
+    """The memory graph of events that keep the limits of places in the order in which they are listed.
+
+    >>> from redist.program.tasks import MemoryTile
+    >>> made = (MemoryTask("a", makes=(0,)), MemoryTask("b", makes=(1,)))
+    >>> tasks = TaskList((MemoryTile(8), MemoryTile(8)), made)
+    >>> events = [MemoryEvent("run", 0), MemoryEvent("free", 0), MemoryEvent("run", 1)]
+    >>> for vertex in give_credits(tasks, (MemoryPlace("memory", 8),), events).vertices:
+    ...     print(vertex.kind, vertex.before, vertex.credits)
+    run () (Credit(giver=None, place=0, n_bytes=8),)
+    free (0,) ()
+    run (1,) (Credit(giver=1, place=0, n_bytes=8),)
+    """
+    made = _Making(listed, places)
+    for event in events:
+        match event.kind:
+            case "run":
+                made.run(event.what, listed.tasks[event.what])
+            case "load":
+                made.load(event)
+            case "store" | "keep":
+                made.store(event)
+            case "drop" | "free":
+                made.end(event)
+    return MemoryGraph(
+        listed, tuple(places), tuple(made.residencies), made.n_given, tuple(made.vertices)
+    )
+
+
+class _Making:
+    """Vertices so far, who wrote and who reads each residency, and the bytes that may be taken."""
+
+    def __init__(self, listed: TaskList, places: Sequence[MemoryPlace]) -> None:
+        self.sizes = [tile.size_bytes for tile in listed.tiles]
+        self.vertices: list[Vertex] = []
+        self.residencies: list[Residency] = []
+        self.writer: list[int] = []
+        self.readers: list[list[int]] = []
+        self.at: list[dict[int, int]] = [{} for _ in places]
+        self.stays: list[dict[int, int]] = [{} for _ in places]
+        self.last_move = NOBODY
+        room = [place.limit_bytes for place in places]
+        for number, tile in enumerate(listed.tiles):
+            for place in tile.begins:
+                self._begin(number, place, NOBODY)
+                limit = room[place]
+                room[place] = None if limit is None else limit - tile.size_bytes
+        self.n_given = len(self.residencies)
+        self.pools: list[deque[tuple[int, int]] | None] = [
+            None if n_bytes is None else deque([(NOBODY, n_bytes)] if n_bytes else [])
+            for n_bytes in room
+        ]
+
+    def run(self, number: int, task: MemoryTask) -> None:
+        """A task reads, updates and makes; its staging is given back when it is done."""
+        here, before = self.at[0], set[int]()
+        reads = tuple([here[tile] for tile in task.reads])
+        updates = tuple([here[tile] for tile in task.updates])
+        self._read(reads, before)
+        self._write(updates, before)
+        credits = self._take(0, sum([self.sizes[tile] for tile in task.makes]))
+        credits += self._take(0, task.staging_bytes, is_newest=True)
+        makes = tuple([self._begin(tile, 0, len(self.vertices)) for tile in task.makes])
+        if task.lane == "moves":
+            before.add(self.last_move)
+            self.last_move = len(self.vertices)
+        self._give(0, task.staging_bytes)
+        self._add("run", before, credits, number, reads, updates, makes)
+
+    def load(self, event: MemoryEvent) -> None:
+        """A copy comes from the place behind."""
+        before = set[int]()
+        reads = (self.at[event.other][event.what],)
+        self._read(reads, before)
+        credits = self._take(event.place, self.sizes[event.what])
+        makes = (self._begin(event.what, event.place, len(self.vertices)),)
+        self._add("load", before, credits, None, reads, (), makes)
+
+    def store(self, event: MemoryEvent) -> None:
+        """A copy goes to the place behind, over an older one if that is there; its source ends or stays."""
+        before = set[int]()
+        credits: tuple[Credit, ...] = ()
+        updates, makes, ends = (), (), ()  # type: tuple[int, ...], tuple[int, ...], tuple[int, ...]
+        source = self.at[event.place][event.what]
+        self._read((source,), before)
+        older = self.at[event.other].get(event.what)
+        if older is None:
+            credits = self._take(event.other, self.sizes[event.what])
+            makes = (self._begin(event.what, event.other, len(self.vertices)),)
+        else:
+            updates = (older,)
+            self._write(updates, before)
+        if event.kind == "store":
+            ends = (self._end(event.what, event.place, before),)
+        self._add("store", before, credits, None, (source,), updates, makes, ends)
+
+    def end(self, event: MemoryEvent) -> None:
+        """A copy ends; what is dropped has another one."""
+        before = set[int]()
+        reads: tuple[int, ...] = ()
+        if event.kind == "drop":
+            reads = (self.at[event.other][event.what],)
+            self._read(reads, before)
+        ends = (self._end(event.what, event.place, before),)
+        self._add(event.kind, before, (), None, reads, (), (), ends)
+
+    def _begin(self, tile: int, place: int, maker: int) -> int:
+        number = self.stays[place].get(tile, 0)
+        self.stays[place][tile] = number + 1
+        self.at[place][tile] = len(self.residencies)
+        self.residencies.append(Residency(tile, place, number))
+        self.writer.append(maker)
+        self.readers.append([])
+        return len(self.residencies) - 1
+
+    def _read(self, residencies: Sequence[int], before: set[int]) -> None:
+        for one in residencies:
+            before.add(self.writer[one])
+            self.readers[one].append(len(self.vertices))
+
+    def _write(self, residencies: Sequence[int], before: set[int]) -> None:
+        for one in residencies:
+            before.add(self.writer[one])
+            before.update(self.readers[one])
+            self.writer[one], self.readers[one] = len(self.vertices), []
+
+    def _end(self, tile: int, place: int, before: set[int]) -> int:
+        residency = self.at[place].pop(tile)
+        before.add(self.writer[residency])
+        before.update(self.readers[residency])
+        self._give(place, self.sizes[tile])
+        return residency
+
+    def _give(self, place: int, n_bytes: int) -> None:
+        pool = self.pools[place]
+        if pool is not None and n_bytes:
+            pool.append((len(self.vertices), n_bytes))
+
+    def _take(self, place: int, n_bytes: int, is_newest: bool = False) -> tuple[Credit, ...]:
+        """Credits for bytes, oldest first or newest first."""
+        pool = self.pools[place]
+        if pool is None:
+            return ()
+        out = []
+        while n_bytes:
+            giver, has = pool.pop() if is_newest else pool.popleft()
+            taken = min(has, n_bytes)
+            out.append(Credit(None if giver == NOBODY else giver, place, taken))
+            n_bytes -= taken
+            if has > taken:
+                rest = (giver, has - taken)
+                pool.append(rest) if is_newest else pool.appendleft(rest)
+        return tuple(out)
+
+    def _add(
+        self,
+        kind: str,
+        before: set[int],
+        credits: tuple[Credit, ...],
+        task: int | None,
+        reads: tuple[int, ...] = (),
+        updates: tuple[int, ...] = (),
+        makes: tuple[int, ...] = (),
+        ends: tuple[int, ...] = (),
+    ) -> None:
+        """A vertex, after those that it names; what it reads and ends itself is not before it."""
+        before.update([one.giver for one in credits if one.giver is not None])
+        before -= {NOBODY, len(self.vertices)}
+        order = tuple(sorted(before))
+        self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, order, credits))

@@ -1,0 +1,102 @@
+"""Orders in which tasks could be done: as given, or taken from those that are ready by a rule.
+
+Moves keep their order in all of them. Which is best is found out by what each has to load and store.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+
+from redist.offload.needs import tasks_before
+from redist.program.tasks import TaskList
+
+Key = Callable[[int], int]
+
+
+def orders_of(listed: TaskList) -> Iterator[tuple[str, Sequence[int]]]:
+    """Names and orders, that which is given first.
+
+    >>> from redist.program.tasks import MemoryTask, MemoryTile
+    >>> tiles = (MemoryTile(8), MemoryTile(8), MemoryTile(1, ends=(0,)), MemoryTile(1, ends=(0,)))
+    >>> made = (MemoryTask("a", makes=(0,)), MemoryTask("b", makes=(1,)))
+    >>> read = (MemoryTask("c", (0,), (2,)), MemoryTask("d", (1,), (3,)))
+    >>> for name, order in orders_of(TaskList(tiles, made + read)): print(name, list(order))
+    as given [0, 1, 2, 3]
+    least growth [0, 2, 1, 3]
+    newest first [0, 2, 1, 3]
+    """
+    yield "as given", range(len(listed.tasks))
+    yield "least growth", least_growth(listed)
+    yield "newest first", newest_first(listed)
+
+
+def least_growth(listed: TaskList) -> list[int]:
+    """Of the tasks that are ready, that which makes memory grow least; of equals the first."""
+    sizes = [tile.size_bytes for tile in listed.tiles]
+    users: list[set[int]] = [set() for _ in sizes]
+    for number, task in enumerate(listed.tasks):
+        for tile in task.tiles:
+            users[tile].add(number)
+    stays = [bool(tile.ends) for tile in listed.tiles]
+
+    def growth(number: int) -> int:
+        task = listed.tasks[number]
+        ended = (t for t in task.tiles if len(users[t]) == 1 and not stays[t])
+        return sum(sizes[t] for t in task.makes) - sum(sizes[t] for t in ended)
+
+    def leave(number: int) -> list[int]:
+        changed: list[int] = []
+        for tile in listed.tasks[number].tiles:
+            users[tile].discard(number)
+            if len(users[tile]) == 1:
+                changed += users[tile]
+        return changed
+
+    return _by_key(listed, growth, leave)
+
+
+def newest_first(listed: TaskList) -> list[int]:
+    """Of the tasks that are ready, that which works on what was touched last; of equals the first."""
+    touched = [-1] * len(listed.tiles)
+    clock = 0
+
+    def age(number: int) -> int:
+        return -max([touched[tile] for tile in listed.tasks[number].tiles], default=-1)
+
+    def touch(number: int) -> list[int]:
+        nonlocal clock
+        for tile in listed.tasks[number].tiles:
+            touched[tile] = clock
+        clock += 1
+        return []
+
+    return _by_key(listed, age, touch)
+
+
+def _by_key(listed: TaskList, key: Key, leave: Callable[[int], list[int]]) -> list[int]:
+    """The order that always takes the ready task with the least key; ``leave`` says whose key has changed."""
+    before = tasks_before(listed)
+    open_needs = [len(needs) for needs in before]
+    after: list[list[int]] = [[] for _ in before]
+    for number, needs in enumerate(before):
+        for one in needs:
+            after[one].append(number)
+    heap = [(key(number), number) for number, n in enumerate(open_needs) if n == 0]
+    heapq.heapify(heap)
+    done = [False] * len(before)
+    out: list[int] = []
+    while heap:
+        _, number = heapq.heappop(heap)
+        if done[number]:
+            continue
+        done[number] = True
+        out.append(number)
+        for other in leave(number):
+            if open_needs[other] == 0 and not done[other]:
+                heapq.heappush(heap, (key(other), other))
+        for other in after[number]:
+            open_needs[other] -= 1
+            if open_needs[other] == 0:
+                heapq.heappush(heap, (key(other), other))
+    return out

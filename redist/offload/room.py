@@ -1,0 +1,150 @@
+"""Copies of tiles in places of limited room: one comes, others leave, what is needed latest first.
+
+A tile of which another place has a copy as new is dropped, not written; one that is written goes over an
+older copy of it, if there is one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from redist.program.memory_graph import MemoryPlace
+from redist.program.tasks import TaskList
+
+NEVER = 2**62
+"""A position after every use, and the room of a place without a limit."""
+NONE, OLD, NEW = 0, 1, 2
+"""What a place has of a tile: nothing, a copy that was overtaken by an update, or one as new as any."""
+
+
+class MemoryEvent(NamedTuple):
+    """One act on a tile in a place, or a task's run.
+
+    ``other`` is the place that a load comes from, a store goes to (``keep``: and its source stays), or that
+    has another copy of what is dropped.
+    """
+
+    kind: Literal["run", "load", "store", "keep", "drop", "free"]
+    what: int
+    place: int = 0
+    other: int = 0
+
+
+class NoRoomError(Exception):
+    """A place has no room, whatever leaves it."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+class TileRoom:
+    """What lies where, how much room is left, and what happened so far.
+
+    ``next`` has the next use of every tile; what is used at ``now`` or before does not leave.
+    """
+
+    def __init__(self, listed: TaskList, places: Sequence[MemoryPlace], ahead_bytes: int) -> None:
+        n_tiles = len(listed.tiles)
+        self.sizes = [tile.size_bytes for tile in listed.tiles]
+        self.is_fixed = [tile.is_fixed for tile in listed.tiles]
+        self.ends = [tile.ends for tile in listed.tiles]
+        self.next = [NEVER] * n_tiles
+        self.is_over = False
+        self.last = len(places) - 1
+        self.has_limit = [place.limit_bytes is not None for place in places]
+        self.room = [NEVER if p.limit_bytes is None else p.limit_bytes for p in places]
+        self.room[0] -= ahead_bytes
+        self.state = [[NONE] * n_tiles for _ in places]
+        self.is_given = [[False] * n_tiles for _ in places]
+        self.heaps: list[list[tuple[int, int]]] = [[] for _ in places]
+        self.events: list[MemoryEvent] = []
+
+    def arrive(self, tile: int, place: int) -> None:
+        """A copy is there, and takes room."""
+        self.state[place][tile] = NEW
+        self.is_given[place][tile] = False
+        self.take(place, self.sizes[tile])
+        heapq.heappush(self.heaps[place], (-self.next[tile], tile))
+
+    def take(self, place: int, n_bytes: int) -> None:
+        """Less room; more if negative."""
+        if self.has_limit[place]:
+            self.room[place] -= n_bytes
+
+    def leave(self, tile: int, place: int) -> None:
+        """A copy ends: dropped if another one is as new, freed otherwise."""
+        others = [p for p, state in enumerate(self.state) if p != place and state[tile] == NEW]
+        if self.state[place][tile] == NEW and others:
+            behind = [p for p in others if p > place]
+            self.events.append(MemoryEvent("drop", tile, place, (behind or others)[0]))
+        else:
+            self.events.append(MemoryEvent("free", tile, place))
+        self.state[place][tile] = NONE
+        self.take(place, -self.sizes[tile])
+
+    def fetch(self, tile: int, place: int, now: int) -> None:
+        """A tile comes to a place, through all places behind it."""
+        if self.state[place][tile] == OLD:
+            self.leave(tile, place)
+        assert place < self.last, f"tile {tile} is nowhere"
+        if self.state[place + 1][tile] != NEW:
+            self.fetch(tile, place + 1, now)
+        self.make_room(place, self.sizes[tile], now)
+        self.events.append(MemoryEvent("load", tile, place, place + 1))
+        self.arrive(tile, place)
+
+    def store(self, tile: int, place: int, now: int, is_kept: bool) -> None:
+        """A tile goes to the place behind, over an older copy if there is one."""
+        behind = place + 1
+        if behind > self.last:
+            raise NoRoomError(place)
+        is_there = self.state[behind][tile] == OLD
+        if not is_there:
+            self.make_room(behind, self.sizes[tile], now)
+        kind: Literal["keep", "store"] = "keep" if is_kept else "store"
+        self.events.append(MemoryEvent(kind, tile, place, behind))
+        if is_there:
+            self.state[behind][tile] = NEW
+        else:
+            self.arrive(tile, behind)
+        if not is_kept:
+            self.state[place][tile] = NONE
+            self.take(place, -self.sizes[tile])
+
+    def make_room(self, place: int, n_bytes: int, now: int) -> None:
+        """Tiles leave a place until there is room, what is needed latest first."""
+        heap, state, aside = self.heaps[place], self.state[place], []
+        while self.room[place] < n_bytes:
+            if not heap:
+                raise NoRoomError(place)
+            entry = heapq.heappop(heap)
+            tile = entry[1]
+            if state[tile] == NONE or -entry[0] != self.next[tile]:
+                continue
+            if self.is_fixed[tile] and place == 0:
+                continue
+            if not (self._may_leave(tile, place, now) and self._evict(tile, place, now)):
+                aside.append(entry)
+        for entry in aside:
+            heapq.heappush(heap, entry)
+
+    def _may_leave(self, tile: int, place: int, now: int) -> bool:
+        """Whether a tile is not used now, or has been passed on; at the end results stay."""
+        if self.next[tile] > now:
+            return True
+        is_passed_on = any(state[tile] == NEW for state in self.state[:place])
+        return is_passed_on and not (self.is_over and place in self.ends[tile])
+
+    def _evict(self, tile: int, place: int, now: int) -> bool:
+        """Make a tile leave a place, if it can."""
+        is_old = self.state[place][tile] == OLD
+        if is_old or any(s[tile] == NEW for p, s in enumerate(self.state) if p != place):
+            self.leave(tile, place)
+            return True
+        if place == self.last:
+            return False
+        self.store(tile, place, now, False)
+        return True
