@@ -80,7 +80,11 @@ class LaneLoop:
             told(error)
             raise
         finally:
-            self._stop()
+            try:
+                self._stop()
+            except BaseException:  # an interrupt: threads must end all the same
+                self._stop()
+                raise
 
     def _stop(self) -> None:
         """End the threads and what was started; what is ready stays undone."""
@@ -207,7 +211,6 @@ class LaneLoop:
                 result = copy()
             finally:
                 self._lock.acquire()
-            del copy  # it holds an array
         else:
             arrays = tiles.arrays_for(row)
             self._lock.release()
@@ -215,7 +218,6 @@ class LaneLoop:
                 result = row.function(*arrays)
             finally:
                 self._lock.acquire()
-            del arrays
         if row.starts and result is not None:
             if not self._waits:
                 self._under_way.append((number, result, begin_s))

@@ -90,10 +90,10 @@ class GraphRunner:
         loop = LaneLoop(self._table, tiles, self.policy, self._n_threads, look, spans)
         try:
             loop.run(told)
+            return GraphOutcome(tiles.results(), tuple(tiles.peak_bytes), tuple(spans or ()))
         except BaseException:
             tiles.give_up()
             raise
-        return GraphOutcome(tiles.results(), tuple(tiles.peak_bytes), tuple(spans or ()))
 
 
 def stored_bytes(graph: MemoryGraph) -> list[int]:
