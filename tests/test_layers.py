@@ -55,7 +55,9 @@ INNER: dict[str, str] = {
         "report datatypes messages own_tiles staging places stage executor recorded_stages "
         "recorded_ends recorded"
     ),
-    "redist.runtime.cuda": "arrays recording donation kernels transports stage executor arguments",
+    "redist.runtime.cuda": (
+        "arrays recording donation pinned_store kernels transports stage executor arguments"
+    ),
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,8 +24,8 @@ from redist.runtime.lanes.vertex_table import HERE, LOAD, NOW, STORE, VertexTabl
 
 LOOK_S = 0.05
 """So often a waiting rank looks whether another one has failed."""
-POLL_S = 2e-5, 1e-3
-"""How long to sleep between questions whether work is done: at first, and at most."""
+BUSY_S, POLL_S = 3e-4, 1e-3
+"""So long questions whether work is done follow each other; after that so much time is between them."""
 
 
 def nothing(*_: object) -> None:
@@ -124,24 +125,28 @@ class LaneLoop:
 
     def _wait(self) -> None:
         """Sleep until a thread has something for this one; look now and then at what else may happen."""
-        since, pause = time.perf_counter(), POLL_S[0]
+        since = looked = time.perf_counter()
         while not (self._ready[HERE] and self._can_take(HERE)) and self._left and not self._errors:
-            if self._under_way:
-                n_left = self._left
-                self._wake[HERE].wait(pause)
-                self._ask()
-                if self._left != n_left:
-                    return
-                pause = min(2 * pause, POLL_S[1])
-            else:
+            now = time.perf_counter()
+            if not self._under_way:
                 self._wake[HERE].wait(LOOK_S)
-            if time.perf_counter() - since > LOOK_S:
-                since = time.perf_counter()
-                self._lock.release()
-                try:
-                    self._look()
-                finally:
-                    self._lock.acquire()
+            elif now - since > BUSY_S:
+                self._wake[HERE].wait(POLL_S)
+            else:
+                self._let_others()
+            if self._under_way:
+                self._ask()
+            if now - looked > LOOK_S:
+                looked = now
+                self._let_others(self._look)
+
+    def _let_others(self, act: Callable[[], None] = os.sched_yield) -> None:
+        """Do something with the lock open."""
+        self._lock.release()
+        try:
+            act()
+        finally:
+            self._lock.acquire()
 
     def _ask(self) -> None:
         """End what was started and is done."""
