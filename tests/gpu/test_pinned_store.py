@@ -13,8 +13,8 @@ import pytest
 
 from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
-from redist.program.memory_graph import MemoryGraph
-from redist.program.tasks import TaskList
+from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.cuda.kernels.copies import CudaCopyList
 from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.cuda.pinned_store import DeviceTiles, PinnedStore, launched
@@ -44,6 +44,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def work_of(tasks: TaskList) -> list[TaskWork]:
     """Kernels on the current stream, which take memory of the pool on the way."""
+    sizes = {tile.size_bytes for tile in tasks.tiles}
 
     def work(number: int) -> TaskWork:
         task = tasks.tasks[number]
@@ -51,11 +52,12 @@ def work_of(tasks: TaskList) -> list[TaskWork]:
 
         def function(*arrays: Any) -> None:
             cupy = sys.modules["cupy"]
-            between = cupy.empty((tasks.tiles[0].size_bytes or 40,), np.uint8)
-            values, scratch = [one.values for one in arrays], between.values
+            between = [cupy.empty((n,), np.uint8) for n in sorted(sizes)]
+            values, scratch = [one.values for one in arrays], [one.values for one in between]
 
             def kernel() -> None:
-                scratch[:] = 0x77  # nobody else's memory, though it was given back by now
+                for one in scratch:  # nobody else's memory, though it was given back by now
+                    one[:] = 0x77
                 compute(number, task, values[:n_reads], values[n_reads:n_inputs], values[n_inputs:])
 
             pretend.CURRENT[0].add(kernel)
@@ -118,6 +120,25 @@ def test_three_levels_give_the_same_bits(cupy: Any, tmp_path: Path) -> None:
         assert pinned.live_bytes <= pinned.pinned_bytes
         pinned.close()
         disk.close()
+
+
+def test_what_kernels_take_on_the_way_is_never_a_tile(cupy: Any) -> None:
+    """A load begins while a kernel runs whose scratch was given back: they must not meet."""
+    tiles = MemoryTile(40, ends=(0,)), MemoryTile(40, (1,)), MemoryTile(40, ends=(0,))
+    made = MemoryTask("long", makes=(0,), time_ps=10**9), MemoryTask("read", (1,), (2,))
+    tasks = TaskList(tiles, made)
+    graph = compile_memory(tasks, (MemoryPlace("gpu", 160), MemoryPlace("host", None, 1)))
+    want = straight(tasks)
+    for _ in range(40):
+        store = PinnedStore()
+        space = store.take(40)
+        store.memory_of(space)[:] = first_values(tasks)[1]
+        maker = DeviceTiles([(40,)] * 3, [np.dtype(np.uint8)] * 3)
+        with cupy.cuda.Stream(non_blocking=True):
+            held = GraphRunner(graph, work_of(tasks), [store], maker).run({(1, 1): space}).held
+        for tile in (0, 2):
+            assert held[tile, 0].values.tobytes() == want[tile].tobytes()
+        store.close()
 
 
 def test_pinned_memory_grows_where_no_hole_is_large_enough(cupy: Any) -> None:
