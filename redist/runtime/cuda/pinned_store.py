@@ -104,9 +104,10 @@ class PinnedStore:
 
     starts = True
 
-    def __init__(self) -> None:
+    def __init__(self, segment_bytes: int = SEGMENT_BYTES) -> None:
         import cupy
 
+        self._segment_bytes = segment_bytes
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
         self._segments: list[_PinnedSegment] = []
         self.live_bytes = 0
@@ -123,7 +124,7 @@ class PinnedStore:
             self._grow(missing)
 
     def _grow(self, n_bytes: int) -> _PinnedSegment:
-        size = -(-max(n_bytes, SEGMENT_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
+        size = -(-max(n_bytes, self._segment_bytes) // BLOCK_BYTES) * BLOCK_BYTES
         self._segments.append(_PinnedSegment(size))
         return self._segments[-1]
 
