@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from redist.errors import NoPlanError, RequestError
 from redist.offload.credits import give_credits
 from redist.offload.evictions import EventList, walk_tasks
 from redist.offload.orders import orders_of
-from redist.offload.room import NoRoomError
+from redist.offload.room import NoRoomError, TooMuchMovedError
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import TaskList
 
 WORTH_IT = 16
 """Running ahead may cost one of so many parts more of loads and stores."""
+LARGE = 5_000
+"""Of more tasks, fewer orders are tried: each takes time."""
 
 
 def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGraph:
@@ -44,7 +48,7 @@ def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGra
             least,
         )
     try:
-        found = min(walks_of(listed, places), key=lambda walk: walk.cost)
+        *_, found = walks_of(listed, places)
     except ValueError:
         raise _no_plan(listed, places) from None
     if limit is not None:
@@ -76,19 +80,23 @@ def least_memory(listed: TaskList) -> tuple[int, str]:
     return most, f"task {number} ({listed.tasks[number].name!r}) works on {most} bytes"
 
 
-def walks_of(
-    listed: TaskList, places: Sequence[MemoryPlace], ahead_bytes: int = 0
-) -> Iterator[EventList]:
-    """What happens in each order that finds room; none is tried after one that moves the least possible."""
-    least = must_move_bytes(listed)
-    for name, order in orders_of(listed):
+def walks_of(listed: TaskList, places: Sequence[MemoryPlace]) -> Iterator[EventList]:
+    """What happens in orders that find room, each better than those before it.
+
+    None is tried after one that moves the least possible; of very many tasks, twice that is enough.
+    """
+    is_large = len(listed.tasks) > LARGE
+    enough = must_move_bytes(listed) * (2 if is_large else 1)
+    best: tuple[float, float] = (math.inf, math.inf)
+    for name, order in islice(orders_of(listed), 2 if is_large else None):
         try:
-            walk = walk_tasks(listed, places, order, name, ahead_bytes)
-        except NoRoomError:
+            walk = walk_tasks(listed, places, order, name, too_much=best)
+        except (NoRoomError, TooMuchMovedError):
             continue
         yield walk
-        if walk.moved_bytes <= least:
+        if walk.moved_bytes <= enough:
             return
+        best = walk.cost
 
 
 def must_move_bytes(listed: TaskList) -> int:
@@ -118,14 +126,15 @@ def _run_ahead(
     """
     if found.moved_bytes == 0:
         return found
-    order = [event.what for event in found.events if event.kind == "run"]
-    for ahead_bytes in (slack_bytes // 2, slack_bytes // 4):
+    order = [what for kind, what, _, _ in found.events if kind == "run"]
+    dear = math.nextafter(1 + 1 / WORTH_IT, 2)
+    too_much = (found.moved_fs * dear, found.moved_bytes * dear)
+    shares = (4,) if len(listed.tasks) > LARGE else (2, 4)
+    for ahead_bytes in [slack_bytes // share for share in shares]:
         try:
-            walk = walk_tasks(listed, places, order, found.name, ahead_bytes)
-        except NoRoomError:
+            return walk_tasks(listed, places, order, found.name, ahead_bytes, too_much)
+        except (NoRoomError, TooMuchMovedError):
             continue
-        if walk.moved_bytes <= found.moved_bytes + found.moved_bytes // WORTH_IT:
-            return walk
     return found
 
 

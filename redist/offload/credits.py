@@ -25,7 +25,7 @@ def give_credits(
     >>> from redist.program.tasks import MemoryTile
     >>> made = (MemoryTask("a", makes=(0,)), MemoryTask("b", makes=(1,)))
     >>> tasks = TaskList((MemoryTile(8), MemoryTile(8)), made)
-    >>> events = [MemoryEvent("run", 0), MemoryEvent("free", 0), MemoryEvent("run", 1)]
+    >>> events = [("run", 0, 0, 0), ("free", 0, 0, 0), ("run", 1, 0, 0)]
     >>> for vertex in give_credits(tasks, (MemoryPlace("memory", 8),), events).vertices:
     ...     print(vertex.kind, vertex.before, vertex.credits)
     run () (Credit(giver=None, place=0, n_bytes=8),)
@@ -34,15 +34,17 @@ def give_credits(
     """
     made = _Making(listed, places)
     for event in events:
-        match event.kind:
-            case "run":
-                made.run(event.what, listed.tasks[event.what])
-            case "load":
-                made.load(event)
-            case "store" | "keep":
-                made.store(event)
-            case "drop" | "free":
-                made.end(event)
+        match event:
+            case "run", task, _, _:
+                made.run(task, listed.tasks[task])
+            case "load", tile, place, other:
+                made.load(tile, place, other)
+            case ("store" | "keep") as kind, tile, place, other:
+                made.store(tile, place, other, kind == "keep")
+            case "drop", tile, place, other:
+                made.drop(tile, place, other)
+            case _, tile, place, _:
+                made.free(tile, place)
     return MemoryGraph(
         listed, tuple(places), tuple(made.residencies), made.n_given, tuple(made.vertices)
     )
@@ -74,56 +76,61 @@ class _Making:
 
     def run(self, number: int, task: MemoryTask) -> None:
         """A task reads, updates and makes; its staging is given back when it is done."""
-        here, before = self.at[0], set[int]()
+        here = self.at[0]
+        before: set[int] = set()
         reads = tuple([here[tile] for tile in task.reads])
         updates = tuple([here[tile] for tile in task.updates])
         self._read(reads, before)
         self._write(updates, before)
         credits = self._take(0, sum([self.sizes[tile] for tile in task.makes]))
-        credits += self._take(0, task.staging_bytes, is_newest=True)
         makes = tuple([self._begin(tile, 0, len(self.vertices)) for tile in task.makes])
         if task.lane == "moves":
             before.add(self.last_move)
             self.last_move = len(self.vertices)
-        self._give(0, task.staging_bytes)
+        if task.staging_bytes:
+            credits += self._take(0, task.staging_bytes, is_newest=True)
+            self._give(0, task.staging_bytes)
         self._add("run", before, credits, number, reads, updates, makes)
 
-    def load(self, event: MemoryEvent) -> None:
+    def load(self, tile: int, place: int, behind: int) -> None:
         """A copy comes from the place behind."""
-        before = set[int]()
-        reads = (self.at[event.other][event.what],)
+        before: set[int] = set()
+        reads = (self.at[behind][tile],)
         self._read(reads, before)
-        credits = self._take(event.place, self.sizes[event.what])
-        makes = (self._begin(event.what, event.place, len(self.vertices)),)
+        credits = self._take(place, self.sizes[tile])
+        makes = (self._begin(tile, place, len(self.vertices)),)
         self._add("load", before, credits, None, reads, (), makes)
 
-    def store(self, event: MemoryEvent) -> None:
+    def store(self, tile: int, place: int, behind: int, is_kept: bool) -> None:
         """A copy goes to the place behind, over an older one if that is there; its source ends or stays."""
-        before = set[int]()
+        before: set[int] = set()
+        source, older = self.at[place][tile], self.at[behind].get(tile)
         credits: tuple[Credit, ...] = ()
-        updates, makes, ends = (), (), ()  # type: tuple[int, ...], tuple[int, ...], tuple[int, ...]
-        source = self.at[event.place][event.what]
+        updates: tuple[int, ...] = ()
+        makes: tuple[int, ...] = ()
         self._read((source,), before)
-        older = self.at[event.other].get(event.what)
         if older is None:
-            credits = self._take(event.other, self.sizes[event.what])
-            makes = (self._begin(event.what, event.other, len(self.vertices)),)
+            credits = self._take(behind, self.sizes[tile])
+            makes = (self._begin(tile, behind, len(self.vertices)),)
         else:
             updates = (older,)
             self._write(updates, before)
-        if event.kind == "store":
-            ends = (self._end(event.what, event.place, before),)
+        ends = () if is_kept else (self._end(tile, place, before),)
         self._add("store", before, credits, None, (source,), updates, makes, ends)
 
-    def end(self, event: MemoryEvent) -> None:
-        """A copy ends; what is dropped has another one."""
-        before = set[int]()
-        reads: tuple[int, ...] = ()
-        if event.kind == "drop":
-            reads = (self.at[event.other][event.what],)
-            self._read(reads, before)
-        ends = (self._end(event.what, event.place, before),)
-        self._add(event.kind, before, (), None, reads, (), (), ends)
+    def drop(self, tile: int, place: int, other: int) -> None:
+        """A copy ends of which there is another."""
+        before: set[int] = set()
+        reads = (self.at[other][tile],)
+        self._read(reads, before)
+        ends = (self._end(tile, place, before),)
+        self._add("drop", before, reads=reads, ends=ends)
+
+    def free(self, tile: int, place: int) -> None:
+        """A copy ends that nobody needs."""
+        before: set[int] = set()
+        ends = (self._end(tile, place, before),)
+        self._add("free", before, ends=ends)
 
     def _begin(self, tile: int, place: int, maker: int) -> int:
         number = self.stays[place].get(tile, 0)
@@ -177,15 +184,18 @@ class _Making:
         self,
         kind: str,
         before: set[int],
-        credits: tuple[Credit, ...],
-        task: int | None,
+        credits: tuple[Credit, ...] = (),
+        task: int | None = None,
         reads: tuple[int, ...] = (),
         updates: tuple[int, ...] = (),
         makes: tuple[int, ...] = (),
         ends: tuple[int, ...] = (),
     ) -> None:
         """A vertex, after those that it names; what it reads and ends itself is not before it."""
-        before.update([one.giver for one in credits if one.giver is not None])
-        before -= {NOBODY, len(self.vertices)}
-        order = tuple(sorted(before))
-        self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, order, credits))
+        for one in credits:
+            if one.giver is not None:
+                before.add(one.giver)
+        before.discard(NOBODY)
+        before.discard(len(self.vertices))
+        listed = tuple(sorted(before))
+        self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, listed, credits))

@@ -6,12 +6,13 @@ What nobody needs again is freed at once; what lives on in a store goes there af
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.offload.room import NEVER, NEW, NONE, OLD, MemoryEvent, NoRoomError, TileRoom
 from redist.program.memory_graph import MemoryPlace
-from redist.program.tasks import MemoryTask, TaskList
+from redist.program.tasks import TaskList
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +36,26 @@ def walk_tasks(
     order: Sequence[int],
     name: str = "as given",
     ahead_bytes: int = 0,
+    too_much: tuple[float, float] = (math.inf, math.inf),
 ) -> EventList:
     """The events of tasks in an order, if ``ahead_bytes`` of place 0 are left unused.
 
-    >>> from redist.program.tasks import MemoryTile
+    Raises :class:`TooMuchMovedError` where its cost reaches ``too_much``.
+
+    >>> from redist.program.tasks import MemoryTask, MemoryTile
     >>> tiles = (MemoryTile(6, begins=(1,), ends=(1,)), MemoryTile(3), MemoryTile(3, ends=(0,)))
     >>> tasks = TaskList(tiles, (MemoryTask("a", (0,), (1,)), MemoryTask("b", (1,), (2,))))
     >>> walk = walk_tasks(tasks, (MemoryPlace("memory", 9), MemoryPlace("store")), (0, 1))
-    >>> [(event.kind, event.what) for event in walk.events], walk.moved_bytes
+    >>> [event[:2] for event in walk.events], walk.moved_bytes
     ([('load', 0), ('run', 0), ('drop', 0), ('run', 1), ('free', 1)], 6)
     """
-    walk = _Walk(listed, TileRoom(listed, places, ahead_bytes), order)
+    walk = _Walk(listed, TileRoom(listed, places, ahead_bytes, too_much), order)
     walk.begin()
     for at, number in enumerate(order):
         walk.run(at, number)
     walk.finish()
-    moved = [event for event in walk.room.events if event.kind in ("load", "store", "keep")]
-    sizes = [
-        (walk.room.sizes[one.what], places[max(one.place, one.other)].byte_fs) for one in moved
-    ]
-    total_fs, total = sum(n * fs for n, fs in sizes), sum(n for n, _ in sizes)
-    return EventList(name, tuple(walk.room.events), total_fs, total)
+    room = walk.room
+    return EventList(name, tuple(room.events), room.moved_fs, room.moved_bytes)
 
 
 class _Walk:
@@ -63,6 +63,7 @@ class _Walk:
 
     def __init__(self, listed: TaskList, room: TileRoom, order: Sequence[int]) -> None:
         self.listed, self.tiles, self.room = listed, listed.tiles, room
+        self.places = range(len(room.state))
         self.n_steps = len(order)
         self.uses: list[list[int]] = [[] for _ in listed.tiles]  # latest first
         for at in range(len(order) - 1, -1, -1):
@@ -94,7 +95,7 @@ class _Walk:
         made = sum([room.sizes[tile] for tile in task.makes])
         if room.room[0] < made + task.staging_bytes:
             room.make_room(0, made + task.staging_bytes, at)
-        room.events.append(MemoryEvent("run", number))
+        room.events.append(("run", number, 0, 0))
         room.take(0, made)
         for tile in task.makes:
             here[tile] = NEW
@@ -102,21 +103,20 @@ class _Walk:
             for state in room.state[1:]:
                 if state[tile] == NEW:
                     state[tile] = OLD
-        self._advance(task, at)
-
-    def _advance(self, task: MemoryTask, at: int) -> None:
-        """The next use of each tile of a task is another; tiles without one retire."""
-        room = self.room
         for tile in task.tiles:
-            uses = self.uses[tile]
-            uses.pop()
-            room.next[tile] = uses[-1] if uses else self.end[tile]
-            if room.next[tile] == NEVER:
-                self._retire(tile, at)
-                continue
-            for place, state in enumerate(room.state):
-                if state[tile]:
-                    heapq.heappush(room.heaps[place], (-room.next[tile], tile))
+            self._advance(tile, at)
+
+    def _advance(self, tile: int, at: int) -> None:
+        """The next use of a tile is another; if there is none, it retires."""
+        room, uses = self.room, self.uses[tile]
+        uses.pop()
+        later = room.next[tile] = uses[-1] if uses else self.end[tile]
+        if later == NEVER:
+            self._retire(tile, at)
+            return
+        for place in self.places:
+            if room.state[place][tile]:
+                heapq.heappush(room.heaps[place], (-later, tile))
 
     def finish(self) -> None:
         """Results come to where they must be at the end, and stay."""
@@ -131,11 +131,12 @@ class _Walk:
 
     def _retire(self, tile: int, now: int) -> None:
         """A tile after its last use: to the stores where it lives on, and out of all other places."""
-        room = self.room
-        self._spread(tile, now)
-        ends = self.tiles[tile].ends
-        for place, state in enumerate(room.state):
-            if state[tile] == NONE or (place in ends and state[tile] == NEW):
+        room, ends = self.room, self.tiles[tile].ends
+        if ends:
+            self._spread(tile, now)
+        for place in self.places:
+            state = room.state[place][tile]
+            if state == NONE or (place in ends and state == NEW):
                 continue
             if place and room.is_given[place][tile] and not room.has_limit[place]:
                 continue
@@ -144,7 +145,7 @@ class _Walk:
     def _spread(self, tile: int, now: int) -> None:
         """Copies of a tile come to all places that must have one at the end."""
         ends, room = self.tiles[tile].ends, self.room
-        for place in range(max(ends, default=0)):
+        for place in range(max(ends)):
             is_wanted = any(room.state[p][tile] != NEW for p in ends if p > place)
             is_next = room.state[place][tile] == NEW and room.state[place + 1][tile] != NEW
             if is_wanted and is_next:

@@ -34,26 +34,32 @@ def orders_of(listed: TaskList) -> Iterator[tuple[str, Sequence[int]]]:
 def least_growth(listed: TaskList) -> list[int]:
     """Of the tasks that are ready, that which makes memory grow least; of equals the first."""
     sizes = [tile.size_bytes for tile in listed.tiles]
-    users: list[set[int]] = [set() for _ in sizes]
-    for number, task in enumerate(listed.tasks):
-        for tile in task.tiles:
-            users[tile].add(number)
-    stays = [bool(tile.ends) for tile in listed.tiles]
+    used = [task.tiles for task in listed.tasks]
+    n_users, who = [0] * len(sizes), [0] * len(sizes)  # ``who``: the sum of those who still use it
+    for number, tiles in enumerate(used):
+        for tile in tiles:
+            n_users[tile] += 1
+            who[tile] += number
+    growth = [sum([sizes[tile] for tile in task.makes]) for task in listed.tasks]
 
-    def growth(number: int) -> int:
-        task = listed.tasks[number]
-        ended = (t for t in task.tiles if len(users[t]) == 1 and not stays[t])
-        return sum(sizes[t] for t in task.makes) - sum(sizes[t] for t in ended)
+    def use_up(tile: int) -> int | None:
+        """The task that frees a tile, if only one is left that uses it."""
+        if n_users[tile] != 1 or listed.tiles[tile].ends:
+            return None
+        growth[who[tile]] -= sizes[tile]
+        return who[tile]
+
+    for tile in range(len(sizes)):
+        use_up(tile)
 
     def leave(number: int) -> list[int]:
-        changed: list[int] = []
-        for tile in listed.tasks[number].tiles:
-            users[tile].discard(number)
-            if len(users[tile]) == 1:
-                changed += users[tile]
-        return changed
+        for tile in used[number]:
+            n_users[tile] -= 1
+            who[tile] -= number
+        freed = [use_up(tile) for tile in used[number]]
+        return [one for one in freed if one is not None]
 
-    return _by_key(listed, growth, leave)
+    return _by_key(listed, growth.__getitem__, leave)
 
 
 def newest_first(listed: TaskList) -> list[int]:

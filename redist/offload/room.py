@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from redist.program.memory_graph import MemoryPlace
 from redist.program.tasks import TaskList
@@ -19,17 +19,9 @@ NONE, OLD, NEW = 0, 1, 2
 """What a place has of a tile: nothing, a copy that was overtaken by an update, or one as new as any."""
 
 
-class MemoryEvent(NamedTuple):
-    """One act on a tile in a place, or a task's run.
-
-    ``other`` is the place that a load comes from, a store goes to (``keep``: and its source stays), or that
-    has another copy of what is dropped.
-    """
-
-    kind: Literal["run", "load", "store", "keep", "drop", "free"]
-    what: int
-    place: int = 0
-    other: int = 0
+MemoryEvent = tuple[Literal["run", "load", "store", "keep", "drop", "free"], int, int, int]
+"""What happens, the task or tile, its place, and another place: that which a load comes from, a store goes
+to (``keep``: its source stays), or that has another copy of what is dropped."""
 
 
 class NoRoomError(Exception):
@@ -40,13 +32,24 @@ class NoRoomError(Exception):
         self.place = place
 
 
+class TooMuchMovedError(Exception):
+    """Loads and stores cost so much that the rest does not matter."""
+
+
 class TileRoom:
     """What lies where, how much room is left, and what happened so far.
 
-    ``next`` has the next use of every tile; what is used at ``now`` or before does not leave.
+    ``next`` has the next use of every tile; what is used at ``now`` or before does not leave. Loads and
+    stores that take ``too_much`` time and bytes are given up.
     """
 
-    def __init__(self, listed: TaskList, places: Sequence[MemoryPlace], ahead_bytes: int) -> None:
+    def __init__(
+        self,
+        listed: TaskList,
+        places: Sequence[MemoryPlace],
+        ahead_bytes: int,
+        too_much: tuple[float, float],
+    ) -> None:
         n_tiles = len(listed.tiles)
         self.sizes = [tile.size_bytes for tile in listed.tiles]
         self.is_fixed = [tile.is_fixed for tile in listed.tiles]
@@ -61,6 +64,9 @@ class TileRoom:
         self.is_given = [[False] * n_tiles for _ in places]
         self.heaps: list[list[tuple[int, int]]] = [[] for _ in places]
         self.events: list[MemoryEvent] = []
+        self.byte_fs = [place.byte_fs for place in places]
+        self.moved_fs = self.moved_bytes = 0
+        self.too_much = too_much
 
     def arrive(self, tile: int, place: int) -> None:
         """A copy is there, and takes room."""
@@ -76,14 +82,20 @@ class TileRoom:
 
     def leave(self, tile: int, place: int) -> None:
         """A copy ends: dropped if another one is as new, freed otherwise."""
-        others = [p for p, state in enumerate(self.state) if p != place and state[tile] == NEW]
-        if self.state[place][tile] == NEW and others:
-            behind = [p for p in others if p > place]
-            self.events.append(MemoryEvent("drop", tile, place, (behind or others)[0]))
+        other = self._other_copy(tile, place) if self.state[place][tile] == NEW else None
+        if other is None:
+            self.events.append(("free", tile, place, place))
         else:
-            self.events.append(MemoryEvent("free", tile, place))
+            self.events.append(("drop", tile, place, other))
         self.state[place][tile] = NONE
         self.take(place, -self.sizes[tile])
+
+    def _other_copy(self, tile: int, place: int) -> int | None:
+        """A place, behind this one if possible, with a copy that is as new as any."""
+        for other in (*range(place + 1, self.last + 1), *range(place)):
+            if self.state[other][tile] == NEW:
+                return other
+        return None
 
     def fetch(self, tile: int, place: int, now: int) -> None:
         """A tile comes to a place, through all places behind it."""
@@ -93,7 +105,7 @@ class TileRoom:
         if self.state[place + 1][tile] != NEW:
             self.fetch(tile, place + 1, now)
         self.make_room(place, self.sizes[tile], now)
-        self.events.append(MemoryEvent("load", tile, place, place + 1))
+        self._move(("load", tile, place, place + 1), place + 1)
         self.arrive(tile, place)
 
     def store(self, tile: int, place: int, now: int, is_kept: bool) -> None:
@@ -105,7 +117,7 @@ class TileRoom:
         if not is_there:
             self.make_room(behind, self.sizes[tile], now)
         kind: Literal["keep", "store"] = "keep" if is_kept else "store"
-        self.events.append(MemoryEvent(kind, tile, place, behind))
+        self._move((kind, tile, place, behind), behind)
         if is_there:
             self.state[behind][tile] = NEW
         else:
@@ -113,6 +125,14 @@ class TileRoom:
         if not is_kept:
             self.state[place][tile] = NONE
             self.take(place, -self.sizes[tile])
+
+    def _move(self, event: MemoryEvent, behind: int) -> None:
+        self.events.append(event)
+        n_bytes = self.sizes[event[1]]
+        self.moved_bytes += n_bytes
+        self.moved_fs += n_bytes * self.byte_fs[behind]
+        if (self.moved_fs, self.moved_bytes) >= self.too_much:
+            raise TooMuchMovedError
 
     def make_room(self, place: int, n_bytes: int, now: int) -> None:
         """Tiles leave a place until there is room, what is needed latest first."""
@@ -140,8 +160,7 @@ class TileRoom:
 
     def _evict(self, tile: int, place: int, now: int) -> bool:
         """Make a tile leave a place, if it can."""
-        is_old = self.state[place][tile] == OLD
-        if is_old or any(s[tile] == NEW for p, s in enumerate(self.state) if p != place):
+        if self.state[place][tile] == OLD or self._other_copy(tile, place) is not None:
             self.leave(tile, place)
             return True
         if place == self.last:
