@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.larger import waiting
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Report, Table, save_json
@@ -90,7 +91,8 @@ def run(chain: LayerChain, folder: str, repeats: int) -> Report:
         f"{n_bytes / read_s / 1e9:.2f} GB/s ({kind}); medians of {repeats}, all in turn",
         "bound: the longer of computing alone and of reading what is loaded at that rate; stores not counted",
     )
-    return Report("larger", (_table(chain, graphs, times, alone_s, byte_fs, notes),))
+    measured = _table(chain, graphs, times, alone_s, byte_fs, notes)
+    return Report("larger", (measured, waiting.table()))
 
 
 def _table(
