@@ -45,7 +45,7 @@ INNER: dict[str, str] = {
         "free_memory collectives"
     ),
     "redist.runtime.lanes": (
-        "first_fit stores file_io spill_file policies vertex_table timeline residencies loop run_graph "
+        "first_fit stores file_io spill_file policies vertex_table timeline residencies ready loop run_graph "
         "together"
     ),
     "redist.runtime.index_sets": "positions held shared part",

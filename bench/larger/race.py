@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.larger import waiting
+from bench.larger import empty, waiting
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Report, Table, save_json
@@ -92,7 +92,7 @@ def run(chain: LayerChain, folder: str, repeats: int) -> Report:
         "bound: the longer of computing alone and of reading what is loaded at that rate; stores not counted",
     )
     measured = _table(chain, graphs, times, alone_s, byte_fs, notes)
-    return Report("larger", (measured, waiting.table()))
+    return Report("larger", (measured, waiting.table(), empty.table()))
 
 
 def _table(

@@ -65,6 +65,9 @@ class LiveTiles:
             assert self.held[one] is not None, (
                 f"a {row.kind} needs residency {one}, which is not there"
             )
+        for one in row.inputs:
+            size, most = getattr(self.held[one], "nbytes", 0), self.graph.bytes_of(one)
+            assert size <= most, f"residency {one} has {size} bytes, more than its tile's {most}"
         for one in row.makes:
             assert self.held[one] is None, f"a {row.kind} makes residency {one}, which is there"
 
