@@ -2,6 +2,7 @@
 
 ``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
 ``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
+``python -m bench larger`` measures a program within less memory than it has tiles;
 ``python -m bench tables``, ``keep`` and ``figures`` are about stored figures,
 ``python -m bench compare-checkouts FOLDER`` about another version of redist.
 """
@@ -87,6 +88,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
             from bench.gpu.command import main as chosen
         case "cluster":
             from bench.cluster.race import main as chosen
+        case "larger":
+            from bench.larger.race import main as chosen
         case "scale":
             from bench.scale.command import main as chosen
         case "tables":

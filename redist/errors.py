@@ -144,6 +144,10 @@ class PeerError(TransferError):
     """Another rank failed, died or did not come within the time limit; names the rank and why."""
 
 
+class SpillError(RedistError):
+    """Tiles that cannot be stored or read back: no room on the disk, or a read that ends too early."""
+
+
 class LaunchError(RedistError):
     """An MPI job that cannot be started: no mpirun, or one that is not known."""
 

@@ -34,7 +34,7 @@ INNER: dict[str, str] = {
         "worst_order certify_memory"
     ),
     "redist.runtime": (
-        "copies shm schedule ranks index_sets elements onesided request arguments host cuda simulator "
+        "copies shm schedule ranks lanes index_sets elements onesided request arguments host cuda simulator "
         "started transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
@@ -44,6 +44,10 @@ INNER: dict[str, str] = {
         "background waiting tokens agreement node control_page failure meeting world links neighbours "
         "free_memory collectives"
     ),
+    "redist.runtime.lanes": (
+        "first_fit stores file_io spill_file policies vertex_table timeline residencies ready loop run_graph "
+        "together"
+    ),
     "redist.runtime.index_sets": "positions held shared part",
     "redist.runtime.elements": "block_copies by_index by_position",
     "redist.runtime.onesided": "records read_service window publish intervals delivery",
@@ -51,7 +55,9 @@ INNER: dict[str, str] = {
         "report datatypes messages own_tiles staging places stage executor recorded_stages "
         "recorded_ends recorded"
     ),
-    "redist.runtime.cuda": "arrays recording donation kernels transports stage executor arguments",
+    "redist.runtime.cuda": (
+        "arrays recording donation pinned_store kernels transports stage executor arguments"
+    ),
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"
     ),

@@ -53,6 +53,7 @@ OPEN_MPI = [
     Run("mpi.fuzz", ("--n", "18", "--seed", "7", "--transport", "mpi"), slow=SEVERAL),
     Run("mpi.faults"),
     Run("mpi.failures", ("raise",), slow=SEVERAL),
+    Run("mpi.larger", slow=SEVERAL),
 ]
 """The same with another MPI library, briefly."""
 
@@ -82,7 +83,8 @@ def jobs() -> Iterator[Job]:
     for ranks in (2, 3, 4):
         n, quick = str(sample(12, of=300)), ranks > 2
         jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
-    jobs[3, ()].append(Run("mpi.repeating"))
+    jobs[3, ()] += [Run("mpi.repeating"), Run("mpi.larger")]
+    jobs[2, ()].append(Run("mpi.larger", slow=SEVERAL))
     jobs[4, ()] += [Run("mpi.repeating"), *WRONG]
     for (ranks, variables), runs in jobs.items():
         yield Job(ranks, tuple(runs), variables)

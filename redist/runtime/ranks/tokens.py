@@ -25,6 +25,7 @@ class Token(IntEnum):
     WRITES_DONE = 5
     READ_NEIGHBOURS = 7
     PROGRAM = 9
+    GRAPH_DONE = 11
 
 
 class EpochEvent(IntEnum):

@@ -1,0 +1,178 @@
+"""Tiles of a GPU in pinned memory of the host: copied beside its kernels, on streams of their own.
+
+A vertex of a graph has ended when the GPU has done it, not when it was launched: so a copy need not wait for
+any stream, and memory that a vertex gave back is nobody's. For that tasks are :func:`launched`, and tiles
+come from :class:`DeviceTiles`, whose memory no kernel uses for anything else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redist.runtime.cuda.arrays import current_stream, device_address
+from redist.runtime.lanes.file_io import BLOCK_BYTES
+from redist.runtime.lanes.first_fit import FirstFit
+from redist.runtime.lanes.stores import Bytes
+from redist.runtime.lanes.vertex_table import TaskWork
+
+TO_DEVICE, TO_HOST = 1, 2
+"""Kinds of copies, as CUDA numbers them."""
+SEGMENT_BYTES = 2**26
+"""Pinned memory grows by so much at least: it is slow to make."""
+
+
+class OnStream:
+    """Work that a GPU was given: done when an event behind it has come. It holds what the work uses."""
+
+    def __init__(self, event: Any, result: Any, *uses: Any) -> None:
+        self._event, self._result, self._uses = event, result, uses
+
+    def is_done(self) -> bool:
+        """**Local.** Whether the GPU has come to the event."""
+        return bool(self._event.done)
+
+    def wait(self) -> Any:
+        """The result, once the GPU has come to the event."""
+        self._event.synchronize()
+        self._uses = ()
+        return self._result
+
+
+def launched(function: Callable[..., Any], gives: bool = False) -> TaskWork:
+    """What a task does that launches kernels on the current stream: it ends when they have run."""
+
+    def start(*arrays: Any) -> OnStream:
+        result = function(*arrays)
+        return OnStream(current_stream().record(), result)
+
+    return TaskWork(start, gives, starts=True)
+
+
+class DeviceTiles:
+    """Makes arrays for tiles, from CuPy's pool, in memory that it lends for nothing else.
+
+    The pool lends memory again to the stream that it was made for. Kernels of tasks run on other streams,
+    and what they take on the way is never a tile's: a copy into a new tile cannot meet them.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]) -> None:
+        import cupy
+
+        self._shapes, self._dtypes = shapes, dtypes
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def __call__(self, tile: int) -> Any:
+        """**Local.** A new array for a tile."""
+        import cupy
+
+        with self._stream:
+            return cupy.empty(self._shapes[tile], self._dtypes[tile])
+
+
+class PinnedSpace(NamedTuple):
+    """A range of a segment of pinned memory."""
+
+    segment: _PinnedSegment
+    start: int
+    n_bytes: int
+
+
+class _PinnedSegment:
+    """Pinned memory, and what of it is lent."""
+
+    def __init__(self, n_bytes: int) -> None:
+        import cupy
+
+        self.memory = cupy.cuda.PinnedMemory(n_bytes)
+        self.n_bytes = n_bytes
+        self.address = int(self.memory.ptr)
+        self.ranges = FirstFit(BLOCK_BYTES, n_bytes)
+        there = (ctypes.c_uint8 * n_bytes).from_address(self.address)
+        self.bytes: Bytes = np.ctypeslib.as_array(there)
+
+
+class PinnedStore:
+    """A store in pinned memory of the host, for tiles on the GPU that is current.
+
+    Loads and stores have a stream each. Where no hole is large enough another segment is made:
+    ``pinned_bytes`` is what all of them take, ``live_bytes`` what is lent.
+    """
+
+    starts = True
+
+    def __init__(self, segment_bytes: int = SEGMENT_BYTES) -> None:
+        import cupy
+
+        self._segment_bytes = segment_bytes
+        self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+        self._segments: list[_PinnedSegment] = []
+        self.live_bytes = 0
+
+    @property
+    def pinned_bytes(self) -> int:
+        """What was taken from the host."""
+        return sum(one.n_bytes for one in self._segments)
+
+    def reserve(self, n_bytes: int) -> None:
+        """**Local.** Pin memory for so many bytes beside what is lent."""
+        missing = n_bytes - (self.pinned_bytes - self.live_bytes)
+        if missing > 0:
+            self._grow(missing)
+
+    def _grow(self, n_bytes: int) -> _PinnedSegment:
+        size = -(-max(n_bytes, self._segment_bytes) // BLOCK_BYTES) * BLOCK_BYTES
+        self._segments.append(_PinnedSegment(size))
+        return self._segments[-1]
+
+    def take(self, n_bytes: int) -> PinnedSpace:
+        """**Local.** A range of pinned memory."""
+        for segment in self._segments:
+            start = segment.ranges.take(n_bytes)
+            if start is not None:
+                break
+        else:
+            segment = self._grow(n_bytes)
+            start = segment.ranges.take(n_bytes)
+            assert start is not None
+        self.live_bytes += segment.ranges.rounded(n_bytes)
+        return PinnedSpace(segment, start, n_bytes)
+
+    def give(self, space: PinnedSpace) -> None:
+        """**Local.** End a copy; its range is lent again."""
+        space.segment.ranges.give(space.start, space.n_bytes)
+        self.live_bytes -= space.segment.ranges.rounded(space.n_bytes)
+
+    def write(self, space: PinnedSpace, data: Any) -> OnStream:
+        """**Local.** Start to copy bytes of the GPU there."""
+        return self._copy(_address(space), device_address(data), data, TO_HOST)
+
+    def read(self, space: PinnedSpace, out: Any) -> OnStream:
+        """**Local.** Start to copy the first bytes from there to the GPU."""
+        return self._copy(device_address(out), _address(space), out, TO_DEVICE)
+
+    def _copy(self, to: int, of: int, array: Any, kind: int) -> OnStream:
+        import cupy
+
+        stream = self._streams[kind - 1]
+        if array.nbytes:
+            cupy.cuda.runtime.memcpyAsync(to, of, array.nbytes, kind, stream.ptr)
+        return OnStream(stream.record(), None, array)
+
+    def memory_of(self, space: PinnedSpace) -> Bytes:
+        """**Local.** The bytes of a copy: a file is read into them, and written from them."""
+        return space.segment.bytes[space.start : space.start + space.n_bytes]
+
+    def close(self) -> None:
+        """**Local.** Give the pinned memory back, once no copy is under way."""
+        for stream in self._streams:
+            stream.synchronize()
+        self._segments.clear()
+        self.live_bytes = 0
+
+
+def _address(space: PinnedSpace) -> int:
+    return space.segment.address + space.start

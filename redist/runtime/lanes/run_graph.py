@@ -1,0 +1,110 @@
+"""Run a memory graph on this rank, alone or together with the other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redist.program.memory_graph import MemoryGraph
+from redist.runtime.lanes.loop import LaneLoop, nothing
+from redist.runtime.lanes.policies import LanePolicy
+from redist.runtime.lanes.residencies import LiveTiles, MakeTile
+from redist.runtime.lanes.stores import TileStore
+from redist.runtime.lanes.timeline import LaneSpan
+from redist.runtime.lanes.vertex_table import TaskWork, VertexTable
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutcome:
+    """What a run leaves: arrays (place 0) and spaces of stores by tile and place, and what it took."""
+
+    held: Mapping[tuple[int, int], Any]
+    peak_bytes: tuple[int, ...]
+    spans: tuple[LaneSpan, ...]
+
+
+class GraphRunner:
+    """A memory graph with what it needs to run, any number of times.
+
+    ``work`` has what each task does, ``stores`` the places behind the first, ``make_tile(number)`` gives a
+    new array for a tile, in C order; threads call it too, one at a time.
+
+    >>> import numpy as np
+    >>> from redist.program.memory_graph import Credit, MemoryPlace, Residency, Vertex
+    >>> from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+    >>> tiles = MemoryTile(8, begins=(0,), ends=(0,), is_fixed=True), MemoryTile(8, ends=(0,))
+    >>> tasks = TaskList(tiles, (MemoryTask("double", (0,), (1,)),))
+    >>> double = Vertex("run", 0, reads=(0,), makes=(1,), credits=(Credit(None, 0, 8),))
+    >>> places = (MemoryPlace("memory", 16),)
+    >>> graph = MemoryGraph(tasks, places, (Residency(0, 0), Residency(1, 0)), 1, (double,))
+    >>> work = TaskWork(lambda x, out: np.multiply(x, 2, out))
+    >>> runner = GraphRunner(graph, [work], (), lambda _: np.empty(2, "f4"))
+    >>> outcome = runner.run({(0, 0): np.array([1, 2], "f4")})
+    >>> outcome.held[1, 0], outcome.peak_bytes
+    (array([2., 4.], dtype=float32), (16,))
+    """
+
+    def __init__(
+        self,
+        graph: MemoryGraph,
+        work: Sequence[TaskWork],
+        stores: Sequence[TileStore],
+        make_tile: MakeTile,
+        *,
+        policy: LanePolicy | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self.graph, self.policy = graph, policy or LanePolicy()
+        self._stores, self._make_tile = tuple(stores), make_tile
+        self._n_threads = max(1, n_threads)
+        self._table = VertexTable(graph, work, stores, self.policy)
+
+    def reserve(self) -> None:
+        """**Local.** Make sure that stores have room for what they hold at once, as the graph is listed.
+
+        What is given there already is not reserved again. Raises :class:`~redist.errors.SpillError`.
+        """
+        for store, n_bytes in zip(self._stores, stored_bytes(self.graph)[1:], strict=True):
+            store.reserve(n_bytes)
+
+    def run(
+        self,
+        given: Mapping[tuple[int, int], Any],
+        *,
+        checks: bool = False,
+        records: bool = False,
+        look: Callable[[], None] = nothing,
+        told: Callable[[BaseException], None] = nothing,
+    ) -> GraphOutcome:
+        """**Local**, unless tasks are collective. Run the graph on what is given, by tile and place.
+
+        An array that is given is changed only by tasks that update it; a space that is given belongs to the
+        graph, which may end it. If a vertex fails, what is under way is waited for, all that was made is
+        freed, and its error is raised; of several, that of the first vertex in the list. ``look`` is called
+        now and then while this rank waits, and may raise; ``told`` hears of an error before anything waits.
+        ``checks`` asserts limits and operands at every vertex, ``records`` notes when each ran.
+        """
+        tiles = LiveTiles(self.graph, self._stores, self._make_tile, given, checks)
+        spans: list[LaneSpan] | None = [] if records else None
+        loop = LaneLoop(self._table, tiles, self.policy, self._n_threads, look, spans)
+        try:
+            loop.run(told)
+            return GraphOutcome(tiles.results(), tuple(tiles.peak_bytes), tuple(spans or ()))
+        except BaseException:
+            tiles.give_up()
+            raise
+
+
+def stored_bytes(graph: MemoryGraph) -> list[int]:
+    """By place, the most bytes that the graph adds to what is given there, in the order of its list."""
+    live = [0] * len(graph.places)
+    most = list(live)
+    for vertex in graph.vertices:
+        for one in vertex.makes:
+            place = graph.residencies[one].place
+            live[place] += graph.bytes_of(one)
+            most[place] = max(most[place], live[place])
+        for one in vertex.ends:
+            live[graph.residencies[one].place] -= graph.bytes_of(one)
+    return most

@@ -1,0 +1,38 @@
+"""When each vertex ran, for drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from redist.program.memory_graph import MemoryGraph
+
+
+class LaneSpan(NamedTuple):
+    """A vertex on its lane, in seconds since the graph began; frees take no time and are left out."""
+
+    lane: str
+    vertex: int
+    begin_s: float
+    end_s: float
+
+
+def busy_s(spans: Iterable[LaneSpan]) -> dict[str, float]:
+    """How long each lane worked, in all.
+
+    >>> busy_s([LaneSpan("load", 0, 0.0, 1.5), LaneSpan("load", 2, 2.0, 2.5), LaneSpan("compute", 1, 1.5, 4)])
+    {'load': 2.0, 'compute': 2.5}
+    """
+    out: dict[str, float] = {}
+    for span in spans:
+        out[span.lane] = out.get(span.lane, 0.0) + span.end_s - span.begin_s
+    return out
+
+
+def what_ran(graph: MemoryGraph, span: LaneSpan) -> str:
+    """A span in words: the name of its task, or the tile that it copies."""
+    vertex = graph.vertices[span.vertex]
+    if vertex.task is not None:
+        return graph.tasks.tasks[vertex.task].name
+    tile = graph.residencies[vertex.reads[0]].tile
+    return f"{vertex.kind} {graph.tasks.tiles[tile].name or tile}"

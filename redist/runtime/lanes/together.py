@@ -1,0 +1,56 @@
+"""Run memory graphs on all ranks of a communicator: they all succeed, or all have an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from redist.errors import RedistError, TransferError
+from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
+from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.meeting import Met
+from redist.runtime.ranks.tokens import Token
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import Comm, world_of
+
+
+def make_together(
+    comm: Comm, make: Callable[[], GraphRunner], timeout_s: float | None = TIMEOUT_S
+) -> GraphRunner:
+    """**Collective over** ``comm``. Make a runner on every rank, with room in its stores.
+
+    If a rank cannot, because its disk is full or its graph is another one, all raise the same error.
+    """
+    runner, error = None, None
+    try:
+        runner = make()
+        runner.reserve()
+    except RedistError as problem:
+        error = problem
+    digest = None if runner is None else runner.graph.digest
+    all_agree(comm, "cannot run a program", digest, error, timeout_s)
+    assert runner is not None
+    return runner
+
+
+def run_together(
+    comm: Comm,
+    runner: GraphRunner,
+    given: Mapping[tuple[int, int], Any],
+    *,
+    timeout_s: float | None = TIMEOUT_S,
+    checks: bool = False,
+    records: bool = False,
+) -> GraphOutcome:
+    """**Collective over** ``comm``. Run a graph; moves of its tasks go over the same communicator.
+
+    If a vertex fails on one rank, all others raise :class:`~redist.errors.PeerError` with its words, those
+    that wait in a move too; as after every failure in the middle, the communicator cannot be used any more.
+    """
+    world = world_of(comm, timeout_s=timeout_s)
+    with world.operation(timeout_s):
+        look, told = world.failure.raise_if_any, world.abort_once
+        outcome = runner.run(given, checks=checks, records=records, look=look, told=told)
+        if world.meet(Token.GRAPH_DONE) is Met.DISAGREE:
+            raise TransferError("ranks run different programs: all must make one call")
+    return outcome

@@ -1,0 +1,157 @@
+"""Graphs of three levels, GPU, pinned memory and a file, where the GPU is pretended and puts work off."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from redist.errors import NoPlanError
+from redist.offload.compile import compile_memory
+from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.reductions import CudaReductionList
+from redist.runtime.cuda.pinned_store import DeviceTiles, PinnedStore, launched
+from redist.runtime.lanes.policies import LanePolicy
+from redist.runtime.lanes.run_graph import GraphRunner
+from redist.runtime.lanes.spill_file import SpillFile
+from redist.runtime.lanes.vertex_table import TaskWork
+from tests.fakes import pretended_cupy as pretend
+from tests.offload.random_tasks import random_places, random_tasks
+from tests.runtime.lanes.array_tasks import compute, first_values, scaled, scaled_places, straight
+from tests.tiers import sample
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A pretended CuPy, gone afterwards."""
+    for kind in (CudaCopyList, CudaReductionList):
+        monkeypatch.setattr(kind, "bind", kind.bind)
+    for name in ("cupy", "cupy.cuda", "cupy.cuda.memory", "cupy.cuda.memory_hook"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    pretend.install("one")
+    monkeypatch.setattr(pretend, "GREEDY", [True])
+    yield sys.modules["cupy"]
+    for stream in pretend.STREAMS.values():
+        stream.synchronize()
+    pretend.KEPT.clear()
+
+
+def work_of(tasks: TaskList) -> list[TaskWork]:
+    """Kernels on the current stream, which take memory of the pool on the way."""
+    sizes = {tile.size_bytes for tile in tasks.tiles}
+
+    def work(number: int) -> TaskWork:
+        task = tasks.tasks[number]
+        n_reads, n_inputs = len(task.reads), len(task.reads) + len(task.updates)
+
+        def function(*arrays: Any) -> None:
+            cupy = sys.modules["cupy"]
+            between = [cupy.empty((n,), np.uint8) for n in sorted(sizes)]
+            values, scratch = [one.values for one in arrays], [one.values for one in between]
+
+            def kernel() -> None:
+                for one in scratch:  # nobody else's memory, though it was given back by now
+                    one[:] = 0x77
+                compute(number, task, values[:n_reads], values[n_reads:n_inputs], values[n_inputs:])
+
+            pretend.CURRENT[0].add(kernel)
+
+        return launched(function)
+
+    return [work(number) for number in range(len(tasks.tasks))]
+
+
+def graph_of(rng: random.Random) -> MemoryGraph:
+    """One that stores and loads between all three places."""
+    while True:
+        tasks = random_tasks(rng, n_places=3)
+        places = random_places(rng, tasks, 3)
+        try:
+            graph = compile_memory(scaled(tasks), scaled_places(places))
+        except NoPlanError:
+            continue
+        far = {graph.residencies[one.makes[0]].place for one in graph.vertices if one.makes}
+        if graph.moved_bytes["store"] and far == {0, 1, 2}:
+            return graph
+
+
+def test_three_levels_give_the_same_bits(cupy: Any, tmp_path: Path) -> None:
+    rng = random.Random(8)
+    for number in range(sample(8, of=150)):
+        graph = graph_of(rng)
+        sizes = [tile.size_bytes for tile in graph.tasks.tiles]
+        tiles = DeviceTiles([(n,) for n in sizes], [np.dtype(np.uint8)] * len(sizes))
+        policy = LanePolicy("random", number) if number % 3 else LanePolicy()
+        pinned, disk = PinnedStore(2**16), SpillFile(tmp_path, cached=True)
+        runner = GraphRunner(graph, work_of(graph.tasks), [pinned, disk], tiles, policy=policy)
+        runner.reserve()
+        given: dict[tuple[int, int], Any] = {}
+        for tile, values in first_values(graph.tasks).items():
+            for place in graph.tasks.tiles[tile].begins:
+                if place == 0:
+                    given[tile, 0] = cupy.asarray(values)
+                elif place == 1:
+                    given[tile, 1] = pinned.take(values.nbytes)
+                    pinned.memory_of(given[tile, 1])[:] = values
+                else:
+                    given[tile, 2] = disk.take(values.nbytes)
+                    disk.write(given[tile, 2], values)
+        pretend.CURRENT[0].synchronize()
+        with cupy.cuda.Stream(non_blocking=True):
+            outcome = runner.run(given, checks=True)
+        want = straight(graph.tasks)
+        for tile, one in enumerate(graph.tasks.tiles):
+            for place in one.ends:
+                held = outcome.held[tile, place]
+                if place == 0:
+                    found = held.values
+                elif place == 1:
+                    found = pinned.memory_of(held)
+                else:
+                    found = np.zeros(one.size_bytes, np.uint8)
+                    disk.read(held, found)
+                assert found.tobytes() == want[tile].tobytes(), (number, tile, place)
+        assert pinned.live_bytes <= pinned.pinned_bytes
+        pinned.close()
+        disk.close()
+
+
+def test_what_kernels_take_on_the_way_is_never_a_tile(cupy: Any) -> None:
+    """A load begins while a kernel runs whose scratch was given back: they must not meet."""
+    tiles = MemoryTile(40, ends=(0,)), MemoryTile(40, (1,)), MemoryTile(40, ends=(0,))
+    made = MemoryTask("long", makes=(0,), time_ps=10**9), MemoryTask("read", (1,), (2,))
+    tasks = TaskList(tiles, made)
+    graph = compile_memory(tasks, (MemoryPlace("gpu", 160), MemoryPlace("host", None, 1)))
+    want = straight(tasks)
+    for _ in range(40):
+        store = PinnedStore(2**16)
+        space = store.take(40)
+        store.memory_of(space)[:] = first_values(tasks)[1]
+        maker = DeviceTiles([(40,)] * 3, [np.dtype(np.uint8)] * 3)
+        with cupy.cuda.Stream(non_blocking=True):
+            held = GraphRunner(graph, work_of(tasks), [store], maker).run({(1, 1): space}).held
+        for tile in (0, 2):
+            assert held[tile, 0].values.tobytes() == want[tile].tobytes()
+        store.close()
+
+
+def test_pinned_memory_grows_where_no_hole_is_large_enough(cupy: Any) -> None:
+    store = PinnedStore(2**16)
+    store.reserve(2**20)
+    before = store.pinned_bytes
+    spaces = [store.take(before // 4) for _ in range(4)]
+    store.give(spaces[0])
+    store.give(spaces[2])
+    assert store.pinned_bytes == before
+    store.take(before // 2)  # there is so much, but not in one piece
+    assert store.pinned_bytes == before + before // 2
+    assert store.take(before // 4).start == 0
+    store.close()
+    assert not store.pinned_bytes
