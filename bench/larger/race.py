@@ -16,7 +16,8 @@ from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Report, Table, save_json
 from redist.check.certify_memory import certify_memory
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
