@@ -90,12 +90,22 @@ def asarray(
         device = "cuda"
     else:
         whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
+    _must_have_arithmetic(whole.dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
 
     anywhere = not isinstance(whole, np.ndarray)
     return make(whole.shape, whole.dtype, fill, type, mesh, comm, device, anywhere)
+
+
+def _must_have_arithmetic(dtype: np.dtype[Any]) -> None:
+    """**Local.** Refuse elements that NumPy alone knows the bits of: sums of these would be wrong."""
+    if dtype_of(dtype).extended_name is not None:
+        raise ArgumentTypeError(
+            f"cannot make a global array of {dtype}: NumPy cannot compute with it; use float32, or "
+            "redist.redistribute, which moves it as it is"
+        )
 
 
 def _in_memory(obj: Any, dtype: Any) -> Tile:

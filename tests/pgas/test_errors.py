@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import redist
@@ -46,3 +47,9 @@ def test_mistakes_have_the_type_of_the_standard_too(kind: type[Exception], mista
     with pytest.raises(kind) as caught:
         mistake(a)  # type: ignore[operator]
     assert isinstance(caught.value, redist.RedistError)
+
+
+def test_elements_that_numpy_cannot_compute_with_are_refused() -> None:
+    kinds = pytest.importorskip("ml_dtypes", reason="only ml_dtypes has such arrays")
+    with pytest.raises(errors.ArgumentTypeError, match="cannot make a global array of bfloat16"):
+        pgas.asarray(np.arange(4).astype(kinds.bfloat16))
