@@ -17,7 +17,8 @@ from typing import Any
 from mpi4py import MPI
 
 from bench.layouts.cases import workloads
-from bench.layouts.counted import WAYS, Way, count, error_on_all, way_of
+from bench.layouts.counted import PLANNED, WAYS, Way, count, error_on_all, way_of
+from bench.layouts.least import least_received
 from bench.layouts.workload import Workload
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
@@ -75,7 +76,8 @@ def measure(
         for way, taken in zip(ready, times, strict=True):
             spread = (taken.low_s, taken.median_s, taken.high_s)
             found[way.name]["seconds"] = spread
-    return {"name": workload.name, "what": workload.what, "ways": found}
+    least = least_received(workload, ready[-1].arrays) if PLANNED in found else None
+    return {"name": workload.name, "what": workload.what, "ways": found, "least_bytes": least}
 
 
 def _repeat(way: Way) -> Callable[[int], None]:

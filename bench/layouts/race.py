@@ -57,8 +57,8 @@ def received(data: Mapping[str, Any]) -> Table:
         f"Bytes that one call of a program receives, {data['ranks']} ranks, {data['mpi']}",
         (
             "workload", "size", "eager KiB", "busiest", "as written KiB", "its busiest", "again KiB",
-            "planned KiB", "planned busiest", "planned again", "pending KiB", "moves", "planned / eager",
-            "again / eager", "aim", "reached",
+            "planned KiB", "planned busiest", "least busiest", "planned again", "pending KiB", "moves",
+            "planned / eager", "again / eager", "aim", "reached",
         ),
         tuple(rows),
         (
@@ -66,7 +66,10 @@ def received(data: Mapping[str, Any]) -> Table:
             "of results are done and count; busiest: of the rank that receives most; again: in the third "
             "call of a program, which keeps what it moved of arguments that stay, such as weights",
             "pending: of the first call, for sums that results leave pending: eager, as written, planned",
-            "moves: those in which some rank receives something: eager, as written, planned, planned again",
+            "least busiest: no layouts of these calls have less that are planned for one call, work done "
+            "several times over for nothing; planned layouts are those of the least time",
+            "moves: those in which some rank receives something, several that are one operation once: eager, "
+            "as written, planned, planned again",
             "reached: by the third call",
             "results are compared with NumPy in double precision first",
             *_refused(data),
@@ -84,8 +87,9 @@ def _bytes(row: Mapping[str, Any], workload: Workload) -> tuple[Value, ...]:
     moves = f"{eager['moves']} / {written['moves']}"
     ways = [way for way in (eager, written, planned) if way is not None]
     left = " / ".join(cell_text(way["pending_bytes"] / KIB) for way in ways)
+    middle: tuple[Value, ...]
     if planned is None:
-        middle = (REFUSED, None, None, left, moves, None, None)
+        middle = (REFUSED, None, None, None, left, moves, None, None)
         return (*_about(row), *before, *middle, aim or None, None)
     first, again = (
         planned[key] / max(1, eager["total_bytes"]) for key in ("total_bytes", "again_bytes")
@@ -95,7 +99,10 @@ def _bytes(row: Mapping[str, Any], workload: Workload) -> tuple[Value, ...]:
     )
     moves += f" / {planned['moves']} / {planned['again_moves']}"
     reached = met(good) if aim else None
-    middle = (*_three(planned), left, moves, first, again)
+    total, busiest, later = _three(planned)
+    bound = row.get("least_bytes")
+    least = None if bound is None else bound / KIB
+    middle = (total, busiest, least, later, left, moves, first, again)
     return (*_about(row), *before, *middle, aim or None, reached)
 
 
