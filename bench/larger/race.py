@@ -18,6 +18,7 @@ from bench.report.report import Report, Table, save_json
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.runtime.lanes.host_tiles import HostTiles
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
@@ -56,22 +57,22 @@ def main(arguments: Sequence[str]) -> int:
 def run(chain: LayerChain, folder: str, repeats: int) -> Report:
     """Time all policies within all limits, in turn; results are compared bit for bit first."""
     weights, x = chain.values()
-    want = chain.straight(weights, x)
-    alone_s = median_s(lambda: chain.straight(weights, x), repeats)
+    make = chain.tiles()
+    want = chain.straight(weights, x, make)
+    alone_s = median_s(lambda: chain.straight(weights, x, make), repeats)
     store = SpillFile(folder)
     try:
         given = given_to(store, weights, x)
-        read_s = median_s(lambda: read_all(chain, store, given), repeats)
+        read_s = median_s(lambda: read_all(chain, store, given, make), repeats)
         n_bytes = chain.n_layers * chain.weight_bytes
         byte_fs = int(read_s / n_bytes * 1e15)
         task_ps = int(alone_s / (2 * chain.n_layers) * 1e12)
         graphs = compiled(chain, task_ps, byte_fs)
         runners = {
-            (share, policy): GraphRunner(
-                graph, chain.work(), [store], chain.make_tile, policy=LanePolicy(policy)
-            )
+            (share, policy): GraphRunner(graph, chain.work(), [store], make, policy=policy)
             for share, graph in graphs.items()
-            for policy in POLICIES
+            for make in [chain.tiles(graph.places[0].limit_bytes)]
+            for policy in map(LanePolicy, POLICIES)
         }
         times: dict[Any, list[float]] = {key: [] for key in runners}
         for repeat in range(repeats + 1):
@@ -107,7 +108,9 @@ def _table(
     for share, graph in graphs.items():
         limit, moved = graph.places[0].limit_bytes, graph.moved_bytes
         bound = max(alone_s, moved["load"] * byte_fs / 1e15)
-        free, fixed, synchronous = (float(np.median(times[share, one])) for one in POLICIES)
+        free, fixed, synchronous = (
+            float(np.median(times[share, one])) for one in map(LanePolicy, POLICIES)
+        )
         rows.append(
             (
                 "unlimited" if share is None else f"{share:.0%} of it",
@@ -161,10 +164,12 @@ def judge(graph: MemoryGraph, outcome: Any, want: Any) -> None:
         raise WrongPlanError(f"{outcome.peak_bytes[0]} bytes within a limit of {limit}")
 
 
-def read_all(chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any]) -> None:
-    """Read every weight once, as loads do, into new memory."""
+def read_all(
+    chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any], make: HostTiles
+) -> None:
+    """Read every weight once, as loads do."""
     for number in range(chain.n_layers):
-        store.read(given[number, 1], bytes_of(chain.make_tile(number)))
+        store.read(given[number, 1], bytes_of(make(number)))
 
 
 def median_s(act: Callable[[], Any], repeats: int) -> float:
