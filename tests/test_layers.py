@@ -68,7 +68,7 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
-    "redist.offload": "needs orders room evictions credits compile chunks chunk_tasks",
+    "redist.offload": "needs orders room evictions walks least_limit credits compile chunks chunk_tasks",
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "

@@ -59,8 +59,8 @@ class _Making:
         self.residencies: list[Residency] = []
         self.writer: list[int] = []
         self.readers: list[list[int]] = []
-        self.at: list[dict[int, int]] = [{} for _ in places]
-        self.stays: list[dict[int, int]] = [{} for _ in places]
+        self.at = [[NOBODY] * len(self.sizes) for _ in places]
+        self.stays = [[0] * len(self.sizes) for _ in places]
         self.last_move = NOBODY
         room = [place.limit_bytes for place in places]
         for number, tile in enumerate(listed.tiles):
@@ -81,7 +81,8 @@ class _Making:
         reads = tuple([here[tile] for tile in task.reads])
         updates = tuple([here[tile] for tile in task.updates])
         self._read(reads, before)
-        self._write(updates, before)
+        if updates:
+            self._write(updates, before)
         credits = self._take(0, sum([self.sizes[tile] for tile in task.makes]))
         makes = tuple([self._begin(tile, 0, len(self.vertices)) for tile in task.makes])
         if task.lane == "moves":
@@ -104,12 +105,12 @@ class _Making:
     def store(self, tile: int, place: int, behind: int, is_kept: bool) -> None:
         """A copy goes to the place behind, over an older one if that is there; its source ends or stays."""
         before: set[int] = set()
-        source, older = self.at[place][tile], self.at[behind].get(tile)
+        source, older = self.at[place][tile], self.at[behind][tile]
         credits: tuple[Credit, ...] = ()
         updates: tuple[int, ...] = ()
         makes: tuple[int, ...] = ()
         self._read((source,), before)
-        if older is None:
+        if older == NOBODY:
             credits = self._take(behind, self.sizes[tile])
             makes = (self._begin(tile, behind, len(self.vertices)),)
         else:
@@ -124,22 +125,22 @@ class _Making:
         reads = (self.at[other][tile],)
         self._read(reads, before)
         ends = (self._end(tile, place, before),)
-        self._add("drop", before, reads=reads, ends=ends)
+        self._add("drop", before, (), None, reads, (), (), ends)
 
     def free(self, tile: int, place: int) -> None:
         """A copy ends that nobody needs."""
         before: set[int] = set()
         ends = (self._end(tile, place, before),)
-        self._add("free", before, ends=ends)
+        self._add("free", before, (), None, (), (), (), ends)
 
     def _begin(self, tile: int, place: int, maker: int) -> int:
-        number = self.stays[place].get(tile, 0)
-        self.stays[place][tile] = number + 1
-        self.at[place][tile] = len(self.residencies)
-        self.residencies.append(Residency(tile, place, number))
+        stays, new = self.stays[place], len(self.residencies)
+        self.residencies.append(Residency(tile, place, stays[tile]))
+        stays[tile] += 1
+        self.at[place][tile] = new
         self.writer.append(maker)
         self.readers.append([])
-        return len(self.residencies) - 1
+        return new
 
     def _read(self, residencies: Sequence[int], before: set[int]) -> None:
         for one in residencies:
@@ -153,7 +154,8 @@ class _Making:
             self.writer[one], self.readers[one] = len(self.vertices), []
 
     def _end(self, tile: int, place: int, before: set[int]) -> int:
-        residency = self.at[place].pop(tile)
+        residency = self.at[place][tile]
+        self.at[place][tile] = NOBODY
         before.add(self.writer[residency])
         before.update(self.readers[residency])
         self._give(place, self.sizes[tile])
@@ -167,7 +169,7 @@ class _Making:
     def _take(self, place: int, n_bytes: int, is_newest: bool = False) -> tuple[Credit, ...]:
         """Credits for bytes, oldest first or newest first."""
         pool = self.pools[place]
-        if pool is None:
+        if pool is None or not n_bytes:
             return ()
         out = []
         while n_bytes:

@@ -13,7 +13,8 @@ from redist.check.certify_memory import certify_memory
 from redist.check.memory_graphs import check_memory_graph
 from redist.check.worst_order import worst_bytes
 from redist.errors import MemoryCheckError
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Vertex
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from tests.offload.random_tasks import random_places, random_tasks
@@ -347,3 +348,20 @@ def test_the_cut_is_what_scipy_finds() -> None:
             graph.bytes_of(r) for r in range(graph.n_given) if not graph.residencies[r].place
         )
         assert worst_bytes(graph, 0) == given + total - flow.flow_value
+
+
+def test_a_graph_without_any_one_of_its_edges_is_rejected() -> None:
+    rng = random.Random(6)
+    removed = 0
+    for _ in range(sample(10, of=100)):
+        tasks = random_tasks(rng, most=12)
+        graph = compile_memory(tasks, random_places(rng, tasks))
+        for number, vertex in enumerate(graph.vertices):
+            for edge in vertex.before:
+                vertices = list(graph.vertices)
+                before = tuple(one for one in vertex.before if one != edge)
+                vertices[number] = replace(vertex, before=before)
+                with pytest.raises(MemoryCheckError):
+                    check_memory_graph(replace(graph, vertices=tuple(vertices)))
+                removed += 1
+    assert removed > sample(100, of=1000)

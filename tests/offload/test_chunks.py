@@ -12,7 +12,8 @@ from redist.check.memory_graphs import check_memory_graph
 from redist.errors import NoPlanError
 from redist.offload.chunk_tasks import chunk_tasks
 from redist.offload.chunks import choose_chunks
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryPlace
 
 SHAPES = {

@@ -13,7 +13,8 @@ import pytest
 from proofs.evidence.memory_runs import run_in_some_order
 from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
 from redist.offload.needs import tasks_before
 from redist.offload.orders import orders_of
 from redist.program.memory_graph import MemoryGraph, MemoryPlace

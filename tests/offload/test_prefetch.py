@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import time
 
 import pytest
 
 from redist.check.certify_memory import certify_memory
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from tests.tiers import sample
 
 WEIGHT, ACTIVATION = 12, 4
 
@@ -123,3 +126,13 @@ def test_loads_and_stores_hide_behind_computing(times: float, most: float) -> No
     together, one_by_one = modelled_ps(graph), modelled_ps(graph, is_synchronous=True)
     assert one_by_one == computing + moved
     assert together <= most * computing < one_by_one
+
+
+def test_many_tasks_compile_in_time_that_grows_with_them() -> None:
+    tasks = forward_and_backward(sample(1000, of=10_000), time_ps=24)
+    least, _ = least_memory(tasks)
+    started = time.process_time()
+    graph = compile_memory(tasks, (MemoryPlace("memory", 3 * least), MemoryPlace("store", None, 1)))
+    spent = time.process_time() - started
+    assert certify_memory(graph).verdict == "proved"
+    assert spent < 100e-6 * len(graph.vertices)  # 15 us on a slow core
