@@ -45,8 +45,8 @@ INNER: dict[str, str] = {
         "free_memory collectives"
     ),
     "redist.runtime.lanes": (
-        "first_fit stores file_io spill_file policies vertex_table timeline residencies ready loop run_graph "
-        "together"
+        "first_fit stores file_io host_tiles spill_file policies vertex_table timeline residencies ready "
+        "loop run_graph together"
     ),
     "redist.runtime.index_sets": "positions held shared part",
     "redist.runtime.elements": "block_copies by_index by_position",

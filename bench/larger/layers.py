@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.lanes.file_io import empty_aligned
+from redist.runtime.lanes.host_tiles import HostTiles
 from redist.runtime.lanes.stores import TileStore, bytes_of
 from redist.runtime.lanes.vertex_table import TaskWork
 
@@ -58,32 +58,36 @@ class LayerChain:
         """What each task does."""
         return [TaskWork(forth)] * self.n_layers + [TaskWork(back)] * self.n_layers
 
-    def make_tile(self, tile: int) -> Any:
-        """An array for a tile."""
-        return empty_aligned((self.side if tile < self.n_layers else self.rows, self.side), F32)
+    def tiles(self, most_bytes: int | None = None) -> HostTiles:
+        """Makes arrays for tiles."""
+        shapes = [
+            (self.side if k < self.n_layers else self.rows, self.side)
+            for k in range(3 * self.n_layers + 1)
+        ]
+        return HostTiles(shapes, [F32] * len(shapes), most_bytes)
 
     def values(self) -> tuple[list[Any], Any]:
         """Weights and input."""
         rng = np.random.default_rng(0)
-        scale = np.float32(1 / np.sqrt(self.side))
+        scale, make = np.float32(1 / np.sqrt(self.side)), self.tiles()
         weights = []
         for k in range(self.n_layers):
-            weights.append(self.make_tile(k))
+            weights.append(make(k))
             rng.standard_normal(out=weights[-1], dtype=np.float32)
             weights[-1] *= scale
-        x = self.make_tile(self.n_layers)
+        x = make(self.n_layers)
         rng.standard_normal(out=x, dtype=np.float32)
         return weights, x
 
-    def straight(self, weights: list[Any], x: Any) -> Any:
+    def straight(self, weights: list[Any], x: Any, make: HostTiles) -> Any:
         """The result with everything in memory, task after task."""
         values = [x]
         for weight in weights:
-            values.append(self.make_tile(self.n_layers))
+            values.append(make(self.n_layers))
             forth(weight, values[-2], values[-1])
         came = values.pop()
         for weight, value in zip(reversed(weights), reversed(values), strict=True):
-            out = self.make_tile(self.n_layers)
+            out = make(self.n_layers)
             back(weight, value, came, out)
             came = out
         return came

@@ -14,11 +14,12 @@ import numpy as np
 from bench.larger import empty, waiting
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
-from bench.report.report import Report, Table, save_json
+from bench.report.report import Report, Table, Value, save_json
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.runtime.lanes.host_tiles import HostTiles
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
@@ -26,6 +27,7 @@ from redist.runtime.lanes.stores import bytes_of
 from redist.text.units import format_bytes
 
 POLICIES = ("longest path", "in order", "synchronous")
+ALONE = "alone"
 SHARES: tuple[float | None, ...] = (None, 0.5, 0.25)
 LAST = Path(__file__).parents[1] / "results" / "last" / "larger.json"
 
@@ -57,25 +59,27 @@ def main(arguments: Sequence[str]) -> int:
 def run(chain: LayerChain, folder: str, repeats: int) -> Report:
     """Time all policies within all limits, in turn; results are compared bit for bit first."""
     weights, x = chain.values()
-    want = chain.straight(weights, x)
-    alone_s = median_s(lambda: chain.straight(weights, x), repeats)
+    make = chain.tiles()
+    want = chain.straight(weights, x, make)
+    alone_s = median_s(lambda: chain.straight(weights, x, make), repeats)
     store = SpillFile(folder)
     try:
         given = given_to(store, weights, x)
-        read_s = median_s(lambda: read_all(chain, store, given), repeats)
+        read_s = median_s(lambda: read_all(chain, store, given, make), repeats)
         n_bytes = chain.n_layers * chain.weight_bytes
         byte_fs = int(read_s / n_bytes * 1e15)
         task_ps = int(alone_s / (2 * chain.n_layers) * 1e12)
         graphs = compiled(chain, task_ps, byte_fs)
         runners = {
-            (share, policy): GraphRunner(
-                graph, chain.work(), [store], chain.make_tile, policy=LanePolicy(policy)
-            )
+            (share, policy): GraphRunner(graph, chain.work(), [store], make, policy=policy)
             for share, graph in graphs.items()
-            for policy in POLICIES
+            for make in [chain.tiles(graph.places[0].limit_bytes)]
+            for policy in map(LanePolicy, POLICIES)
         }
-        times: dict[Any, list[float]] = {key: [] for key in runners}
+        times: dict[Any, list[float]] = {key: [] for key in (ALONE, *runners)}
         for repeat in range(repeats + 1):
+            if repeat:
+                times[ALONE].append(seconds_of(lambda: chain.straight(weights, x, make)))
             for key, runner in runners.items():
                 start = time.perf_counter()
                 outcome = runner.run(given)
@@ -88,11 +92,12 @@ def run(chain: LayerChain, folder: str, repeats: int) -> Report:
         store.close()
     kind = "direct I/O" if store.is_direct else "pages written out and dropped"
     notes = (
-        f"in memory alone {alone_s:.3f} s; reading all weights once {read_s:.3f} s: "
-        f"{n_bytes / read_s / 1e9:.2f} GB/s ({kind}); medians of {repeats}, all in turn",
+        f"in memory alone {np.median(times[ALONE]):.3f} s; reading all weights once {read_s:.3f} s: "
+        f"{n_bytes / read_s / 1e9:.2f} GB/s ({kind}); medians of {repeats}, all in turn; "
+        "of alone, synchronous / event-driven: medians of the ratios of a turn",
         "bound: the longer of computing alone and of reading what is loaded at that rate; stores not counted",
     )
-    measured = _table(chain, graphs, times, alone_s, byte_fs, notes)
+    measured = _table(chain, graphs, times, byte_fs, notes)
     return Report("larger", (measured, waiting.table(), empty.table()))
 
 
@@ -100,15 +105,16 @@ def _table(
     chain: LayerChain,
     graphs: dict[float | None, MemoryGraph],
     times: dict[Any, list[float]],
-    alone_s: float,
     byte_fs: int,
     notes: tuple[str, ...],
 ) -> Table:
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for share, graph in graphs.items():
         limit, moved = graph.places[0].limit_bytes, graph.moved_bytes
-        bound = max(alone_s, moved["load"] * byte_fs / 1e15)
-        free, fixed, synchronous = (float(np.median(times[share, one])) for one in POLICIES)
+        bound = max(float(np.median(times[ALONE])), moved["load"] * byte_fs / 1e15)
+        free, fixed, synchronous = (
+            np.array(times[share, one]) for one in map(LanePolicy, POLICIES)
+        )
         rows.append(
             (
                 "unlimited" if share is None else f"{share:.0%} of it",
@@ -116,12 +122,10 @@ def _table(
                 format_bytes(moved["load"]),
                 format_bytes(moved["store"]),
                 bound,
-                free,
-                fixed,
-                synchronous,
-                free / alone_s,
-                free / bound,
-                synchronous / free,
+                *(float(np.median(one)) for one in (free, fixed, synchronous)),
+                float(np.median(free / np.array(times[ALONE]))),
+                float(np.median(free)) / bound,
+                float(np.median(synchronous / free)),
             )
         )
     return Table(
@@ -162,17 +166,21 @@ def judge(graph: MemoryGraph, outcome: Any, want: Any) -> None:
         raise WrongPlanError(f"{outcome.peak_bytes[0]} bytes within a limit of {limit}")
 
 
-def read_all(chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any]) -> None:
-    """Read every weight once, as loads do, into new memory."""
+def read_all(
+    chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any], make: HostTiles
+) -> None:
+    """Read every weight once, as loads do."""
     for number in range(chain.n_layers):
-        store.read(given[number, 1], bytes_of(chain.make_tile(number)))
+        store.read(given[number, 1], bytes_of(make(number)))
 
 
 def median_s(act: Callable[[], Any], repeats: int) -> float:
     """Seconds of an act, after one to warm up."""
-    found = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        act()
-        found.append(time.perf_counter() - start)
-    return float(np.median(found[1:]))
+    return float(np.median([seconds_of(act) for _ in range(repeats + 1)][1:]))
+
+
+def seconds_of(act: Callable[[], Any]) -> float:
+    """Seconds of an act."""
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start

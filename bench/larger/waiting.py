@@ -104,7 +104,7 @@ def _seconds(graph: MemoryGraph, policy: str, byte_s: float, spread: float) -> f
     given = given_to(store, weights, x)
     store.begin()
     work = [TaskWork(wait)] * len(graph.tasks.tasks)
-    runner = GraphRunner(graph, work, [store], CHAIN.make_tile, policy=LanePolicy(policy))
+    runner = GraphRunner(graph, work, [store], CHAIN.tiles(), policy=LanePolicy(policy))
     found = []
     for _ in range(3):
         start = time.perf_counter()

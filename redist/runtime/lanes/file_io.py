@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import mmap
 import os
 import tempfile
@@ -79,12 +80,17 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     >>> empty_aligned((3, 5), np.dtype("f4")).ctypes.data % BLOCK_BYTES
     0
     """
-    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    n_elems = math.prod(shape)
+    return np.frombuffer(aligned_memory(n_elems * dtype.itemsize), dtype, n_elems).reshape(shape)
+
+
+def aligned_memory(n_bytes: int) -> mmap.mmap:
+    """**Local.** New memory in whole pages; huge ones if there is enough of it."""
     memory = mmap.mmap(-1, max(1, n_bytes))
     if n_bytes >= HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, dtype, n_bytes // dtype.itemsize).reshape(shape)
+    return memory
 
 
 class BlockBuffers:
