@@ -49,6 +49,7 @@ def test_quality_takes_no_plan_on_trust() -> None:
         judge(replace(plan, steps=(less, *plan.steps[1:])))
 
 
+@pytest.mark.slow("starts a process for every pattern")
 def test_planning_times_every_problem_in_a_fresh_process() -> None:
     n = sample(5, of=20)
     times, repeated, devices, axes, ranks = planning.run(n, seed=1).tables

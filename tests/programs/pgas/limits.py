@@ -22,21 +22,23 @@ from tests.tiers import THOROUGH
 
 COMM = MPI.COMM_WORLD
 MIB = 2**20
+SIDE = 1024 if THOROUGH else 512
+"""Of matrices of 8 or 2 MiB."""
 BOOKS_BYTES = 2**19
 """Lists, tables and control pages that are no arrays."""
 
 
 def _tile_bytes() -> int:
-    return -(-1024 // COMM.size) * 1024 * 8
+    return -(-SIDE // COMM.size) * SIDE * 8
 
 
 def make() -> tuple[Any, Any]:
-    """Two arrays of 8 MiB."""
-    a = pgas.from_function(lambda i, j: i - j, (1024, 1024), type="{x}, {}")
-    return a, pgas.ones((1024, 1024), type="{}, {x}")
+    """Two arrays of 8 MiB, or of 2."""
+    a = pgas.from_function(lambda i, j: i - j, (SIDE, SIDE), type="{x}, {}")
+    return a, pgas.ones((SIDE, SIDE), type="{}, {x}")
 
 
-ROWS = np.random.default_rng(0).integers(0, 1024, 1024)
+ROWS = np.random.default_rng(0).integers(0, SIDE, SIDE)
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
@@ -53,7 +55,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "argsort": lambda a, b: pgas.argsort(a, axis=1),
     "unique": lambda a, b: pgas.unique_values(a),
     "searchsorted": lambda a, b: pgas.searchsorted(pgas.arange(999.0), pgas.reshape(a, (-1,))),
-    "reshape": lambda a, b: pgas.reshape(a, (512, 2048)),
+    "reshape": lambda a, b: pgas.reshape(a, (SIDE // 2, 2 * SIDE)),
     "flip": lambda a, b: pgas.flip(a, axis=0),
     "concat": lambda a, b: pgas.concat([a, b], axis=0),
     "take": lambda a, b: pgas.take(a, pgas.asarray(ROWS), axis=0),
@@ -67,13 +69,13 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "matmul, other way": lambda a, b: b @ a,
     "einsum": lambda a, b: pgas.einsum("ij,kj->ik", a, b),
     "ein": lambda a, b: pgas.ein("ij,kj->ik", a[:64], b, join=lambda x, y: abs(x - y)),
-    "qr": lambda a, b: pgas.linalg.qr(pgas.reshape(a, (65536, 16))),
+    "qr": lambda a, b: pgas.linalg.qr(pgas.reshape(a, (-1, 16))),
     "fft": lambda a, b: pgas.fft.fft(a, axis=0),
     "rfft": lambda a, b: pgas.fft.rfft(a, axis=1),
     "long fft": lambda a, b: pgas.fft.fft(pgas.reshape(a, (-1,))),
-    "uniform": lambda a, b: pgas.random.generator(0).uniform((1024, 1024), type="{x}, {}"),
-    "from_function": lambda a, b: pgas.from_function(lambda i, j: 1.0 * i + j, (1024, 1024)),
-    "linspace": lambda a, b: pgas.linspace(0, 1, 2**20),
+    "uniform": lambda a, b: pgas.random.generator(0).uniform((SIDE, SIDE), type="{x}, {}"),
+    "from_function": lambda a, b: pgas.from_function(lambda i, j: 1.0 * i + j, (SIDE, SIDE)),
+    "linspace": lambda a, b: pgas.linspace(0, 1, SIDE**2),
 }
 HALF_TILES = (80, 8, 4, 3, 2, 1) if THOROUGH else (80, 3)
 """Limits beyond what is alive, in halves of a tile."""
