@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
+from typing import TypeGuard
+
 from bench.report.report import Value
 from bench.tables.markdown import RunNotes, table
 from bench.tables.stored import Stored, StoredRow, read
@@ -33,7 +36,25 @@ def _beside(part: str, unit: str, key: str) -> list[str]:
     notes = RunNotes(ours, rows)
     notes.add(others, others.rows)
     said = "Cannot: the library refuses the workload; a dash: not measured, or it does not tell."
+    ratios = [
+        _ratio(name, lines, 2 + OURS.index("planned"), 5 + k) for k, name in enumerate(libraries)
+    ]
+    said += " Planned over others, where both are known: " + "; ".join(filter(None, ratios)) + "."
     return [*table(columns, lines), *(["", said, *notes.lines] if rows else [])]
+
+
+def _ratio(name: str, lines: list[list[Value]], ours: int, theirs: int) -> str:
+    """How planned layouts compare with a library: the geometric mean, and how often they are above."""
+    pairs = [(line[ours], line[theirs]) for line in lines]
+    known = [a / b for a, b in pairs if _is_positive(a) and _is_positive(b)]
+    if not known:
+        return ""
+    above = sum(one > 1.005 for one in known)
+    return f"{name} {geometric_mean(known):.2f} ({len(known)} workloads, above in {above})"
+
+
+def _is_positive(value: Value) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and value > 0
 
 
 def _row(stored: Stored, workload: object, library: str) -> StoredRow | None:
