@@ -24,6 +24,8 @@ from redist.layout.tiles import Ints, coordinates
 Bools = NDArray[np.bool_]
 Chain = tuple[int, tuple[int, ...]]
 """The number of a mesh, and numbers of its factors, major first."""
+EVERY = slice(None)
+"""All ranks, where some columns of a table may be chosen."""
 
 
 @lru_cache(maxsize=64)
@@ -51,8 +53,8 @@ class ChainTable:
     present: Bools
     lo: tuple[Ints, ...]
     hi: tuple[Ints, ...]
-    _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
-    _count: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    _overlap: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
+    _count: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
     _same: dict[tuple[int, int], Bools] = field(default_factory=dict)
 
     @staticmethod
@@ -127,38 +129,43 @@ class ChainTable:
             self._same[key] = self._by_cut(dim, own.same_tiles) > 0
         return self._same[key]
 
-    def overlap_row(self, dim: int, chain: int) -> Ints:
+    def overlap_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
         """Elements that each rank has in common along a dim under this chain and under every other."""
-        key = (dim, chain)
+        key = (dim, chain, ranks.step)
         if key not in self._overlap:
-            lo, hi = self.lo[dim], self.hi[dim]
+            lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
             inner = np.minimum(hi, hi[chain]) - np.maximum(lo, lo[chain])
             self._overlap[key] = np.maximum(inner, 0)
         return self._overlap[key]
 
-    def count_row(self, dim: int, chain: int) -> Ints:
+    def count_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
         """How many tiles of this chain meet each rank's range under every other chain."""
-        key = (dim, chain)
+        key = (dim, chain, ranks.step)
         if key not in self._count:
-            self._count[key] = self.cut(dim, chain).tiles_meeting(self.lo[dim], self.hi[dim])[1]
+            lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
+            self._count[key] = self.cut(dim, chain).tiles_meeting(lo, hi)[1]
         return self._count[key]
 
-    def count_to_row(self, dim: int, chain: int) -> Ints:
+    def count_to_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
         """How many tiles of every other chain meet each rank's range under this chain."""
-        key = (-1 - dim, chain)
+        key = (-1 - dim, chain, ranks.step)
         if key not in self._count:
-            lo, hi = self.lo[dim][chain], self.hi[dim][chain]
-            each = {
-                k: cut_dim(self.shape[dim], k).tiles_meeting(lo, hi)[1] for k in set(self.n_tiles)
-            }
-            self._count[key] = np.stack([each[k] for k in self.n_tiles])
+            lo, hi = self.lo[dim][chain, ranks], self.hi[dim][chain, ranks]
+            counts, kind = self._cut_kinds()
+            each = [cut_dim(self.shape[dim], int(k)).tiles_meeting(lo, hi)[1] for k in counts]
+            self._count[key] = np.stack(each)[kind]
         return self._count[key]
+
+    def _cut_kinds(self) -> tuple[Ints, Ints]:
+        """The numbers of tiles that chains make, and which of them each chain makes."""
+        counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+        return counts, kind
 
     def nested_prefix(self, dim: int) -> Bools:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""
         key = (dim, -1)
         if key not in self._same:
-            counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+            counts, kind = self._cut_kinds()
             cuts = [cut_dim(self.shape[dim], int(k)) for k in counts]
             nests = np.array([[fine.nests_in(cut) for fine in cuts] for cut in cuts])
             begins, where = _prefixes(self.chains)

@@ -27,14 +27,14 @@ from redist.text.units import ceil_div
 
 MOST_FACTORS = {"auto": 5, "collectives": 6, "no_permute": 6}
 """Factors of a mesh that a search moves about."""
-MANY_FACTORS_CELLS = 1_500_000
-"""Types times ranks that a search will look at if it moves more factors about than ``auto`` does."""
 MOST_ORDERS = 6
 """Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
-MAX_CELLS = {True: 4_000_000, False: 300_000}
-"""Types times ranks that a search will look at, over prime factors and over coarser ones."""
+MAX_CELLS = {"auto": 4_000_000, "collectives": 8_000_000, "no_permute": 8_000_000}
+"""Types times ranks that a search will look at, over prime factors."""
+COARSE_CELLS = 300_000
+"""The same over coarser ones."""
 
 
 def find_plan(request: Request) -> Plan:
@@ -214,16 +214,15 @@ def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) ->
     ranks = max(source.mesh.n_devices, target.mesh.n_devices)
     size = sum(n_types(len(f), source.ndim) for f in factors)
     most = MOST_FACTORS[request.strategy]
-    if max(map(len, factors)) > most or size * ranks > MAX_CELLS[primes]:
+    most_cells = MAX_CELLS[request.strategy] if primes else COARSE_CELLS
+    if max(map(len, factors)) > most or size * ranks > most_cells:
         return None
     auto = request.strategy == "auto"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
     capped = auto or (even and request.strategy == "collectives")
     cap = larger if capped else None
-    space = TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
-    many = max(map(len, factors)) > MOST_FACTORS["auto"]
-    return None if many and len(space) * ranks > MANY_FACTORS_CELLS else space
+    return TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
 
 
 def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:

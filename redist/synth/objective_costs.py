@@ -126,8 +126,8 @@ class Prices:
         extra = np.zeros(len(u), dtype=np.int64)
         for near, far in itertools.pairwise(levels):
             assert near.size is not None
-            held = self.space.block_volumes(near.size)
-            enter = np.maximum(held[v] - held[u], 0)
+            before, after = (self.space.block_volumes(near.size, ids) for ids in (u, v))
+            enter = np.maximum(after - before, 0)
             share = ceil_div(enter, self.space.block_sizes(near.size)).max(axis=1)
             slower = max(0, far.byte_fs - near.byte_fs) * self.request.source.dtype.itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
@@ -157,10 +157,10 @@ class Prices:
         # With m messages a step joins at most m + 1 tiles into one, and makes at most m + 1 holders
         # of one, be it of an element or of anything at all.
         pieces = np.where(lack > 0, space.pieces_to(ids, v), 0).max(axis=1)
-        holders = np.count_nonzero(space.volumes, axis=1)
         waits = _doublings(pieces)
-        for count in (space.copies(), holders):
-            waits = np.maximum(waits, _doublings(ceil_div(count[v], np.maximum(count[ids], 1))))
+        both = np.append(ids, v)
+        for count in (space.copies()[both], np.count_nonzero(space.volumes[both], axis=1)):
+            waits = np.maximum(waits, _doublings(ceil_div(count[-1:], np.maximum(count[:-1], 1))))
         time = latency * waits + ceil_div(worst * byte_fs, 1000)
         return time + np.maximum(self._far(ids, np.full(len(ids), v)), far)
 

@@ -16,7 +16,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.chains import Bools, Chain, ChainTable, all_chains
+from redist.synth.chains import EVERY, Bools, Chain, ChainTable, all_chains
 
 
 @lru_cache(maxsize=64)
@@ -234,53 +234,61 @@ class TypeSpace:
             self._blocks[-1] = chosen.sum(axis=1) if self.n_dims else np.zeros(len(self), np.int64)
         return self._blocks[-1]
 
-    def block_volumes(self, size: int) -> Ints:
-        """Distinct elements that each block of ``size`` ranks holds under every type."""
+    def block_volumes(self, size: int, ids: Ints) -> Ints:
+        """Distinct elements that each block of ``size`` ranks holds under some types."""
+        block = self.table.ranks // size
+        numbers = np.unique(block)
         if size not in self._blocks:
-            shard = np.zeros(self.volumes.shape, dtype=np.int64)
-            for i, n in enumerate(self.table.shape):
-                shard = shard * (n + 1) + self.table.lo[i][self.rows[:, i]]
-            block = self.table.ranks // size
-            numbers = np.unique(block)
-            out = np.zeros((len(self.rows), len(numbers)), dtype=np.int64)
-            for at, number in enumerate(numbers):
-                here = np.flatnonzero(block == number)
-                key = np.where(self.volumes[:, here] > 0, shard[:, here], -1)
-                order = np.argsort(key, axis=1, kind="stable")
-                ordered = np.take_along_axis(key, order, axis=1)
-                fresh = np.ones_like(ordered, dtype=np.bool_)
-                fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-                held = np.take_along_axis(self.volumes[:, here], order, axis=1)
-                out[:, at] = (held * fresh).sum(axis=1)
-            self._blocks[size] = out
-        return self._blocks[size]
+            self._blocks[size] = np.full((len(self), len(numbers)), -1, dtype=np.int64)
+        known = self._blocks[size]
+        new = ids[known[ids, 0] < 0]
+        if len(new):
+            new = np.unique(new)
+            known[new] = self._count_distinct(new, block, numbers)
+        return known[ids]
+
+    def _count_distinct(self, ids: Ints, block: Ints, numbers: Ints) -> Ints:
+        shard = np.zeros((len(ids), len(block)), dtype=np.int64)
+        for i, n in enumerate(self.table.shape):
+            shard = shard * (n + 1) + self.table.lo[i][self.rows[ids, i]]
+        out = np.zeros((len(ids), len(numbers)), dtype=np.int64)
+        for at, number in enumerate(numbers):
+            here = np.flatnonzero(block == number)
+            volumes = self.volumes[np.ix_(ids, here)]
+            key = np.where(volumes > 0, shard[:, here], -1)
+            order = np.argsort(key, axis=1, kind="stable")
+            ordered = np.take_along_axis(key, order, axis=1)
+            fresh = np.ones_like(ordered, dtype=np.bool_)
+            fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+            held = np.take_along_axis(volumes, order, axis=1)
+            out[:, at] = (held * fresh).sum(axis=1)
+        return out
 
     def block_sizes(self, size: int) -> Ints:
         """How many ranks each block has."""
         return np.unique(self.table.ranks // size, return_counts=True)[1]
 
-    def overlap(self, u: int, ids: Ints) -> Ints:
+    def overlap(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """Elements that each rank keeps from type u to each of the types ``ids``."""
-        present = self.table.present
+        present = self.table.present[:, ranks]
         both = (present[self.mesh_of[u]] & present[self.mesh_of[ids]]).astype(np.int64)
         for i in range(self.n_dims):
-            both *= self.table.overlap_row(i, int(self.rows[u, i]))[self.rows[ids, i]]
+            both *= self.table.overlap_row(i, int(self.rows[u, i]), ranks)[self.rows[ids, i]]
         return both
 
-    def pieces(self, u: int, ids: Ints) -> Ints:
+    def pieces(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """How many tiles of type u meet each rank's box under each of the types ``ids``."""
-        count = (self.volumes[ids] > 0).astype(np.int64)
+        count = (self.volumes[:, ranks][ids] > 0).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_row(i, int(self.rows[u, i]))[self.rows[ids, i]]
+            count *= self.table.count_row(i, int(self.rows[u, i]), ranks)[self.rows[ids, i]]
         return count
 
-    def pieces_to(self, ids: Ints, v: int) -> Ints:
+    def pieces_to(self, ids: Ints, v: int, ranks: slice = EVERY) -> Ints:
         """How many tiles of each of the types ``ids`` meet each rank's box under type v."""
-        count = np.broadcast_to(self.volumes[v] > 0, (len(ids), self.volumes.shape[1])).astype(
-            np.int64
-        )
+        holds = self.volumes[v, ranks] > 0
+        count = np.broadcast_to(holds, (len(ids), len(holds))).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_to_row(i, int(self.rows[v, i]))[self.rows[ids, i]]
+            count *= self.table.count_to_row(i, int(self.rows[v, i]), ranks)[self.rows[ids, i]]
         return count
 
 

@@ -10,11 +10,13 @@ import pytest
 
 from bench.problems.problems import Problem, problems
 from redist import Mesh, Plan, synthesize
+from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import FLAT, Level, Topology
 from redist.synth import collective_search
 from redist.synth.candidates import factors_of
+from redist.synth.chains import Bools
 from redist.synth.collective_search import CollectiveSearch
 from redist.synth.find import find_plan
 from redist.synth.named_steps import common_pieces
@@ -82,15 +84,66 @@ def searches(n: int, seed: int) -> Iterator[tuple[Problem, CollectiveSearch]]:
                 yield problem, search
 
 
+def edges_of(search: CollectiveSearch, u: int) -> tuple[Ints, Ints, Bools]:
+    """All neighbours of a type, the prices of the steps to them, and which of these are the costs."""
+    room = np.full(len(search.prices.space) + 1, MORE_THAN_ANY_COST)
+    ids, _ = search.edges.bounds(u, room, MORE_THAN_ANY_COST)
+    return ids, *search.edges.prices(u, ids)
+
+
+def test_bounds_of_edges_are_never_above_their_prices_and_often_are_the_prices():
+    rng = random.Random(2)
+    n_edges = n_tight = 0
+    for problem, search in searches(sample(10, of=100), seed=13):
+        n = len(search.prices.space)
+        room = np.full(n + 1, MORE_THAN_ANY_COST)
+        for u in rng.sample(range(n), min(3, n)):
+            ids, floors = search.edges.bounds(u, room, MORE_THAN_ANY_COST)
+            low, known = search.edges.prices(u, ids)
+            assert np.all(floors[known] <= low[known]), f"{problem}: {search.prices.type(u)}"
+            n_edges += int(known.sum())
+            n_tight += int((floors[known] == low[known]).sum())
+    assert n_edges > sample(100, of=1000)
+    assert n_tight > n_edges // 4
+
+
+def test_edges_that_may_be_left_out_cost_too_much():
+    rng = random.Random(3)
+    left_out = 0
+    for problem, search in searches(sample(10, of=100), seed=14):
+        n = len(search.prices.space)
+        u = rng.randrange(n)
+        ids, low, known = edges_of(search, u)
+        if not known.any():
+            continue
+        left = int(np.median(low[known])) + 1
+        room = np.full(n + 1, left)
+        few, _ = search.edges.bounds(u, room, left)
+        gone = known & ~np.isin(ids, few)
+        assert np.all((low + search.edges.to_goal[ids])[gone] >= left), str(problem)
+        left_out += int(gone.sum())
+    assert left_out > sample(20, of=200)
+
+
+def test_batches_have_the_prices_of_single_edges():
+    rng = random.Random(4)
+    for problem, search in searches(sample(6, of=60), seed=15):
+        u = rng.randrange(len(search.prices.space))
+        ids, low, known = edges_of(search, u)
+        for k in rng.sample(range(len(ids)), min(8, len(ids))):
+            one, sure = search.edges.prices(u, ids[k : k + 1])
+            assert (one[0], sure[0]) == (low[k], known[k]), str(problem)
+
+
 def test_prices_in_bulk_are_those_of_the_listed_pieces():
     rng = random.Random(0)
     known_ones = 0
     for problem, search in searches(sample(10, of=100), seed=11):
         n = len(search.prices.space)
         for u in rng.sample(range(n), min(3, n)):
-            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            ids, low, known = edges_of(search, u)
             for k in rng.sample(range(len(ids)), min(8, len(ids))):
-                listed = search._exact(u, int(ids[k]))
+                listed = search.edges.exact(u, int(ids[k]))
                 assert low[k] <= listed, f"{problem}: {search.prices.type(u)}"
                 assert not known[k] or low[k] == listed, f"{problem}: {search.prices.type(u)}"
                 known_ones += bool(known[k])
@@ -100,10 +153,11 @@ def test_prices_in_bulk_are_those_of_the_listed_pieces():
 def test_what_is_still_to_come_obeys_the_triangle_inequality():
     rng = random.Random(1)
     for problem, search in searches(sample(10, of=100), seed=12):
-        n, rest = len(search.prices.space), search._to_goal
+        n = len(search.prices.space)
+        rest = search.edges.to_goal
         assert rest[search.prices.goal] == 0
         for u in rng.sample(range(n), min(3, n)):
-            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            ids, low, known = edges_of(search, u)
             bad = known & (rest[u] > low + rest[ids])
             assert not bad.any(), f"{problem}: {search.prices.type(u)}"
 
@@ -205,4 +259,4 @@ def test_beams_end_where_every_way_is_too_dear():
     found, bound = search.run(1)
     assert found is None
     assert bound == 1
-    assert np.all(search._to_goal >= 0)
+    assert np.all(search.edges.to_goal >= 0)

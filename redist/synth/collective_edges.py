@@ -1,0 +1,177 @@
+"""Steps that named collectives do alone, as edges between types: which there are, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.layout.axes import SubAxis
+from redist.layout.tiles import Ints
+from redist.synth.axis_moves import move_classes
+from redist.synth.chains import Bools
+from redist.synth.collective_prices import CollectivePrices
+from redist.synth.collective_routes import CollectiveRoutes
+from redist.synth.graph import Budget
+from redist.synth.objective_costs import Prices
+from redist.synth.shape_bounds import Shapes
+
+STEP_WORK = 8_000
+"""What every type counts whose neighbours are looked at."""
+BATCH_WORK = 8_000
+"""What every batch of these counts that is priced."""
+EXACT_WORK = 15_000
+"""What a step counts whose pieces are listed one by one."""
+
+
+@dataclass(slots=True, eq=False)
+class CollectiveEdges:
+    """The graph of a search: slice, all_gather, all_to_all and all_permute; no exchange.
+
+    ``shapes`` has the shape of every type, -1 for a source with pending axes. Unless ``permutes``, no
+    edge is an all_permute alone.
+    """
+
+    space_prices: Prices
+    permute: bool
+    kept: tuple[SubAxis, ...]
+    routes: CollectiveRoutes = field(init=False)
+    to_goal: Ints = field(init=False)
+    shapes: Ints = field(init=False)
+    permutes: bool = True
+    work: Budget = field(default_factory=lambda: Budget(0))
+    _closed: CollectivePrices = field(init=False)
+    _classes: Ints = field(init=False)
+    _floors: Ints = field(init=False)
+    _looked_at: Bools = field(init=False)
+
+    def __post_init__(self) -> None:
+        prices = self.space_prices
+        self.routes = CollectiveRoutes(prices, self.permute)
+        self._closed = CollectivePrices.of(prices, self.kept)
+        self._classes = move_classes(prices.space)
+        shapes = Shapes.of(prices, self._closed.told_apart())
+        self._floors = shapes.edge_floors(self._classes, self.permute)
+        self.shapes = np.append(shapes.number, -1)
+        self.to_goal = np.append(shapes.floor_to_goal(self._floors), 0)
+        self._looked_at = np.zeros(len(prices.space) + 1, dtype=np.bool_)
+
+    def _look_at(self, ids: Ints) -> Ints:
+        """Lower bounds to the goal from some types, raised by what ranks and blocks lack there."""
+        new = ids[~self._looked_at[ids]]
+        if len(new):
+            prices, before = self.space_prices, self._closed.work
+            far = self._closed.far_floor(new, prices.goal)
+            floor = prices.floor_to(new, prices.goal, far)
+            self.to_goal[new] = np.maximum(self.to_goal[new], floor)
+            self._looked_at[new] = True
+            self.work.spend(prices.space.volumes.shape[1] * len(new))
+            self.work.spend((self._closed.work - before) // 2)
+        return self.to_goal[ids]
+
+    def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
+        """Neighbours of u that steps may lead to within the room there is, and what these cost at least."""
+        prices, space = self.space_prices, self.space_prices.space
+        room = room[:-1]
+        self.work.spend(len(room) + STEP_WORK)
+        if u == len(space):
+            ids = np.flatnonzero(room > 0)
+            ids = ids[self.routes.legal_first(ids)]
+            ids = ids[prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))]
+            self._look_at(ids)
+            return ids, self._first_floors(ids)
+        floors = self._floors[self.shapes[u]][self.shapes[:-1]]
+        ids = np.flatnonzero(floors < room)
+        ids = ids[ids != u]
+        legal, slices, permutes = self._legal(u, ids)
+        legal[legal] = self._look_at(ids[legal]) + floors[ids[legal]] < left
+        ids, slices, permutes = ids[legal], slices[legal], permutes[legal]
+        low = self._thin_floors(u, ids, slices, permutes)
+        low = np.maximum(low, floors[ids])
+        fit = prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))
+        fit = fit[low[fit] < np.minimum(room[ids[fit]], left - self.to_goal[ids[fit]])]
+        return ids[fit], low[fit]
+
+    def _thin_floors(self, u: int, ids: Ints, slices: Bools, permutes: Bools) -> Ints:
+        """What the steps u -> ids cost at least, from what a few ranks move."""
+        prices, space = self.space_prices, self.space_prices.space
+        low = np.zeros(len(ids), dtype=np.int64)
+        ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
+        if ask.any() and prices.request.objective == "time":
+            low[ask] = self._closed.floors(u, ids[ask], permutes[ask])
+            self.work.spend(len(prices.request.topology.levels) * 8 * int(np.count_nonzero(ask)))
+        return low
+
+    def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
+        """Costs of the steps u -> ids, or lower bounds of them; and which are the costs."""
+        prices, space = self.space_prices, self.space_prices.space
+        if u == len(space):
+            return self._first_floors(ids), np.zeros(len(ids), dtype=np.bool_)
+        levels, before = len(prices.request.topology.levels), self._closed.work
+        _, slices, permutes = self._legal(u, ids)
+        fixed = prices.fixed_bytes(np.full(len(ids), u), ids)
+        low, known = np.ones(len(ids), dtype=np.int64), slices.copy()
+        ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
+        if ask.any():
+            low[ask], known[ask] = self._closed.many(u, ids[ask], permutes[ask], fixed[ask])
+        low[~(ask | slices)] = 0
+        cells = np.count_nonzero(ask) * space.volumes.shape[1]
+        self.work.spend(levels * int(cells) + BATCH_WORK)
+        self.work.spend((self._closed.work - before) // 2)
+        return low, known
+
+    def exact(self, u: int, v: int) -> int:
+        """The cost of a step, its pieces listed one by one."""
+        self.work.spend(EXACT_WORK)
+        return self.space_prices.exact(u, v, self.routes.between(u, v))
+
+    def _first_floors(self, ids: Ints) -> Ints:
+        """No step out of a source with pending axes costs less."""
+        prices, u = self.space_prices, len(self.space_prices.space)
+        fixed = prices.fixed_bytes(np.full(len(ids), u), ids)
+        # From there to the plain source is an all_reduce, which costs less than this bound.
+        lack, messages = prices.lacks_from(u, ids)
+        lack = np.where((ids == prices.plain)[:, None], 0, lack)
+        messages = np.where((ids == prices.plain)[:, None], 0, messages)
+        return prices.at_least(np.full(len(ids), u), ids, lack, messages, fixed)
+
+    def _legal(self, u: int, ids: Ints) -> tuple[Bools, Bools, Bools]:
+        """Which types one step leads to; of these which are slices, and which permutes."""
+        space = self.space_prices.space
+        same_mesh = space.mesh_of[ids] == space.mesh_of[u]
+        slices = same_mesh.copy()
+        gathers = same_mesh.copy()
+        same_shape = np.ones(len(ids), dtype=np.bool_)
+        for i in range(space.n_dims):
+            c = int(space.rows[u, i])
+            others = space.rows[ids, i]
+            prefix = space.table.nested_prefix(i)
+            slices &= prefix[c][others]
+            gathers &= prefix[:, c][others]
+            same_shape &= space.table.same_tiles(i, c)[others]
+        moves = self._classes[ids] == self._classes[u]
+        permute = self.permute and self.permutes
+        permutes = same_shape if permute else same_shape & ~self._one_mesh(u, ids)
+        legal = slices | gathers | moves | permutes
+        if len(space.like) > 1:
+            legal |= self._same_type(u, ids)
+        # What could be either is a permute, if these are allowed at all.
+        return legal, slices, same_shape & ~gathers if self.permute else permutes
+
+    def _one_mesh(self, u: int, ids: Ints) -> Bools:
+        """Types on the same mesh as u, be it cut into other factors."""
+        space = self.space_prices.space
+        number = np.array(
+            [space.like.index(next(t for t in space.like if t.mesh == s.mesh)) for s in space.like]
+        )
+        return number[space.mesh_of[ids]] == number[space.mesh_of[u]]
+
+    def _same_type(self, u: int, ids: Ints) -> Bools:
+        """Other nodes for the type u itself, where one mesh is cut into two sets of factors."""
+        space = self.space_prices.space
+        other = self._one_mesh(u, ids) & (space.mesh_of[ids] != space.mesh_of[u])
+        other &= space.tile_elems[ids] == space.tile_elems[u]
+        here = space.type(u)
+        for at in np.flatnonzero(other):
+            other[at] = space.type(int(ids[at])) == here
+        return other
