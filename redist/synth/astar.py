@@ -85,7 +85,7 @@ class ShortestPath:
                 yield int(hopes[at]), -1, node, node, True
             ids = every[at : at + BATCH]
             ids = ids[cost + floors[at : at + BATCH] < under[ids]]
-            ids, low, known = price_edges(self.graph, node, cost, ids, under)
+            ids, low, known = price_edges(self.graph, node, cost, ids, below, under)
             under[ids[known]] = low[known]
             hope = low + weight * self.graph.to_goal[ids]
             columns = (column.tolist() for column in (hope, low, ids, known))

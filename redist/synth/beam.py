@@ -74,7 +74,7 @@ def _ways(
     first = ids[:BATCH]
     if goal in ids[BATCH:]:
         first = np.append(first, goal)
-    ids, low, known = price_edges(graph, path[-1], cost, first, under)
+    ids, low, known = price_edges(graph, path[-1], cost, first, below, under)
     hope = low + weight * graph.to_goal[ids]
     order = np.lexsort((ids, hope))
     _, first = np.unique(kinds[ids[order]], return_index=True)

@@ -23,7 +23,6 @@ class Beside:
     space: TypeSpace
     kept: tuple[SubAxis, ...]
     mates: Ints
-    work: int = 0
     _rows: dict[tuple[int, int, bool], Ints] = field(default_factory=dict)
     _agree: dict[tuple[int, int], Bools] = field(default_factory=dict)
     _same: dict[int, Bools] = field(default_factory=dict)
@@ -57,7 +56,7 @@ class Beside:
         return elems
 
     def holders(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
-        """As for :class:`redist.synth.blocks.Within`."""
+        """How many ranks of its block have each rank's tile before the permutes u -> ids."""
         met = self._products(u, ids, False, ranks) * self._agreeing(u, False)[ranks]
         count: Ints = (met > 0).sum(axis=2)
         return count
@@ -87,7 +86,6 @@ class Beside:
         key = (dim, chain, sent)
         if key not in self._rows:
             lo, hi = self.space.table.lo[dim], self.space.table.hi[dim]
-            self.work += len(lo) * self.mates.size
             if sent:
                 low = np.maximum(lo[chain][None, :, None], lo[:, self.mates])
                 high = np.minimum(hi[chain][None, :, None], hi[:, self.mates])

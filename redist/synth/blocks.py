@@ -67,8 +67,6 @@ class Within:
     """The product of the near factors of every chain."""
     copies: Ints
     """Ranks that differ on near factors only and hold the same, under every type."""
-    work: int = 0
-    """Entries of tables that were made."""
     _number: Ints | None = None
     _tiles: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
     _rows: dict[tuple[int, int, bool, object], tuple[Ints, Ints]] = field(default_factory=dict)
@@ -102,15 +100,6 @@ class Within:
         """Elements of each rank's tile under v that its block has under each of the types ids."""
         return self._products(v, ids, True, EVERY)[1]
 
-    def holders(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
-        """How many ranks of its block have each rank's tile before the permutes u -> ids."""
-        if all(
-            len(own) == len(parts) for own, parts in zip(self.near, self.space.factors, strict=True)
-        ):
-            shape = (len(ids), len(self.space.table.ranks[ranks]))
-            return np.full(shape, self.copies[u], dtype=np.int64)
-        return np.where(self.received(u, ids, ranks)[0] > 0, self.copies[u], 0)
-
     def asked(self, ids: Ints, open_: Bools) -> Ints:
         """How many ranks of its block wait for the same tile as each rank, of those that wait at all."""
         group = self._groups(ids)
@@ -142,21 +131,28 @@ class Within:
         count, elems = here.astype(np.int64), here.astype(np.int64)
         for i in range(space.n_dims):
             chain, others = int(space.rows[u, i]), space.rows[ids, i]
-            if len(space.table) > MANY_CHAINS:
-                needed, others = np.unique(others, return_inverse=True)
-                tiles, lengths = self._lengths(i, chain, needed, sent, ranks)
-            else:
-                tiles, lengths = self._row(i, chain, sent, ranks)
-            count *= tiles[others]
-            elems *= lengths[others]
+            tiles, lengths = self._met(i, chain, others, sent, ranks)
+            count *= tiles
+            elems *= lengths
         return count, elems
 
-    def _row(self, dim: int, chain: int, sent: bool, ranks: slice) -> tuple[Ints, Ints]:
+    def _met(
+        self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
+    ) -> tuple[Ints, Ints]:
+        """Along a dim: tiles met and their lengths; remembered for all chains if these are not many."""
+        n_chains = len(self.space.table)
         key = (dim, chain, sent, ranks.step)
         if key not in self._rows:
-            every = np.arange(len(self.space.table), dtype=np.int64)
+            if 2 * len(others) < n_chains:
+                return self._lengths(dim, chain, others, sent, ranks)
+            if n_chains > MANY_CHAINS:
+                needed, at = np.unique(others, return_inverse=True)
+                tiles, lengths = self._lengths(dim, chain, needed, sent, ranks)
+                return tiles[at], lengths[at]
+            every = np.arange(n_chains, dtype=np.int64)
             self._rows[key] = self._lengths(dim, chain, every, sent, ranks)
-        return self._rows[key]
+        tiles, lengths = self._rows[key]
+        return tiles[others], lengths[others]
 
     def _lengths(
         self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
@@ -165,7 +161,6 @@ class Within:
         table = self.space.table
         start, end = (ends[:, ranks] for ends in self._near_tiles(dim))
         lo, hi = table.lo[dim][:, ranks], table.hi[dim][:, ranks]
-        self.work += len(others) * start[0].size
         if sent:
             low = np.maximum(start[others], lo[chain].astype(start.dtype)[None, :, None])
             high = np.minimum(end[others], hi[chain].astype(start.dtype)[None, :, None])

@@ -129,37 +129,50 @@ class ChainTable:
             self._same[key] = self._by_cut(dim, own.same_tiles) > 0
         return self._same[key]
 
-    def overlap_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
-        """Elements that each rank has in common along a dim under this chain and under every other."""
+    def overlaps(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """Elements that each rank has in common along a dim under this chain and under each of others."""
+        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
         key = (dim, chain, ranks.step)
         if key not in self._overlap:
-            lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
+            if self._are_few(others):
+                inner = np.minimum(hi[others], hi[chain]) - np.maximum(lo[others], lo[chain])
+                return np.maximum(inner, 0)
             inner = np.minimum(hi, hi[chain]) - np.maximum(lo, lo[chain])
             self._overlap[key] = np.maximum(inner, 0)
-        return self._overlap[key]
+        return self._overlap[key][others]
 
-    def count_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
-        """How many tiles of this chain meet each rank's range under every other chain."""
+    def counts(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """How many tiles of this chain meet each rank's range under each of others."""
+        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
         key = (dim, chain, ranks.step)
         if key not in self._count:
-            lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
-            self._count[key] = self.cut(dim, chain).tiles_meeting(lo, hi)[1]
-        return self._count[key]
+            cut = self.cut(dim, chain)
+            if self._are_few(others):
+                return cut.tiles_meeting(lo[others], hi[others])[1]
+            self._count[key] = cut.tiles_meeting(lo, hi)[1]
+        return self._count[key][others]
 
-    def count_to_row(self, dim: int, chain: int, ranks: slice = EVERY) -> Ints:
-        """How many tiles of every other chain meet each rank's range under this chain."""
+    def counts_of(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """How many tiles of each of others meet each rank's range under this chain."""
+        counts, kind = self._cut_kinds()
         key = (-1 - dim, chain, ranks.step)
         if key not in self._count:
             lo, hi = self.lo[dim][chain, ranks], self.hi[dim][chain, ranks]
-            counts, kind = self._cut_kinds()
             each = [cut_dim(self.shape[dim], int(k)).tiles_meeting(lo, hi)[1] for k in counts]
-            self._count[key] = np.stack(each)[kind]
-        return self._count[key]
+            self._count[key] = np.stack(each)
+        return self._count[key][kind[others]]
+
+    def _are_few(self, others: Ints) -> bool:
+        """Whether it is quicker to look at these than at all chains once."""
+        return 2 * len(others) < len(self)
 
     def _cut_kinds(self) -> tuple[Ints, Ints]:
         """The numbers of tiles that chains make, and which of them each chain makes."""
-        counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
-        return counts, kind
+        if (-1, -1, None) not in self._count:
+            counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+            self._count[-1, -1, None] = counts
+            self._count[-1, -2, None] = kind
+        return self._count[-1, -1, None], self._count[-1, -2, None]
 
     def nested_prefix(self, dim: int) -> Bools:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""

@@ -10,16 +10,21 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.synth.axis_moves import move_classes
 from redist.synth.chains import Bools
-from redist.synth.collective_prices import CollectivePrices
+from redist.synth.collective_prices import FEW, CollectivePrices
 from redist.synth.collective_routes import CollectiveRoutes
 from redist.synth.graph import Budget
 from redist.synth.objective_costs import Prices
 from redist.synth.shape_bounds import Shapes
 
-STEP_WORK = 8_000
+MANY_NEIGHBOURS = 8_000
+"""Of more, only those are looked at more closely that come up."""
+STEP_WORK = 15_000
 """What every type counts whose neighbours are looked at."""
 BATCH_WORK = 8_000
 """What every batch of these counts that is priced."""
+LOOK_WORK, FLOOR_WORK, RANK_WORK = 3, 3, 4
+"""For every level of the topology: what a type counts for every rank, a step that is bounded for each of a
+few ranks, and one that is priced for every rank."""
 EXACT_WORK = 15_000
 """What a step counts whose pieces are listed one by one."""
 
@@ -56,35 +61,34 @@ class CollectiveEdges:
         self.to_goal = np.append(shapes.floor_to_goal(self._floors), 0)
         self._looked_at = np.zeros(len(prices.space) + 1, dtype=np.bool_)
 
-    def _look_at(self, ids: Ints) -> Ints:
+    def look_at(self, ids: Ints) -> Ints:
         """Lower bounds to the goal from some types, raised by what ranks and blocks lack there."""
         new = ids[~self._looked_at[ids]]
         if len(new):
-            prices, before = self.space_prices, self._closed.work
+            prices = self.space_prices
             far = self._closed.far_floor(new, prices.goal)
             floor = prices.floor_to(new, prices.goal, far)
             self.to_goal[new] = np.maximum(self.to_goal[new], floor)
             self._looked_at[new] = True
-            self.work.spend(prices.space.volumes.shape[1] * len(new))
-            self.work.spend((self._closed.work - before) // 2)
+            self.work.spend(LOOK_WORK * self._cells * len(new))
         return self.to_goal[ids]
 
     def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
         """Neighbours of u that steps may lead to within the room there is, and what these cost at least."""
         prices, space = self.space_prices, self.space_prices.space
         room = room[:-1]
-        self.work.spend(len(room) + STEP_WORK)
+        self.work.spend(STEP_WORK + len(room) // 10)
         if u == len(space):
             ids = np.flatnonzero(room > 0)
             ids = ids[self.routes.legal_first(ids)]
             ids = ids[prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))]
-            self._look_at(ids)
             return ids, self._first_floors(ids)
         floors = self._floors[self.shapes[u]][self.shapes[:-1]]
         ids = np.flatnonzero(floors < room)
         ids = ids[ids != u]
         legal, slices, permutes = self._legal(u, ids)
-        legal[legal] = self._look_at(ids[legal]) + floors[ids[legal]] < left
+        if np.count_nonzero(legal) <= MANY_NEIGHBOURS:
+            legal[legal] = self.look_at(ids[legal]) + floors[ids[legal]] < left
         ids, slices, permutes = ids[legal], slices[legal], permutes[legal]
         low = self._thin_floors(u, ids, slices, permutes)
         low = np.maximum(low, floors[ids])
@@ -99,7 +103,8 @@ class CollectiveEdges:
         ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
         if ask.any() and prices.request.objective == "time":
             low[ask] = self._closed.floors(u, ids[ask], permutes[ask])
-            self.work.spend(len(prices.request.topology.levels) * 8 * int(np.count_nonzero(ask)))
+            n_levels = len(prices.request.topology.levels)
+            self.work.spend(FLOOR_WORK * FEW * n_levels * int(np.count_nonzero(ask)))
         return low
 
     def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
@@ -107,7 +112,6 @@ class CollectiveEdges:
         prices, space = self.space_prices, self.space_prices.space
         if u == len(space):
             return self._first_floors(ids), np.zeros(len(ids), dtype=np.bool_)
-        levels, before = len(prices.request.topology.levels), self._closed.work
         _, slices, permutes = self._legal(u, ids)
         fixed = prices.fixed_bytes(np.full(len(ids), u), ids)
         low, known = np.ones(len(ids), dtype=np.int64), slices.copy()
@@ -115,15 +119,19 @@ class CollectiveEdges:
         if ask.any():
             low[ask], known[ask] = self._closed.many(u, ids[ask], permutes[ask], fixed[ask])
         low[~(ask | slices)] = 0
-        cells = np.count_nonzero(ask) * space.volumes.shape[1]
-        self.work.spend(levels * int(cells) + BATCH_WORK)
-        self.work.spend((self._closed.work - before) // 2)
+        self.work.spend(BATCH_WORK + RANK_WORK * self._cells * int(np.count_nonzero(ask)))
         return low, known
 
     def exact(self, u: int, v: int) -> int:
         """The cost of a step, its pieces listed one by one."""
         self.work.spend(EXACT_WORK)
         return self.space_prices.exact(u, v, self.routes.between(u, v))
+
+    @property
+    def _cells(self) -> int:
+        """Ranks times levels."""
+        prices = self.space_prices
+        return len(prices.space.table.ranks) * len(prices.request.topology.levels)
 
     def _first_floors(self, ids: Ints) -> Ints:
         """No step out of a source with pending axes costs less."""

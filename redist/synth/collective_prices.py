@@ -56,11 +56,6 @@ class CollectivePrices:
                 blocks.append(Beside.of(space, kept, level.size))
         return CollectivePrices(prices, (*blocks, Within.of(space, every, kept)))
 
-    @property
-    def work(self) -> int:
-        """Entries of tables that were made."""
-        return sum(block.work for block in self.blocks)
-
     def told_apart(self) -> tuple[Within, ...]:
         """The blocks, if all of them end where factors do; else the last."""
         aligned = tuple(block for block in self.blocks if isinstance(block, Within))
@@ -101,14 +96,14 @@ class CollectivePrices:
         return self._times(u, ids, permutes, fixed_bytes), known
 
     def floors(self, u: int, ids: Ints, permutes: Bools) -> Ints:
-        """Lower bounds of the costs of the steps u -> ids: what a few ranks need and are asked for."""
-        few = slice(1, None, -(-len(self.prices.space.table.ranks) // FEW) | 1)
-        return self._few_times(u, ids, permutes, few)
+        """Lower bounds of the costs of the steps u -> ids: what a few ranks need and are asked for.
 
-    def _few_times(self, u: int, ids: Ints, permutes: Bools, few: slice) -> Ints:
-        """Modelled times if there were but a few ranks, and what permutes send were not counted."""
+        What permutes send, what links share and what a limit adds is left out.
+        """
         space, topology = self.prices.space, self.prices.request.topology
         itemsize = self.prices.request.source.dtype.itemsize
+        # An odd stride, so that the ranks differ on most axes.
+        few = slice(1, None, ceil_div(len(space.table.ranks), FEW) | 1)
         moved = self._kept(space.overlap(u, ids, few))
         rows = np.flatnonzero(permutes)
         sizes = space.volumes[:, few][ids[rows]]

@@ -12,16 +12,16 @@ from redist.synth.graph import Budget
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.plan_figures import Path
 
-EXACT_WORK = 4_500_000
-"""How much a search may look at to prove its route the best: types, and ranks of neighbours."""
-CELL_WORK = 2
-"""Of that, what every type counts for every rank before the search begins."""
+EXACT_WORK = 5_000_000
+"""How much a search may do to prove its route the best: types, and ranks of neighbours."""
+CELLS_PER_WORK = 2
+"""So many types times ranks count one of that before the search begins."""
 LEAST_WORK = 1_000_000
 """What is left of it at least."""
-BEAM_WORK = 1_500_000
+BEAM_WORK = 1_200_000
 """The same for a few routes that are followed before, to have a good one early, and after."""
 EARLY_BEAMS = ((3, False), (2, True))
-"""How many routes are followed at a time before, and whether over permutes."""
+"""How many routes are followed at a time before, and whether over permutes, if there are any."""
 LATE_BEAM = 10
 """How many are followed at a time after, from where the search has come to."""
 BEAM_WEIGHT = 2
@@ -53,7 +53,7 @@ class CollectiveSearch:
         edges.work = Budget(BEAM_WORK)
         nodes: tuple[int, ...] | None = None
         cost = below
-        for width, edges.permutes in EARLY_BEAMS:
+        for width, edges.permutes in EARLY_BEAMS if self.permute else EARLY_BEAMS[:1]:
             found, cost = beam(edges, *ends, cost, edges.shapes, width, BEAM_WEIGHT, edges.work)
             nodes = found or nodes
         if nodes is None and below == MORE_THAN_ANY_COST:
@@ -62,7 +62,7 @@ class CollectiveSearch:
         if not prove:
             return None if nodes is None else edges.routes.along(nodes), 0
         cells = self.prices.space.volumes.size
-        edges.work = Budget(max(LEAST_WORK, EXACT_WORK - CELL_WORK * cells))
+        edges.work = Budget(max(LEAST_WORK, EXACT_WORK - cells // CELLS_PER_WORK))
         best = search.run(below if nodes is None else cost + 1, edges.work)
         nodes = best.nodes or nodes
         if best.nodes is None and best.bound < cost:

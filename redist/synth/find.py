@@ -62,7 +62,7 @@ def find_plan(request: Request) -> Plan:
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
     always where one exchange meets the lower bound under objective ``bytes``. ``collectives`` and
-    ``no_permute`` also take 6 factors while types times ranks stay below 1.5 million, and are exact
+    ``no_permute`` take up to 6 factors while types times ranks stay below eight million, and are exact
     if the search ends within its budget of work. Beyond, factors are only as fine as source, target
     and topology need, or a few standard routes are compared, or the budget ends (``bounded``); the
     plan is never worse than direct exchange, normal form, or naive all-gather, as far as the strategy

@@ -18,8 +18,8 @@ class Graph(Protocol):
     """Edges out of nodes: bounds of all of them at once, prices of some, the exact cost of one."""
 
     to_goal: Ints
-    """What no way from each node to the goal costs less than; it obeys the triangle inequality among
-    nodes that were among neighbours, and may be raised when they are."""
+    """What no way from each node to the goal costs less than; may be raised where it is looked at, and
+    then obeys the triangle inequality."""
 
     def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
         """Neighbours of u and what the edges to them cost at least.
@@ -27,6 +27,9 @@ class Graph(Protocol):
         Those may be left out that do not cost less than there is ``room`` for, or from which the way to
         the goal does not cost less than what is ``left``.
         """
+
+    def look_at(self, ids: Ints) -> Ints:
+        """The best lower bounds to the goal from some nodes."""
 
     def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
         """Lower bounds of the costs of edges u -> ids, and which of these are the costs."""
@@ -58,9 +61,11 @@ def order_edges(
 
 
 def price_edges(
-    graph: Graph, node: int, cost: int, ids: Ints, under: Ints
+    graph: Graph, node: int, cost: int, ids: Ints, below: int, under: Ints
 ) -> tuple[Ints, Ints, Bools]:
     """Those of some neighbours that there is a way to that may do, its cost or a bound, and which."""
+    under[ids] = np.minimum(under[ids], below - graph.look_at(ids))
+    ids = ids[cost < under[ids]]
     if not len(ids):
         return ids, ids, ids > 0
     low, known = graph.prices(node, ids)

@@ -273,14 +273,14 @@ class TypeSpace:
         present = self.table.present[:, ranks]
         both = (present[self.mesh_of[u]] & present[self.mesh_of[ids]]).astype(np.int64)
         for i in range(self.n_dims):
-            both *= self.table.overlap_row(i, int(self.rows[u, i]), ranks)[self.rows[ids, i]]
+            both *= self.table.overlaps(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
         return both
 
     def pieces(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """How many tiles of type u meet each rank's box under each of the types ``ids``."""
         count = (self.volumes[:, ranks][ids] > 0).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_row(i, int(self.rows[u, i]), ranks)[self.rows[ids, i]]
+            count *= self.table.counts(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
         return count
 
     def pieces_to(self, ids: Ints, v: int, ranks: slice = EVERY) -> Ints:
@@ -288,7 +288,7 @@ class TypeSpace:
         holds = self.volumes[v, ranks] > 0
         count = np.broadcast_to(holds, (len(ids), len(holds))).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_to_row(i, int(self.rows[v, i]), ranks)[self.rows[ids, i]]
+            count *= self.table.counts_of(i, int(self.rows[v, i]), self.rows[ids, i], ranks)
         return count
 
 
