@@ -33,6 +33,8 @@ BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
 MAX_CELLS = {"auto": 4_000_000, "collectives": 8_000_000, "no_permute": 8_000_000}
 """Types times ranks that a search will look at, over prime factors."""
+MANY_CELLS = 1_000_000
+"""Above so many, a route over coarser factors is found before."""
 COARSE_CELLS = 300_000
 """The same over coarser ones."""
 
@@ -179,14 +181,32 @@ def _searched_to(
         if request.strategy == "auto":
             found = MiddleSearch(prices, None if primes else BOUNDED_PRICES).run(below)
             return found, MORE_THAN_ANY_COST if primes else None
+        coarse = None
+        if primes and space.volumes.size > MANY_CELLS:
+            coarse, below = _coarse_route(request, pricer, start, goal, below)
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
+        found = coarse if found is None else found
         if not primes:
             bound = max(prices.floor(), _floor_over_primes(request, pricer, start, goal, kept))
         return found, bound
     if request.strategy == "auto":
         return None, None
     return None, max(_floor(request) or 0, _floor_over_primes(request, pricer, start, goal, kept))
+
+
+def _coarse_route(
+    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
+) -> tuple[Path | None, int]:
+    """A route over coarser factors that costs less than ``below`` and its cost, if one is found soon."""
+    space = _space(request, start, goal, False)
+    if space is None:
+        return None, below
+    resolved = resolved_axes(request.source, request.target)
+    prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
+    kept = kept_axes(request.source, request.target)
+    found, _ = CollectiveSearch(prices, request.strategy == "collectives", kept).run(below)
+    return found, below if found is None else _cost(request, pricer, found)
 
 
 def _floor_over_primes(

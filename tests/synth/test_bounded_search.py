@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bench.problems.problems import Problem, problems
-from redist import Mesh, Plan, synthesize
+from redist import ArrayType, Mesh, Plan, synthesize
 from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth import collective_search
+from redist.synth import collective_search, find
 from redist.synth.candidates import factors_of
 from redist.synth.chains import Bools
 from redist.synth.collective_search import CollectiveSearch
@@ -252,6 +252,18 @@ def test_the_problem_that_took_minutes():
     plan = synthesize(a, b, mesh=mesh, strategy="collectives")
     assert plan.search == "exact"
     assert plan.time_ps == 1_728_937_200
+
+
+def test_a_large_space_is_never_worse_than_coarser_factors(monkeypatch):
+    mesh = Mesh(x=4, y=8, z=2)
+    a, b = "i32[2{z}, 64, 64{y,x}, 4]", "i32[2, 64{z,y}, 64, 4{x}]"
+    ends = ArrayType.parse(a, mesh), ArrayType.parse(b, mesh)
+    fine = find_plan(Request(*ends, strategy="collectives"))
+    monkeypatch.setitem(find.MAX_CELLS, "collectives", 0)
+    coarse = find_plan(Request(*ends, strategy="collectives"))
+    assert coarse.search == "bounded"
+    assert fine.time_ps + len(fine.steps) <= coarse.time_ps + len(coarse.steps)
+    assert (fine.search_bound or fine.time_ps) >= (coarse.search_bound or 0)
 
 
 def test_beams_end_where_every_way_is_too_dear():
