@@ -24,9 +24,10 @@ INNER: dict[str, str] = {
         "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
     ),
     "redist.synth": (
-        "chains graph astar beam rank_traffic type_space blocks block_mates plan_figures named_steps "
-        "objective_costs routes candidates axis_moves two_step_search collective_prices shape_bounds "
-        "prime_shapes collective_routes collective_edges collective_search find"
+        "chains graph astar beam rank_traffic type_space blocks block_mates alike word_pairs plan_figures "
+        "named_steps objective_costs routes candidates axis_moves two_step_search collective_prices "
+        "shape_bounds prime_shapes pattern_steps patterns narrowing collective_routes collective_edges "
+        "collective_search find"
     ),
     "redist.check": "holdings figures delivery replay families prove",
     "redist.runtime": (

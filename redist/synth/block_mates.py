@@ -50,7 +50,7 @@ class Beside:
     def held(self, v: int, ids: Ints) -> Ints:
         """As for :class:`redist.synth.blocks.Within`."""
         earlier = self._alike(ids) & (self.mates < np.arange(len(self.mates))[:, None])
-        earlier &= self.space.volumes[ids][:, self.mates] > 0
+        earlier &= self.space.volumes(ids)[:, self.mates] > 0
         first: Bools = np.logical_not(np.any(earlier, axis=2))
         elems: Ints = (self._products(v, ids, True, EVERY) * first[:, self.mates]).sum(axis=2)
         return elems

@@ -43,6 +43,20 @@ def near_factors(
     return frozenset(f for f, part in enumerate(factors) if part in near)
 
 
+def touched_factors(mesh: Mesh, factors: tuple[SubAxis, ...], size: int) -> frozenset[int]:
+    """The factors on which some ranks of a block of ``size`` differ.
+
+    >>> from redist.layout.axes import prime_parts
+    >>> mesh = Mesh(x=2, y=2, z=3)
+    >>> touched_factors(mesh, prime_parts(mesh), 4)
+    frozenset({1, 2})
+    """
+    block = mesh.rank_array() // size
+    first = np.unique(block, return_index=True)[1][np.unique(block, return_inverse=True)[1]]
+    digits = [coordinates(mesh, [part]) for part in factors]
+    return frozenset(f for f, digit in enumerate(digits) if np.any(digit != digit[first]))
+
+
 def _stays(mesh: Mesh, part: SubAxis, block: Ints) -> bool:
     """Whether ranks that differ on one factor only lie in one block."""
     digit = coordinates(mesh, [part])

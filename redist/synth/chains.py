@@ -129,6 +129,13 @@ class ChainTable:
             self._same[key] = self._by_cut(dim, own.same_tiles) > 0
         return self._same[key]
 
+    def length(self, dim: int) -> Ints:
+        """Indices of a dim that each rank holds under every chain."""
+        key = (dim, -1, None)
+        if key not in self._overlap:
+            self._overlap[key] = self.hi[dim] - self.lo[dim]
+        return self._overlap[key]
+
     def overlaps(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
         """Elements that each rank has in common along a dim under this chain and under each of others."""
         lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]

@@ -8,21 +8,24 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
+from redist.synth.alike import Blocks
 from redist.synth.axis_moves import move_classes
 from redist.synth.chains import Bools
 from redist.synth.collective_prices import FEW, CollectivePrices
 from redist.synth.collective_routes import CollectiveRoutes
-from redist.synth.graph import Budget
+from redist.synth.graph import BATCH, Budget
+from redist.synth.narrowing import Narrowing
 from redist.synth.objective_costs import Prices
-from redist.synth.shape_bounds import Shapes
 
-MANY_NEIGHBOURS = 8_000
+MANY_NEIGHBOURS = 12_500
 """Of more, only those are looked at more closely that come up."""
-STEP_WORK = 15_000
+REMEMBERED_TYPES = 20_000
+"""Prices are remembered while there are not more types."""
+STEP_WORK = 2_500
 """What every type counts whose neighbours are looked at."""
 BATCH_WORK = 8_000
 """What every batch of these counts that is priced."""
-LOOK_WORK, FLOOR_WORK, RANK_WORK = 3, 3, 4
+LOOK_WORK, FLOOR_WORK, RANK_WORK = 2, 3, 4
 """For every level of the topology: what a type counts for every rank, a step that is bounded for each of a
 few ranks, and one that is priced for every rank."""
 EXACT_WORK = 15_000
@@ -33,65 +36,94 @@ EXACT_WORK = 15_000
 class CollectiveEdges:
     """The graph of a search: slice, all_gather, all_to_all and all_permute; no exchange.
 
-    ``shapes`` has the shape of every type, -1 for a source with pending axes. Unless ``permutes``, no
-    edge is an all_permute alone.
+    Unless ``permutes``, no edge is an all_permute alone.
     """
 
     space_prices: Prices
     permute: bool
     kept: tuple[SubAxis, ...]
     routes: CollectiveRoutes = field(init=False)
-    to_goal: Ints = field(init=False)
-    shapes: Ints = field(init=False)
+    narrowing: Narrowing = field(init=False)
+    alive: Ints = field(init=False)
     permutes: bool = True
     work: Budget = field(default_factory=lambda: Budget(0))
     _closed: CollectivePrices = field(init=False)
     _classes: Ints = field(init=False)
-    _floors: Ints = field(init=False)
-    _looked_at: Bools = field(init=False)
+    _lacks: Ints = field(init=False)
+    _priced: dict[int, tuple[Ints, Bools]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         prices = self.space_prices
         self.routes = CollectiveRoutes(prices, self.permute)
         self._closed = CollectivePrices.of(prices, self.kept)
         self._classes = move_classes(prices.space)
-        shapes = Shapes.of(prices, self._closed.told_apart())
-        self._floors = shapes.edge_floors(self._classes, self.permute)
-        self.shapes = np.append(shapes.number, -1)
-        self.to_goal = np.append(shapes.floor_to_goal(self._floors), 0)
-        self._looked_at = np.zeros(len(prices.space) + 1, dtype=np.bool_)
+        blocks = Blocks(self._closed.widened(), not self._closed.ends_fit)
+        self.narrowing = Narrowing(prices, blocks, self._classes, self.permute)
+        self._lacks = np.full((2, len(prices.space) + 1), -1, dtype=np.int64)
+        self._lacks[:, -1] = 0
+        self.alive = np.arange(len(prices.space), dtype=np.int64)
+
+    @property
+    def to_goal(self) -> Ints:
+        """What no way from each type to the goal costs less than, if it is part of a route that may do."""
+        return self.narrowing.to_goal
+
+    @property
+    def patterns(self) -> Ints:
+        """The pattern of every type."""
+        return self.narrowing.number
 
     def look_at(self, ids: Ints) -> Ints:
         """Lower bounds to the goal from some types, raised by what ranks and blocks lack there."""
-        new = ids[~self._looked_at[ids]]
+        new = ids[self._lacks[0, ids] < 0]
         if len(new):
-            prices = self.space_prices
+            prices, ends = self.space_prices, (self.space_prices.start, self.space_prices.goal)
             far = self._closed.far_floor(new, prices.goal)
-            floor = prices.floor_to(new, prices.goal, far)
-            self.to_goal[new] = np.maximum(self.to_goal[new], floor)
-            self._looked_at[new] = True
+            self._lacks[0, new] = prices.floor_to(new, prices.goal, far)
+            if not prices.resolved:
+                self._lacks[1, new] = self._closed.floor_from(ends[0], new)
             self.work.spend(LOOK_WORK * self._cells * len(new))
-        return self.to_goal[ids]
+        narrowing = self.narrowing
+        narrowing.to_goal[ids] = np.maximum(narrowing.to_goal[ids], self._lacks[0, ids])
+        narrowing.from_start[ids] = np.maximum(narrowing.from_start[ids], self._lacks[1, ids])
+        return narrowing.to_goal[ids]
+
+    def narrow(self, below: int) -> bool:
+        """Leave out types whose pattern no route has which costs less; whether any is left."""
+        self.narrowing.begin(below, self.work)
+        self.alive = self.narrowing.alive()
+        return len(self.alive) > 0
+
+    def refine(self, below: int) -> bool:
+        """Leave out more of them, telling more apart; whether any is left."""
+        if len(self.alive) <= MANY_NEIGHBOURS:
+            self.look_at(self.alive)
+            self.narrowing.drop(self.alive, below)
+        self.narrowing.refine(below, self.work)
+        self.alive = self.narrowing.alive()
+        return len(self.alive) > 0
 
     def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
         """Neighbours of u that steps may lead to within the room there is, and what these cost at least."""
         prices, space = self.space_prices, self.space_prices.space
         room = room[:-1]
-        self.work.spend(STEP_WORK + len(room) // 10)
+        self.work.spend(STEP_WORK + len(self.alive) // 2)
         if u == len(space):
-            ids = np.flatnonzero(room > 0)
+            ids = self.alive[room[self.alive] > 0]
             ids = ids[self.routes.legal_first(ids)]
             ids = ids[prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))]
             return ids, self._first_floors(ids)
-        floors = self._floors[self.shapes[u]][self.shapes[:-1]]
-        ids = np.flatnonzero(floors < room)
-        ids = ids[ids != u]
+        ids = self.alive
+        floors = self.narrowing.floors[self.patterns[u]][self.patterns[ids]]
+        keep = (floors < room[ids]) & (ids != u)
+        ids, floors = ids[keep], floors[keep]
         legal, slices, permutes = self._legal(u, ids)
         if np.count_nonzero(legal) <= MANY_NEIGHBOURS:
-            legal[legal] = self.look_at(ids[legal]) + floors[ids[legal]] < left
-        ids, slices, permutes = ids[legal], slices[legal], permutes[legal]
-        low = self._thin_floors(u, ids, slices, permutes)
-        low = np.maximum(low, floors[ids])
+            legal[legal] = self.look_at(ids[legal]) + floors[legal] < left
+        ids, floors, slices, permutes = ids[legal], floors[legal], slices[legal], permutes[legal]
+        low = floors
+        if len(ids) > BATCH:
+            low = np.maximum(floors, self._thin_floors(u, ids, slices, permutes))
         fit = prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))
         fit = fit[low[fit] < np.minimum(room[ids[fit]], left - self.to_goal[ids[fit]])]
         return ids[fit], low[fit]
@@ -109,6 +141,18 @@ class CollectiveEdges:
 
     def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
         """Costs of the steps u -> ids, or lower bounds of them; and which are the costs."""
+        n = len(self.space_prices.space)
+        if n > REMEMBERED_TYPES or u == n:
+            return self._prices(u, ids)
+        if u not in self._priced:
+            self._priced[u] = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+        low, known = self._priced[u]
+        new = ids[low[ids] < 0]
+        if len(new):
+            low[new], known[new] = self._prices(u, new)
+        return low[ids], known[ids]
+
+    def _prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
         prices, space = self.space_prices, self.space_prices.space
         if u == len(space):
             return self._first_floors(ids), np.zeros(len(ids), dtype=np.bool_)

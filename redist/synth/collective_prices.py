@@ -15,7 +15,7 @@ import numpy as np
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.synth.block_mates import Beside
-from redist.synth.blocks import Within, near_factors
+from redist.synth.blocks import Within, near_factors, touched_factors
 from redist.synth.chains import EVERY, Bools
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
 from redist.synth.rank_traffic import Moved, Requests
@@ -61,17 +61,63 @@ class CollectivePrices:
         aligned = tuple(block for block in self.blocks if isinstance(block, Within))
         return aligned if len(aligned) == len(self.blocks) else aligned[-1:]
 
+    def widened(self) -> tuple[Within, ...]:
+        """The blocks, or where they end inside a factor, larger ones that hold them.
+
+        What ranks move over a level they then move over it or a nearer one. If farther levels are not
+        slower, every rank needs less time for it, but all of them together may not: see :attr:`ends_fit`.
+        """
+        space, levels = self.prices.space, self.prices.request.topology.levels
+        pairs = list(pairwise(levels))
+        if any(b.latency_ps < a.latency_ps or b.byte_fs < a.byte_fs for a, b in pairs):
+            return self.told_apart()
+        out: list[Within] = []
+        for block, level in zip(self.blocks, levels, strict=True):
+            if isinstance(block, Beside) and level.size is not None:
+                near = tuple(
+                    touched_factors(t.mesh, parts, level.size)
+                    for t, parts in zip(space.like, space.factors, strict=True)
+                )
+                block = Within.of(space, near, block.kept)
+            assert isinstance(block, Within)
+            out.append(block)
+        return tuple(out)
+
+    @property
+    def ends_fit(self) -> bool:
+        """Whether all blocks end where factors do."""
+        return all(isinstance(block, Within) for block in self.blocks)
+
     def far_floor(self, ids: Ints, v: int) -> Ints:
         """What must be added to the least cost of ids -> v for elements that blocks lack of a rank's tile."""
-        topology, space = self.prices.request.topology, self.prices.space
-        out = np.zeros(len(ids), dtype=np.int64)
+        volumes = self.prices.space.volumes(np.array([v]))
+        return self._far([volumes - block.held(v, ids) for block in self.blocks[:-1]], len(ids))
+
+    def floor_from(self, u: int, ids: Ints) -> Ints:
+        """No sequence of steps from u to ids costs less: what ranks and blocks lack of a rank's tile."""
+        prices, volumes = self.prices, self.prices.space.volumes(ids)
+        lack = volumes - prices.space.overlap(u, ids)
+        if prices.request.objective == "bytes":
+            return lack.sum(axis=1) << MESSAGE_BITS
+        worst = lack.max(axis=1) * prices.request.source.dtype.itemsize
+        latency, byte_fs = prices.cheapest_level()
+        time: Ints = np.where(worst > 0, latency, 0) + ceil_div(worst * byte_fs, 1000)
+        if not self.ends_fit or len(prices.space.like) > 1:
+            return time
+        return time + self._far(
+            [volumes - b.received(u, ids)[1] for b in self.blocks[:-1]], len(ids)
+        )
+
+    def _far(self, lacks: list[Ints], n: int) -> Ints:
+        """What farther levels add, if that is what blocks lack of each rank's tile; for each of n ways."""
+        out = np.zeros(n, dtype=np.int64)
         if self.prices.request.objective == "bytes":
             return out
         itemsize = self.prices.request.source.dtype.itemsize
-        for number, (near, far) in enumerate(pairwise(topology.levels)):
+        pairs = pairwise(self.prices.request.topology.levels)
+        for (near, far), lack in zip(pairs, lacks, strict=True):
             assert near.size is not None
-            held = self.blocks[number].held(v, ids)
-            share = ceil_div((space.volumes[v] - held).max(axis=1), near.size)
+            share = ceil_div(lack.max(axis=1), near.size)
             slower = max(0, far.byte_fs - near.byte_fs) * itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
             out += share * slower // 1000 + np.where(share > 0, waits, 0)
@@ -106,7 +152,7 @@ class CollectivePrices:
         few = slice(1, None, ceil_div(len(space.table.ranks), FEW) | 1)
         moved = self._kept(space.overlap(u, ids, few))
         rows = np.flatnonzero(permutes)
-        sizes = space.volumes[:, few][ids[rows]]
+        sizes = space.volumes(ids[rows], few)
         asks = Requests(rows, sizes > moved.elems_in[rows])
         time = np.ones(len(ids), dtype=np.int64)
         late = np.zeros(len(ids), dtype=np.bool_)
@@ -128,7 +174,7 @@ class CollectivePrices:
         prices, space, topology = self.prices, self.prices.space, self.prices.request.topology
         itemsize = prices.request.source.dtype.itemsize
         both = space.overlap(u, ids)
-        received = space.volumes[ids] - both
+        received = space.volumes(ids) - both
         moved = self._kept(both)
         asks = Requests(np.flatnonzero(permutes), received[permutes] > 0)
         time = np.ones(len(ids), dtype=np.int64)
@@ -174,9 +220,9 @@ class CollectivePrices:
         times = (space.copies()[ids] // space.copies()[u])[:, None]
         return Moved(
             space.pieces(u, ids, ranks),
-            space.volumes[:, ranks][ids],
+            space.volumes(ids, ranks),
             times * space.pieces_to(ids, u, ranks),
-            times * space.volumes[u, ranks],
+            times * space.volumes(np.array([u]), ranks),
         )
 
     def _holders(
@@ -199,7 +245,7 @@ class CollectivePrices:
         found = asks.open & (holders > 0)
         asks.open &= ~found
         turns = ceil_div(block.asked(chosen, found), np.maximum(holders, 1))
-        here.ask(asks.rows, found, self.prices.space.volumes[chosen], np.where(found, turns, 0))
+        here.ask(asks.rows, found, self.prices.space.volumes(chosen), np.where(found, turns, 0))
 
     def _shared(self, moved: Moved, permutes: Bools, size: int) -> Ints:
         """Elements that enter or leave the busiest block of so many ranks; in permutes, that enter it."""

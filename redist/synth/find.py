@@ -182,7 +182,7 @@ def _searched_to(
             found = MiddleSearch(prices, None if primes else BOUNDED_PRICES).run(below)
             return found, MORE_THAN_ANY_COST if primes else None
         coarse = None
-        if primes and space.volumes.size > MANY_CELLS:
+        if primes and space.n_cells > MANY_CELLS:
             coarse, below = _coarse_route(request, pricer, start, goal, below)
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)

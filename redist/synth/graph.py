@@ -17,9 +17,12 @@ BATCH = 128
 class Graph(Protocol):
     """Edges out of nodes: bounds of all of them at once, prices of some, the exact cost of one."""
 
-    to_goal: Ints
-    """What no way from each node to the goal costs less than; may be raised where it is looked at, and
-    then obeys the triangle inequality."""
+    @property
+    def to_goal(self) -> Ints:
+        """What no way from each node to the goal costs less than, if it is part of a path that may do.
+
+        It may be raised where it is looked at, and obeys the triangle inequality along such paths.
+        """
 
     def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
         """Neighbours of u and what the edges to them cost at least.

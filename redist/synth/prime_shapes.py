@@ -53,7 +53,6 @@ def floor_over_primes(
         np.arange(len(shapes), dtype=np.int64),
         chains,
         every.mesh_of,
-        every.volumes(),
         every.tile_elems(),
         number,
     )

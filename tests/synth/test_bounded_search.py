@@ -14,11 +14,12 @@ from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth import collective_search, find
+from redist.synth import collective_search, find, narrowing
 from redist.synth.candidates import factors_of
 from redist.synth.chains import Bools
 from redist.synth.collective_search import CollectiveSearch
 from redist.synth.find import find_plan
+from redist.synth.graph import Budget
 from redist.synth.named_steps import common_pieces
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer
@@ -81,6 +82,7 @@ def searches(n: int, seed: int) -> Iterator[tuple[Problem, CollectiveSearch]]:
             )
             search = search_of(request)
             if search is not None:
+                search.edges.narrow(MORE_THAN_ANY_COST)
                 yield problem, search
 
 
@@ -160,6 +162,48 @@ def test_what_is_still_to_come_obeys_the_triangle_inequality():
             ids, low, known = edges_of(search, u)
             bad = known & (rest[u] > low + rest[ids])
             assert not bad.any(), f"{problem}: {search.prices.type(u)}"
+
+
+def ways(costs: Ints, node: int) -> Ints:
+    """The cheapest ways from a node to all, given the cost of every edge [from, to]."""
+    out = np.full(len(costs), MORE_THAN_ANY_COST, dtype=np.int64)
+    out[node] = 0
+    while True:
+        shorter = np.minimum(out, (out[:, None] + costs).min(axis=0))
+        if np.array_equal(shorter, out):
+            return out
+        out = shorter
+
+
+def test_no_type_is_left_out_that_a_cheaper_route_passes(monkeypatch):
+    monkeypatch.setattr(narrowing, "FEW_TYPES", 0)
+    monkeypatch.setattr(narrowing, "MANY_TYPES", 0)
+    left_out = passed = 0
+    for problem, search in searches(sample(12, of=120), seed=16):
+        edges, n = search.edges, len(search.prices.space)
+        if n > 90 or search.prices.resolved:
+            continue
+        costs = np.full((n, n), MORE_THAN_ANY_COST // 4)
+        for u in range(n):
+            ids, low, known = edges_of(search, u)
+            for k in np.flatnonzero(~known):
+                low[k] = edges.exact(u, int(ids[k]))
+            costs[u, ids] = low
+        there = ways(costs, search.prices.start)
+        back = ways(costs.T, search.prices.goal)
+        best = int(there[search.prices.goal])
+        for below in (best, best + 1, best + best // 4 + 2):
+            edges.work = Budget(MORE_THAN_ANY_COST)
+            edges.narrow(below)
+            edges.refine(below)
+            on_the_way = np.flatnonzero(there + back < below)
+            assert np.isin(on_the_way, edges.alive).all(), str(problem)
+            assert np.all(edges.to_goal[on_the_way] <= back[on_the_way]), str(problem)
+            assert np.all(edges.narrowing.from_start[on_the_way] <= there[on_the_way]), str(problem)
+            left_out += n - len(edges.alive)
+            passed += len(on_the_way)
+    assert passed > sample(20, of=200)
+    assert left_out > sample(1000, of=10_000)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES[:2], ids=["flat", "two levels"])
