@@ -16,7 +16,7 @@ from redist.synth.plan_figures import Path
 
 Nodes = tuple[int, ...]
 
-EXACT_WORK = 6_500_000
+EXACT_WORK = 6_000_000
 """How much a search may do to prove its route the best: types, and ranks of neighbours."""
 CELLS_PER_WORK = 4
 """So many types times ranks count one of that before the search begins."""
@@ -24,16 +24,21 @@ LEAST_WORK = 2_000_000
 """What is left of it at least."""
 FEW_TYPES, FEW_WORK = 200, 600_000
 """So few types are always searched, with so much work."""
-MOST_STEP = 4
-"""By so many sixteenths a guess is raised at most if there are types left."""
-BEAM_WORK = 1_200_000
-"""The same for a few routes that are followed if the search has ended before."""
+SMALL_SPACE = 1_000
+"""In a space of so few types the first guess is what other routes cost."""
+MOST_STEP = 8
+"""By so many sixteenths a guess is raised at most."""
+BEAM_WORK = 900_000
+"""The same for a route that is found in haste if the search has ended before, and for a few that are
+followed."""
+HASTY_WEIGHT = 4
+"""How often the cost still to come counts in the choice of the one."""
 BEAMS = ((3, False), (2, True))
 """How many routes are followed at a time, and whether over permutes, if there are any."""
 LATE_BEAM = 10
 """How many are followed at a time from where the search has come to."""
 BEAM_WEIGHT = 2
-"""How often the cost still to come counts in their choice."""
+"""How often it counts in the choice of the others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,19 +79,20 @@ class CollectiveSearch:
         bound, step = 0, 1
         if not self.prices.resolved:
             bound = min(below, int(edges.look_at(np.array([start]))[0]))
+        guess = below if self._is_small else _beyond(bound, step, below)
         while bound < below and work.left > 0:
-            guess = _beyond(bound, step, below)
-            step *= 2
+            step = min(2 * step, MOST_STEP)
             if not edges.narrow(guess):
                 bound = guess
+                guess = _beyond(bound, step, below)
                 continue
-            step = min(step, MOST_STEP)
-            if int(edges.to_goal[start]) > bound and guess < below:
+            if bound < edges.to_goal[start] and len(edges.alive) > FEW_TYPES:
                 bound = int(edges.to_goal[start])
                 guess = min(guess, _beyond(bound, 1, below))
                 edges.narrow(guess)
             if not edges.refine(guess):
                 bound = guess
+                guess = _beyond(bound, step, below)
                 continue
             if len(edges.alive) <= FEW_TYPES:
                 work.left = max(work.left, FEW_WORK)
@@ -94,24 +100,31 @@ class CollectiveSearch:
             bound, self.begun = max(bound, best.bound), best.begun
             if best.nodes is not None:
                 return best.nodes, best.bound
+            guess = _beyond(bound, step, below)
         return None, bound
 
+    @property
+    def _is_small(self) -> bool:
+        """Whether it takes little to look at all patterns at once."""
+        return len(self.prices.space) <= SMALL_SPACE
+
     def _follow(self, below: int) -> Nodes | None:
-        """The best of a few routes that are followed at a time, and from where the search has come to."""
+        """The best of a route found in haste and a few that are followed, also from where the search was."""
         edges, ends = self.edges, (self.prices.start, self.prices.goal)
-        edges.work = Budget(BEAM_WORK)
+        work = edges.work = Budget(BEAM_WORK)
         edges.narrow(below)
-        nodes: Nodes | None = None
-        cost = below
+        hasty = ShortestPath(*ends, edges).run(below, work, HASTY_WEIGHT)
+        nodes, cost = hasty.nodes, below if hasty.nodes is None else hasty.bound
+        work = edges.work = Budget(BEAM_WORK)
         for width, edges.permutes in BEAMS if self.permute else BEAMS[:1]:
-            found, cost = beam(edges, *ends, cost, edges.patterns, width, BEAM_WEIGHT, edges.work)
+            found, cost = beam(edges, *ends, cost, edges.patterns, width, BEAM_WEIGHT, work)
             nodes = found or nodes
         if self.begun:
-            kinds, work = edges.patterns, edges.work
+            kinds = edges.patterns
             late = beam(edges, *ends, cost, kinds, LATE_BEAM, BEAM_WEIGHT, work, self.begun)
             nodes = late[0] or nodes
         if nodes is None and below == MORE_THAN_ANY_COST:
-            nodes = ShortestPath(*ends, edges).run(below, None, BEAM_WEIGHT).nodes
+            nodes = ShortestPath(*ends, edges).run(below, None, HASTY_WEIGHT).nodes
         return nodes
 
 

@@ -13,17 +13,19 @@ from redist.synth.graph import Budget
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.patterns import Patterns
 
-MOST_PATTERNS, MOST_PAIRS = 1_500, 800_000
-"""More patterns, or pairs of them, are not looked at if there is a bound already."""
+MOST_PATTERNS = 1_500
+"""More are not looked at if there is a bound already."""
 MANY_TYPES = 4_000
 """Of so many types, patterns are looked at first that tell nothing but sizes of factors apart."""
 MANY_MEMBERS = 20_000
 """Of more types it is not looked up which an all_to_all joins, if it is known roughly."""
-FEW_TYPES = 60
+FEW_TYPES = 120
 """So few are not narrowed down any more."""
-PATTERNS_WORK, CELLS_PER_WORK, PAIR_WORK, FLOOR_WORK = 50_000, 3, 2, 12
-"""What patterns count together, how many pairs of them count one, what a pair counts that a step may join,
-and what it counts if that is found to cost little."""
+PATTERNS_WORK, CELLS_PER_WORK, PAIR_WORK = 100_000, 2, 3
+"""What patterns count together, how many pairs of them count one, and what a pair counts that a step may
+join."""
+MOST_WORK = 2_400_000
+"""What these count together at most if there is a bound already."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,11 +98,11 @@ class Narrowing:
     def refine(self, below: int, budget: Budget) -> None:
         """Narrow down further, telling one factor more apart at a time, while that helps."""
         blocks, kinds = self._stages[self._stage]
-        vain = 0
+        vain, most = 0, 0 if blocks.wide else 1
         for mesh, own in enumerate(kinds):
             for f in range(len(own)):
                 finer, ids = told_apart(kinds, mesh, frozenset({f})), self.alive()
-                if finer == kinds or len(ids) <= FEW_TYPES or budget.left <= 0 or vain > 1:
+                if finer == kinds or len(ids) <= FEW_TYPES or budget.left <= 0 or vain > most:
                     continue
                 patterns = Patterns.of(self.prices, blocks, finer, ids)
                 budget.spend(len(ids))
@@ -143,15 +145,16 @@ class Narrowing:
         known_here, worth = known.floors[here], self.floors[np.ix_(old, old)] < room
         a, b = np.nonzero(worth & (known_here < room) & ~known.final[here])
         budget.spend(PATTERNS_WORK + room.size // CELLS_PER_WORK)
-        if self.floors.size > 1 and len(a) > MOST_PAIRS:
+        if self.floors.size > 1 and PAIR_WORK * len(a) > min(MOST_WORK, budget.left):
             return None
         budget.spend(PAIR_WORK * len(a))
         if len(a):
             joined = self._may_join(known, some[a], some[b])
-            found, final = patterns.edge_floors(joined, self.permute, room[a, b], some[a], some[b])
+            found, final = patterns.edge_floors(
+                joined, self.permute, room[a, b], some[a], some[b], budget
+            )
             known_here[a, b] = known.floors[some[a], some[b]] = found
             known.final[some[a], some[b]] = final
-            budget.spend(FLOOR_WORK * int(np.count_nonzero(found < room[a, b])))
         # Only these may be part of a route that costs less.
         floors = np.where(worth & (known_here < room), known_here, MORE_THAN_ANY_COST)
         ends = [np.flatnonzero(ids == end) for end in (self.prices.start, self.prices.goal)]
@@ -165,9 +168,11 @@ class Narrowing:
                     way[some] = _distances(np.ascontiguousarray(costs), int(first[0]), below)
                 ways[ids] = np.maximum(ways[ids], way[patterns.number])
         self.drop(ids, below)
-        out = np.full((n, n), MORE_THAN_ANY_COST, dtype=np.int64)
-        out[here] = floors
-        return out
+        if len(some) == n:
+            return floors
+        every = np.full((n, n), MORE_THAN_ANY_COST, dtype=np.int64)
+        every[here] = floors
+        return every
 
 
 def _distances(costs: Ints, start: int, below: int) -> Ints:

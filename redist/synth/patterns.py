@@ -16,10 +16,13 @@ import numpy as np
 from redist.layout.tiles import Ints
 from redist.synth.alike import Blocks, Kinds, words_of
 from redist.synth.chains import Bools
+from redist.synth.graph import Budget
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.pattern_steps import PatternSteps
 from redist.synth.word_pairs import WordPairs
 
+FLOOR_WORK = 14
+"""What a step between patterns counts that is bounded from all of these ranks, not from one."""
 MOST_RANKS = 8
 """What a step costs is bounded from so many ranks."""
 
@@ -62,16 +65,16 @@ class Patterns:
         return out
 
     def edge_floors(
-        self, joined: Bools, permute: bool, room: Ints, a: Ints, b: Ints
+        self, joined: Bools, permute: bool, room: Ints, a: Ints, b: Ints, budget: Budget
     ) -> tuple[Ints, Bools]:
         """What steps from types of patterns a to types of b cost at least, and where no more is known.
 
-        Less is found out about those that cost more than there is ``room`` for. An all_to_all may only
-        be a step that is ``joined``.
+        Less is found out about those that cost more than there is ``room`` for, and if the budget ends.
+        An all_to_all may only be a step that is ``joined``.
         """
         space = self.prices.space
         if not self._dims:
-            self._dims.extend(_Dim.of(self, i) for i in range(space.n_dims))
+            self._dims.extend(_folded([_Dim.of(self, i) for i in range(space.n_dims)], len(a)))
         mesh = space.mesh_of[self.first]
         same_mesh = mesh[a] == mesh[b]
         slices, gathers, same = same_mesh.copy(), same_mesh.copy(), np.ones(len(a), dtype=np.bool_)
@@ -91,10 +94,13 @@ class Patterns:
         fit = self._fit(a, b)
         for which, permuting in ((sends, False), (permutes, True)):
             at = np.flatnonzero(which & fit)
-            for few in (slice(1, 2), slice(None)):
-                cost[at] = self._steps(a[at], b[at], few).floors(permuting)
-                final[at] = few == slice(None)
-                at = at[cost[at] < room[at]]
+            cost[at] = self._steps(a[at], b[at], slice(1, 2)).floors(permuting)
+            final[at] = False
+            at = at[cost[at] < room[at]]
+            if budget.left > FLOOR_WORK * len(at):
+                budget.spend(FLOOR_WORK * len(at))
+                cost[at] = self._steps(a[at], b[at], slice(None)).floors(permuting)
+                final[at] = True
         cost[slices & fit] = 1
         cost[same & ~same_mesh & fit] = 0
         return cost, final
@@ -193,3 +199,16 @@ class _Dim:
     def pairs_of(self, a: Ints, b: Ints) -> Ints:
         """The pairs of words of steps from patterns a to patterns b."""
         return self.word[a] * len(self.pairs.finer) + self.word[b]
+
+
+def _folded(dims: list[_Dim], n_steps: int) -> list[_Dim]:
+    """The dims, some of them taken together if then less is to be looked up for so many steps."""
+    while len(dims) > 2:
+        dims = sorted(dims, key=lambda dim: len(dim.pairs))
+        one, two = dims[:2]
+        met, word = np.unique(one.word * len(two.pairs) + two.word, return_inverse=True)
+        if 4 * len(met) ** 2 > n_steps:
+            break
+        own, others = met // len(two.pairs), met % len(two.pairs)
+        dims = [_Dim(word, one.pairs.times(two.pairs, own, others)), *dims[2:]]
+    return dims

@@ -18,7 +18,7 @@ Word = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordPairs:
-    """Tables [a * words + b, rank] of a step that turns word a into word b along a dim.
+    """Tables [a * words + b, rank] of a step that turns word a into word b along a dim, or along some.
 
     Ranks hold ``before`` and ``after`` the step, and have ``both`` of these indices in common. They meet
     ``pieces_in`` tiles of a, and tiles that they hold meet ``pieces_out`` of b. ``near`` has for every
@@ -46,7 +46,7 @@ class WordPairs:
         blocks: Sequence[Within],
     ) -> WordPairs:
         """Tables for some words, a chain of each, and the ranks (columns) of each."""
-        lo, hi = table.lo[dim][chains[:, None], ranks], table.hi[dim][chains[:, None], ranks]
+        lo, hi = (ends[dim][chains[:, None], ranks] for ends in (table.lo, table.hi))
         n = len(lo)
         both = np.maximum(np.minimum(hi[:, None], hi[None]) - np.maximum(lo[:, None], lo[None]), 0)
         counts, kind = np.unique(np.array(table.n_tiles)[chains], return_inverse=True)
@@ -78,6 +78,28 @@ class WordPairs:
             _flat(pieces),
             _turned(pieces),
             tuple(near),
+        )
+
+    def __len__(self) -> int:
+        return len(self.finer)
+
+    def times(self, other: WordPairs, own: Ints, others: Ints) -> WordPairs:
+        """The same along two dims, for some words along each."""
+        a = (own[:, None] * len(self) + own).ravel()
+        b = (others[:, None] * len(other) + others).ravel()
+        here, there = np.ix_(own, own), np.ix_(others, others)
+        return WordPairs(
+            self.finer[here] & other.finer[there],
+            self.same_tiles[here] & other.same_tiles[there],
+            self.both[a] * other.both[b],
+            self.before[a] * other.before[b],
+            self.after[a] * other.after[b],
+            self.pieces_in[a] * other.pieces_in[b],
+            self.pieces_out[a] * other.pieces_out[b],
+            tuple(
+                (p[a] * w[b], q[a] * x[b], r[a] * y[b], s[a] * z[b])
+                for (p, q, r, s), (w, x, y, z) in zip(self.near, other.near, strict=True)
+            ),
         )
 
 

@@ -82,6 +82,7 @@ def searches(n: int, seed: int) -> Iterator[tuple[Problem, CollectiveSearch]]:
             )
             search = search_of(request)
             if search is not None:
+                search.edges.work = Budget(MORE_THAN_ANY_COST)
                 search.edges.narrow(MORE_THAN_ANY_COST)
                 yield problem, search
 
