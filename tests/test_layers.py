@@ -25,8 +25,9 @@ INNER: dict[str, str] = {
     ),
     "redist.program": "tasks memory_graph memory_certificate",
     "redist.synth": (
-        "chains astar type_space blocks block_mates plan_figures named_steps objective_costs routes "
-        "candidates axis_moves two_step_search collective_prices shape_bounds prime_shapes "
+        "chains graph astar beam rank_traffic type_space blocks block_mates alike word_pairs plan_figures "
+        "named_steps objective_costs routes candidates axis_moves two_step_search collective_prices "
+        "shape_bounds prime_shapes pattern_steps patterns narrowing collective_routes collective_edges "
         "collective_search find"
     ),
     "redist.check": (

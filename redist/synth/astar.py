@@ -1,32 +1,16 @@
-"""Shortest paths where exact costs are dear and lower bounds are cheap and come in bulk."""
+"""Shortest paths where exact costs are dear, prices come in bulk, and lower bounds of them are cheap."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from redist.layout.tiles import Ints
-from redist.synth.chains import Bools
+from redist.synth.graph import BATCH, Budget, Graph, order_edges, path_to, price_edges
 
-Bulk = Callable[[int, int], tuple[Ints, Ints, Bools]]
-"""Node, and what a path from it may cost -> (neighbours, lower bounds of the costs of the edges to them,
-which of these are exact)."""
 Entry = tuple[int, int, int, int, bool]
 """What waits: hope for the whole path, cost so far, node, the node before it, whether the cost is exact."""
-
-
-@dataclass(slots=True)
-class Budget:
-    """Work that a search may still do; counted, so that it ends at the same point on every machine."""
-
-    left: int
-
-    def spend(self, work: int) -> None:
-        """Count some work."""
-        self.left -= work
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +30,15 @@ class FoundPath:
 class ShortestPath:
     """A* with lazy edges: an edge waits under a lower bound of its cost and is priced when it comes up.
 
-    ``to_goal`` never exceeds the cost still to come and obeys the triangle inequality. Ties go to the
-    lower cost so far, then to the lower node number, so the answer is the same on every machine. The
-    edges out of a node wait in a row of their own, of which only the first stands in the queue.
+    ``to_goal`` never exceeds the cost still to come and obeys the triangle inequality where it was
+    looked at. Ties go to the lower cost so far, then to the lower node number, so the answer is the
+    same on every machine. The edges out of a node wait in a row of their own, of which only the first
+    stands in the queue; they are priced some at a time.
     """
 
     start: int
     goal: int
-    to_goal: Ints
-    edges: Bulk
-    exact: Callable[[int, int], int]
+    graph: Graph
 
     def run(self, below: int, budget: Budget | None, weight: int = 1) -> FoundPath:
         """The cheapest path that costs less than ``below``, and the bound that is proved for it.
@@ -66,103 +49,50 @@ class ShortestPath:
         """
         settled: dict[int, tuple[int, int]] = {}
         waiting = _Waiting()
-        first = weight * int(self.to_goal[self.start])
+        first = weight * int(self.graph.to_goal[self.start])
         waiting.add(iter([(first, 0, self.start, -1, True)]))
-        least: dict[int, int] = {}
+        under = below - self.graph.to_goal
         while waiting and (budget is None or budget.left > 0):
             _, cost, node, parent, known = waiting.pop()
-            if node in settled or cost > least.get(node, cost):
+            if node in settled or cost > under[node]:
                 continue
-            rest = int(self.to_goal[node])
+            rest = int(self.graph.to_goal[node])
             if not known:
-                cost = settled[parent][0] + self.exact(parent, node)
-                if cost + rest < below and cost < least.get(node, below):
-                    least[node] = cost
+                cost = settled[parent][0] + self.graph.exact(parent, node)
+                if cost < under[node]:
+                    under[node] = cost
                     waiting.add(iter([(cost + weight * rest, cost, node, parent, True)]))
                 continue
             settled[node] = (cost, parent)
             if node == self.goal:
-                return FoundPath(_path(settled, node), cost)
-            waiting.add(self._row(node, cost, below, weight, least))
+                return FoundPath(path_to(settled, node), cost)
+            under[node] = min(cost, under[node])
+            waiting.add(self._row(node, cost, below, weight, under))
         return FoundPath(None, min(below, waiting.hope(below)), settled)
 
-    def beam(
-        self,
-        below: int,
-        kinds: Ints,
-        width: int,
-        weight: int,
-        budget: Budget,
-        begun: dict[int, tuple[int, int]] | None = None,
-    ) -> tuple[tuple[int, ...] | None, int]:
-        """A path that costs less than ``below`` and its cost, if following a few at a time leads to one.
+    def _row(self, node: int, cost: int, below: int, weight: int, under: Ints) -> Iterator[Entry]:
+        """The edges out of a node, the most hopeful first; ``under`` has what ways to nodes must cost.
 
-        Of all nodes that one more edge leads to, the most hopeful of each of ``width`` kinds are
-        followed, the cost still to come counting ``weight`` times; at first, of those already
-        ``begun``.
+        Between batches the node itself stands in the row, with the hope of the next batch; as it is
+        settled, nothing happens if it comes up, but that the next batch is priced.
         """
-        best: tuple[int, ...] | None = None
-        edge: list[tuple[int, tuple[int, ...]]] = []
-        begun = begun or {self.start: (0, -1)}
-        seen = {node: cost for node, (cost, _) in begun.items()}
-        order = sorted(
-            begun, key=lambda node: (seen[node] + weight * int(self.to_goal[node]), node)
-        )
-        for node in order:
-            if len(edge) < width and all(kinds[node] != kinds[path[-1]] for _, path in edge):
-                edge.append((seen[node], _path(begun, node)))
-        while edge and budget.left > 0:
-            ways: list[tuple[int, int, int, tuple[int, ...], bool]] = []
-            for so_far, path in edge:
-                if budget.left > 0:
-                    ways += self._ways(so_far, path, below, kinds, 2 * width, weight)
-            edge, taken = [], set()
-            for _, node, cost, path, known in sorted(ways):
-                kind = int(kinds[node])
-                if node != self.goal and (kind in taken or len(edge) == width):
-                    continue
-                if not known:
-                    cost = seen[path[-1]] + self.exact(path[-1], node)
-                if cost + int(self.to_goal[node]) >= below or cost >= seen.get(node, below):
-                    continue
-                seen[node] = cost
-                if node == self.goal:
-                    best, below = (*path, node), cost
-                else:
-                    taken.add(kind)
-                    edge.append((cost, (*path, node)))
-        return best, below
-
-    def _ways(
-        self, cost: int, path: tuple[int, ...], below: int, kinds: Ints, most: int, weight: int
-    ) -> Iterator[tuple[int, int, int, tuple[int, ...], bool]]:
-        """The most hopeful edges on, to one node of each kind, and that to the goal."""
-        ids, low, known = self.edges(path[-1], below - cost)
-        viable = np.flatnonzero(cost + low + self.to_goal[ids] < below)
-        ids, low, known = ids[viable], cost + low[viable], known[viable]
-        hope = low + weight * self.to_goal[ids]
-        order = np.lexsort((ids, hope))
-        _, first = np.unique(kinds[ids[order]], return_index=True)
-        chosen = order[np.sort(first)[:most]].tolist()
-        for i in dict.fromkeys((*np.flatnonzero(ids == self.goal).tolist(), *chosen)):
-            yield int(hope[i]), int(ids[i]), int(low[i]), path, bool(known[i])
-
-    def _row(
-        self, node: int, cost: int, below: int, weight: int, least: dict[int, int]
-    ) -> Iterator[Entry]:
-        """The edges out of a node, the most hopeful first."""
-        ids, low, known = self.edges(node, below - cost)
-        rest = self.to_goal[ids]
-        keep = np.flatnonzero(cost + low + rest < below)
-        ids, low, known, rest = ids[keep], low[keep], known[keep], rest[keep]
-        hope = cost + low + weight * rest
-        order = np.lexsort((ids, low, hope))
-        columns = (column[order].tolist() for column in (hope, cost + low, ids, known))
-        for whole, so_far, other, exact in zip(*columns, strict=True):
-            if so_far < least.get(other, below):
-                if exact:
-                    least[other] = so_far
-                yield whole, so_far, other, node, exact
+        every, floors, hopes = order_edges(self.graph, node, cost, below, weight, under)
+        ready: list[Entry] = []
+        for at in range(0, len(every), BATCH):
+            while ready and ready[0][0] < hopes[at]:
+                yield heapq.heappop(ready)
+            if at:
+                yield int(hopes[at]), -1, node, node, True
+            ids = every[at : at + BATCH]
+            ids = ids[cost + floors[at : at + BATCH] < under[ids]]
+            ids, low, known = price_edges(self.graph, node, cost, ids, below, under)
+            under[ids[known]] = low[known]
+            hope = low + weight * self.graph.to_goal[ids]
+            columns = (column.tolist() for column in (hope, low, ids, known))
+            for whole, so_far, other, exact in zip(*columns, strict=True):
+                heapq.heappush(ready, (whole, so_far, other, node, exact))
+        while ready:
+            yield heapq.heappop(ready)
 
 
 @dataclass(slots=True, eq=False)
@@ -194,10 +124,3 @@ class _Waiting:
     def hope(self, otherwise: int) -> int:
         """The least hope of all that waits."""
         return self._heap[0][0][0] if self._heap else otherwise
-
-
-def _path(settled: dict[int, tuple[int, int]], node: int) -> tuple[int, ...]:
-    path = [node]
-    while settled[path[-1]][1] >= 0:
-        path.append(settled[path[-1]][1])
-    return tuple(path[::-1])

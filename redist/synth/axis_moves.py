@@ -22,8 +22,9 @@ def move_classes(space: TypeSpace) -> Ints:
     while True:
         new = label.copy()
         for here, there in pairs:
-            np.minimum.at(new, there, new[here])
-            np.minimum.at(new, here, new[there])
+            # No two types lead to the same one by the same move.
+            new[there] = np.minimum(new[there], new[here])
+            new[here] = np.minimum(new[here], new[there])
         new = new[new]
         if bool(np.all(new == label)):
             return label[space.kept_rows]
@@ -49,21 +50,23 @@ def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
 def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
     """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
     n_chains, n_dims = len(space.table), space.n_dims
-    sizes = np.array([n_chains**i for i in range(n_dims)], dtype=np.int64)
+    sizes = np.array([n_chains**i for i in reversed(range(n_dims))], dtype=np.int64)
     keys = space.every.chains @ sizes
-    order = np.argsort(keys, kind="stable")
     prefixes = [space.table.nested_prefix(i) for i in range(n_dims)]
     pairs = []
+    every = np.arange(n_chains, dtype=np.int64)
     for shorter, longer in _runs(space):
-        for i, j in combinations(range(n_dims), 2):
-            old, other = space.every.chains[:, i], space.every.chains[:, j]
-            new, grown = shorter[old], longer[other]
-            here = np.flatnonzero(
-                (new >= 0) & (grown >= 0) & prefixes[i][new, old] & prefixes[j][other, grown]
-            )
-            key = keys[here] + (new - old)[here] * sizes[i] + (grown - other)[here] * sizes[j]
-            at = np.searchsorted(keys, key, sorter=order)
-            at = order[np.minimum(at, len(keys) - 1)]
-            found = keys[at] == key
-            pairs.append((here[found], at[found]))
+        gives = [(shorter >= 0) & prefix[shorter, every] for prefix in prefixes]
+        takes = [(longer >= 0) & prefix[every, longer] for prefix in prefixes]
+        for i in range(n_dims - 1):
+            rows = np.flatnonzero(gives[i][space.every.chains[:, i]])
+            old = space.every.chains[rows, i]
+            left = keys[rows] + (shorter[old] - old) * sizes[i]
+            for j in range(i + 1, n_dims):
+                other = space.every.chains[rows, j]
+                here = np.flatnonzero(takes[j][other])
+                key = left[here] + (longer[other[here]] - other[here]) * sizes[j]
+                at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+                found = keys[at] == key
+                pairs.append((rows[here[found]], at[found]))
     return pairs

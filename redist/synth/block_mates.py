@@ -8,7 +8,7 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.chains import Bools
+from redist.synth.chains import EVERY, Bools
 from redist.synth.type_space import TypeSpace
 
 
@@ -23,7 +23,6 @@ class Beside:
     space: TypeSpace
     kept: tuple[SubAxis, ...]
     mates: Ints
-    work: int = 0
     _rows: dict[tuple[int, int, bool], Ints] = field(default_factory=dict)
     _agree: dict[tuple[int, int], Bools] = field(default_factory=dict)
     _same: dict[int, Bools] = field(default_factory=dict)
@@ -38,27 +37,28 @@ class Beside:
             mates[r, : len(row)] = row
         return Beside(space, kept, mates)
 
-    def received(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
+    def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """As for :class:`redist.synth.blocks.Within`."""
-        met = self._products(u, ids, False) * self._agreeing(u, True)
+        met = self._products(u, ids, False, ranks) * self._agreeing(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
-    def sent(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
+    def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """As for :class:`redist.synth.blocks.Within`."""
-        met = self._products(u, ids, True) * self._agreeing(u, True)
+        met = self._products(u, ids, True, ranks) * self._agreeing(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def held(self, v: int, ids: Ints) -> Ints:
         """As for :class:`redist.synth.blocks.Within`."""
         earlier = self._alike(ids) & (self.mates < np.arange(len(self.mates))[:, None])
-        earlier &= self.space.volumes[ids][:, self.mates] > 0
+        earlier &= self.space.volumes(ids)[:, self.mates] > 0
         first: Bools = np.logical_not(np.any(earlier, axis=2))
-        elems: Ints = (self._products(v, ids, True) * first[:, self.mates]).sum(axis=2)
+        elems: Ints = (self._products(v, ids, True, EVERY) * first[:, self.mates]).sum(axis=2)
         return elems
 
-    def holders(self, u: int, ids: Ints) -> Ints:
-        """As for :class:`redist.synth.blocks.Within`."""
-        count: Ints = (self._products(u, ids, False) * self._agreeing(u, False) > 0).sum(axis=2)
+    def holders(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
+        """How many ranks of its block have each rank's tile before the permutes u -> ids."""
+        met = self._products(u, ids, False, ranks) * self._agreeing(u, False)[ranks]
+        count: Ints = (met > 0).sum(axis=2)
         return count
 
     def asked(self, ids: Ints, open_: Bools) -> Ints:
@@ -74,19 +74,18 @@ class Beside:
             alike &= self._same_tile(i)[self.space.rows[ids, i]]
         return alike
 
-    def _products(self, u: int, ids: Ints, sent: bool) -> Ints:
+    def _products(self, u: int, ids: Ints, sent: bool, ranks: slice) -> Ints:
         """Elements in common: of each rank and each of its mates, before and after each step."""
         space = self.space
-        out = np.ones((len(ids), *self.mates.shape), dtype=np.int64)
+        out = np.ones((len(ids), *self.mates[ranks].shape), dtype=np.int64)
         for i in range(space.n_dims):
-            out *= self._row(i, int(space.rows[u, i]), sent)[space.rows[ids, i]]
+            out *= self._row(i, int(space.rows[u, i]), sent)[:, ranks][space.rows[ids, i]]
         return out
 
     def _row(self, dim: int, chain: int, sent: bool) -> Ints:
         key = (dim, chain, sent)
         if key not in self._rows:
             lo, hi = self.space.table.lo[dim], self.space.table.hi[dim]
-            self.work += len(lo) * self.mates.size
             if sent:
                 low = np.maximum(lo[chain][None, :, None], lo[:, self.mates])
                 high = np.minimum(hi[chain][None, :, None], hi[:, self.mates])

@@ -15,7 +15,7 @@ import numpy as np
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints, coordinates
-from redist.synth.chains import Bools
+from redist.synth.chains import EVERY, Bools
 from redist.synth.type_space import TypeSpace
 
 MANY_CHAINS = 400
@@ -43,6 +43,20 @@ def near_factors(
     return frozenset(f for f, part in enumerate(factors) if part in near)
 
 
+def touched_factors(mesh: Mesh, factors: tuple[SubAxis, ...], size: int) -> frozenset[int]:
+    """The factors on which some ranks of a block of ``size`` differ.
+
+    >>> from redist.layout.axes import prime_parts
+    >>> mesh = Mesh(x=2, y=2, z=3)
+    >>> touched_factors(mesh, prime_parts(mesh), 4)
+    frozenset({1, 2})
+    """
+    block = mesh.rank_array() // size
+    first = np.unique(block, return_index=True)[1][np.unique(block, return_inverse=True)[1]]
+    digits = [coordinates(mesh, [part]) for part in factors]
+    return frozenset(f for f, digit in enumerate(digits) if np.any(digit != digit[first]))
+
+
 def _stays(mesh: Mesh, part: SubAxis, block: Ints) -> bool:
     """Whether ranks that differ on one factor only lie in one block."""
     digit = coordinates(mesh, [part])
@@ -67,10 +81,9 @@ class Within:
     """The product of the near factors of every chain."""
     copies: Ints
     """Ranks that differ on near factors only and hold the same, under every type."""
-    work: int = 0
-    """Entries of tables that were made."""
+    _number: Ints | None = None
     _tiles: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
-    _rows: dict[tuple[int, int, bool], tuple[Ints, Ints]] = field(default_factory=dict)
+    _rows: dict[tuple[int, int, bool, object], tuple[Ints, Ints]] = field(default_factory=dict)
     _places: dict[tuple[int, int], Ints] = field(default_factory=dict)
 
     @staticmethod
@@ -87,27 +100,19 @@ class Within:
             copies = copies // near_tiles[space.rows[:, i]]
         return Within(space, near, kept, near_tiles, copies)
 
-    def received(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
+    def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """Tiles and elements that each rank needs of its block in each step u -> ids, its own included."""
-        return self._products(u, ids, False)
+        return self._products(u, ids, False, ranks)
 
-    def sent(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
+    def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """Tiles and elements that its block needs of each rank in each step u -> ids, its own included."""
-        count, elems = self._products(u, ids, True)
+        count, elems = self._products(u, ids, True, ranks)
         times = (self.copies[ids] // self.copies[u])[:, None]
         return times * count, times * elems
 
     def held(self, v: int, ids: Ints) -> Ints:
         """Elements of each rank's tile under v that its block has under each of the types ids."""
-        return self._products(v, ids, True)[1]
-
-    def holders(self, u: int, ids: Ints) -> Ints:
-        """How many ranks of its block have each rank's tile before the permutes u -> ids."""
-        if all(
-            len(own) == len(parts) for own, parts in zip(self.near, self.space.factors, strict=True)
-        ):
-            return np.full((len(ids), len(self.space.table.ranks)), self.copies[u], dtype=np.int64)
-        return np.where(self.received(u, ids)[0] > 0, self.copies[u], 0)
+        return self._products(v, ids, True, EVERY)[1]
 
     def asked(self, ids: Ints, open_: Bools) -> Ints:
         """How many ranks of its block wait for the same tile as each rank, of those that wait at all."""
@@ -133,35 +138,43 @@ class Within:
             out.append(self._places[mesh, used])
         return np.stack(out)
 
-    def _products(self, u: int, ids: Ints, sent: bool) -> tuple[Ints, Ints]:
+    def _products(self, u: int, ids: Ints, sent: bool, ranks: slice) -> tuple[Ints, Ints]:
         space = self.space
-        shape = (len(ids), len(space.table.ranks))
-        here = np.broadcast_to(space.table.present[space.mesh_of[u]], shape)
+        present = space.table.present[space.mesh_of[u], ranks]
+        here = np.broadcast_to(present, (len(ids), len(present)))
         count, elems = here.astype(np.int64), here.astype(np.int64)
         for i in range(space.n_dims):
             chain, others = int(space.rows[u, i]), space.rows[ids, i]
-            if len(space.table) > MANY_CHAINS:
-                needed, others = np.unique(others, return_inverse=True)
-                tiles, lengths = self._lengths(i, chain, needed, sent)
-            else:
-                tiles, lengths = self._row(i, chain, sent)
-            count *= tiles[others]
-            elems *= lengths[others]
+            tiles, lengths = self._met(i, chain, others, sent, ranks)
+            count *= tiles
+            elems *= lengths
         return count, elems
 
-    def _row(self, dim: int, chain: int, sent: bool) -> tuple[Ints, Ints]:
-        key = (dim, chain, sent)
+    def _met(
+        self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
+    ) -> tuple[Ints, Ints]:
+        """Along a dim: tiles met and their lengths; remembered for all chains if these are not many."""
+        n_chains = len(self.space.table)
+        key = (dim, chain, sent, ranks.step)
         if key not in self._rows:
-            every = np.arange(len(self.space.table), dtype=np.int64)
-            self._rows[key] = self._lengths(dim, chain, every, sent)
-        return self._rows[key]
+            if 2 * len(others) < n_chains:
+                return self._lengths(dim, chain, others, sent, ranks)
+            if n_chains > MANY_CHAINS:
+                needed, at = np.unique(others, return_inverse=True)
+                tiles, lengths = self._lengths(dim, chain, needed, sent, ranks)
+                return tiles[at], lengths[at]
+            every = np.arange(n_chains, dtype=np.int64)
+            self._rows[key] = self._lengths(dim, chain, every, sent, ranks)
+        tiles, lengths = self._rows[key]
+        return tiles[others], lengths[others]
 
-    def _lengths(self, dim: int, chain: int, others: Ints, sent: bool) -> tuple[Ints, Ints]:
+    def _lengths(
+        self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
+    ) -> tuple[Ints, Ints]:
         """Along a dim: tiles met and their lengths, for this chain and each of some others."""
         table = self.space.table
-        start, end = self._near_tiles(dim)
-        lo, hi = table.lo[dim], table.hi[dim]
-        self.work += len(others) * start[0].size
+        start, end = (ends[:, ranks] for ends in self._near_tiles(dim))
+        lo, hi = table.lo[dim][:, ranks], table.hi[dim][:, ranks]
         if sent:
             low = np.maximum(start[others], lo[chain].astype(start.dtype)[None, :, None])
             high = np.minimum(end[others], hi[chain].astype(start.dtype)[None, :, None])
@@ -178,34 +191,35 @@ class Within:
         """
         if dim not in self._tiles:
             table = self.space.table
-            most = int(self.near_tiles.max(initial=1))
-            shape = (len(table), len(table.ranks), most)
             kind = np.int32 if table.shape[dim] < 2**31 else np.int64
-            start, end = np.zeros(shape, dtype=kind), np.zeros(shape, dtype=kind)
-            for c, tiles in enumerate(self._numbers()):
-                low, high = table.cut(dim, c).ranges_of(tiles)
-                start[c, :, : tiles.shape[1]] = low
-                end[c, :, : tiles.shape[1]] = high
-            self._tiles[dim] = start, end
+            numbers, n = self._numbers(), table.shape[dim]
+            size = table.tile_sizes(dim)[:, None, None]
+            start = np.minimum(numbers * size, n)
+            end = np.where(numbers < 0, start, np.minimum(start + size, n))
+            self._tiles[dim] = start.astype(kind), end.astype(kind)
         return self._tiles[dim]
 
-    def _numbers(self) -> list[Ints]:
-        """For every chain: the tiles of the ranks that differ on near factors only, a row per rank."""
-        space = self.space
-        out = []
-        known: dict[tuple[int, tuple[int, ...]], Ints] = {}
-        for mesh, chain in space.table.chains:
-            if not chain:
-                tiles = np.zeros((len(space.table.ranks), 1), dtype=np.int64)
-            else:
-                f = chain[-1]
-                size = space.factors[mesh][f].size
-                before = known[mesh, chain[:-1]] * size
-                if f in self.near[mesh]:
-                    digits = np.arange(size, dtype=np.int64)
-                    tiles = (before[:, :, None] + digits).reshape(len(before), -1)
-                else:
-                    tiles = before + space.table.place(mesh, (space.factors[mesh][f],))[:, None]
-            known[mesh, chain] = tiles
-            out.append(tiles)
-        return out
+    def _numbers(self) -> Ints:
+        """The same as numbers of tiles, -1 where a chain has fewer."""
+        if self._number is None:
+            space = self.space
+            shape = (len(space.table), len(space.table.ranks), int(self.near_tiles.max(initial=1)))
+            out = np.full(shape, -1, dtype=np.int64)
+            digits = {
+                (mesh, f): np.arange(part.size, dtype=np.int64)[None, :]
+                if f in self.near[mesh]
+                else space.table.place(mesh, (part,))[:, None]
+                for mesh, parts in enumerate(space.factors)
+                for f, part in enumerate(parts)
+            }
+            known: dict[tuple[int, tuple[int, ...]], Ints] = {}
+            for c, (mesh, chain) in enumerate(space.table.chains):
+                tiles = np.zeros((shape[1], 1), dtype=np.int64)
+                if chain:
+                    before = known[mesh, chain[:-1]] * space.factors[mesh][chain[-1]].size
+                    own = digits[mesh, chain[-1]]
+                    tiles = (before[:, :, None] + own[:, None, :]).reshape(shape[1], -1)
+                known[mesh, chain] = tiles
+                out[c, :, : tiles.shape[1]] = tiles
+            self._number = out
+        return self._number

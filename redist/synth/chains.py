@@ -24,6 +24,8 @@ from redist.layout.tiles import Ints, coordinates
 Bools = NDArray[np.bool_]
 Chain = tuple[int, tuple[int, ...]]
 """The number of a mesh, and numbers of its factors, major first."""
+EVERY = slice(None)
+"""All ranks, where some columns of a table may be chosen."""
 
 
 @lru_cache(maxsize=64)
@@ -51,8 +53,8 @@ class ChainTable:
     present: Bools
     lo: tuple[Ints, ...]
     hi: tuple[Ints, ...]
-    _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
-    _count: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    _overlap: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
+    _count: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
     _same: dict[tuple[int, int], Bools] = field(default_factory=dict)
 
     @staticmethod
@@ -127,38 +129,63 @@ class ChainTable:
             self._same[key] = self._by_cut(dim, own.same_tiles) > 0
         return self._same[key]
 
-    def overlap_row(self, dim: int, chain: int) -> Ints:
-        """Elements that each rank has in common along a dim under this chain and under every other."""
-        key = (dim, chain)
+    def length(self, dim: int) -> Ints:
+        """Indices of a dim that each rank holds under every chain."""
+        key = (dim, -1, None)
         if key not in self._overlap:
-            lo, hi = self.lo[dim], self.hi[dim]
-            inner = np.minimum(hi, hi[chain]) - np.maximum(lo, lo[chain])
-            self._overlap[key] = np.maximum(inner, 0)
+            self._overlap[key] = self.hi[dim] - self.lo[dim]
         return self._overlap[key]
 
-    def count_row(self, dim: int, chain: int) -> Ints:
-        """How many tiles of this chain meet each rank's range under every other chain."""
-        key = (dim, chain)
-        if key not in self._count:
-            self._count[key] = self.cut(dim, chain).tiles_meeting(self.lo[dim], self.hi[dim])[1]
-        return self._count[key]
+    def overlaps(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """Elements that each rank has in common along a dim under this chain and under each of others."""
+        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
+        key = (dim, chain, ranks.step)
+        if key not in self._overlap:
+            if self._are_few(others):
+                inner = np.minimum(hi[others], hi[chain]) - np.maximum(lo[others], lo[chain])
+                return np.maximum(inner, 0)
+            inner = np.minimum(hi, hi[chain]) - np.maximum(lo, lo[chain])
+            self._overlap[key] = np.maximum(inner, 0)
+        return self._overlap[key][others]
 
-    def count_to_row(self, dim: int, chain: int) -> Ints:
-        """How many tiles of every other chain meet each rank's range under this chain."""
-        key = (-1 - dim, chain)
+    def counts(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """How many tiles of this chain meet each rank's range under each of others."""
+        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
+        key = (dim, chain, ranks.step)
         if key not in self._count:
-            lo, hi = self.lo[dim][chain], self.hi[dim][chain]
-            each = {
-                k: cut_dim(self.shape[dim], k).tiles_meeting(lo, hi)[1] for k in set(self.n_tiles)
-            }
-            self._count[key] = np.stack([each[k] for k in self.n_tiles])
-        return self._count[key]
+            cut = self.cut(dim, chain)
+            if self._are_few(others):
+                return cut.tiles_meeting(lo[others], hi[others])[1]
+            self._count[key] = cut.tiles_meeting(lo, hi)[1]
+        return self._count[key][others]
+
+    def counts_of(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+        """How many tiles of each of others meet each rank's range under this chain."""
+        counts, kind = self._cut_kinds()
+        key = (-1 - dim, chain, ranks.step)
+        if key not in self._count:
+            lo, hi = self.lo[dim][chain, ranks], self.hi[dim][chain, ranks]
+            each = [cut_dim(self.shape[dim], int(k)).tiles_meeting(lo, hi)[1] for k in counts]
+            self._count[key] = np.stack(each)
+        return self._count[key][kind[others]]
+
+    def _are_few(self, others: Ints) -> bool:
+        """Whether it is quicker to look at these than at all chains once."""
+        return 2 * len(others) < len(self)
+
+    def _cut_kinds(self) -> tuple[Ints, Ints]:
+        """The numbers of tiles that chains make, and which of them each chain makes."""
+        if (-1, -1, None) not in self._count:
+            counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+            self._count[-1, -1, None] = counts
+            self._count[-1, -2, None] = kind
+        return self._count[-1, -1, None], self._count[-1, -2, None]
 
     def nested_prefix(self, dim: int) -> Bools:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""
         key = (dim, -1)
         if key not in self._same:
-            counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
+            counts, kind = self._cut_kinds()
             cuts = [cut_dim(self.shape[dim], int(k)) for k in counts]
             nests = np.array([[fine.nests_in(cut) for fine in cuts] for cut in cuts])
             begins, where = _prefixes(self.chains)

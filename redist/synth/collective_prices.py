@@ -15,12 +15,15 @@ import numpy as np
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.synth.block_mates import Beside
-from redist.synth.blocks import Within, near_factors
-from redist.synth.chains import Bools
+from redist.synth.blocks import Within, near_factors, touched_factors
+from redist.synth.chains import EVERY, Bools
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
+from redist.synth.rank_traffic import Moved, Requests
 from redist.text.units import ceil_div
 
 Block = Within | Beside
+FEW = 5
+"""From so many ranks lower bounds are taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,27 +56,68 @@ class CollectivePrices:
                 blocks.append(Beside.of(space, kept, level.size))
         return CollectivePrices(prices, (*blocks, Within.of(space, every, kept)))
 
-    @property
-    def work(self) -> int:
-        """Entries of tables that were made."""
-        return sum(block.work for block in self.blocks)
-
     def told_apart(self) -> tuple[Within, ...]:
         """The blocks, if all of them end where factors do; else the last."""
         aligned = tuple(block for block in self.blocks if isinstance(block, Within))
         return aligned if len(aligned) == len(self.blocks) else aligned[-1:]
 
+    def widened(self) -> tuple[Within, ...]:
+        """The blocks, or where they end inside a factor, larger ones that hold them.
+
+        What ranks move over a level they then move over it or a nearer one. If farther levels are not
+        slower, every rank needs less time for it, but all of them together may not: see :attr:`ends_fit`.
+        """
+        space, levels = self.prices.space, self.prices.request.topology.levels
+        pairs = list(pairwise(levels))
+        if any(b.latency_ps < a.latency_ps or b.byte_fs < a.byte_fs for a, b in pairs):
+            return self.told_apart()
+        out: list[Within] = []
+        for block, level in zip(self.blocks, levels, strict=True):
+            if isinstance(block, Beside) and level.size is not None:
+                near = tuple(
+                    touched_factors(t.mesh, parts, level.size)
+                    for t, parts in zip(space.like, space.factors, strict=True)
+                )
+                block = Within.of(space, near, block.kept)
+            assert isinstance(block, Within)
+            out.append(block)
+        return tuple(out)
+
+    @property
+    def ends_fit(self) -> bool:
+        """Whether all blocks end where factors do."""
+        return all(isinstance(block, Within) for block in self.blocks)
+
     def far_floor(self, ids: Ints, v: int) -> Ints:
         """What must be added to the least cost of ids -> v for elements that blocks lack of a rank's tile."""
-        topology, space = self.prices.request.topology, self.prices.space
-        out = np.zeros(len(ids), dtype=np.int64)
+        volumes = self.prices.space.volumes(np.array([v]))
+        return self._far([volumes - block.held(v, ids) for block in self.blocks[:-1]], len(ids))
+
+    def floor_from(self, u: int, ids: Ints) -> Ints:
+        """No sequence of steps from u to ids costs less: what ranks and blocks lack of a rank's tile."""
+        prices, volumes = self.prices, self.prices.space.volumes(ids)
+        lack = volumes - prices.space.overlap(u, ids)
+        if prices.request.objective == "bytes":
+            return lack.sum(axis=1) << MESSAGE_BITS
+        worst = lack.max(axis=1) * prices.request.source.dtype.itemsize
+        latency, byte_fs = prices.cheapest_level()
+        time: Ints = np.where(worst > 0, latency, 0) + ceil_div(worst * byte_fs, 1000)
+        if not self.ends_fit or len(prices.space.like) > 1:
+            return time
+        return time + self._far(
+            [volumes - b.received(u, ids)[1] for b in self.blocks[:-1]], len(ids)
+        )
+
+    def _far(self, lacks: list[Ints], n: int) -> Ints:
+        """What farther levels add, if that is what blocks lack of each rank's tile; for each of n ways."""
+        out = np.zeros(n, dtype=np.int64)
         if self.prices.request.objective == "bytes":
             return out
         itemsize = self.prices.request.source.dtype.itemsize
-        for number, (near, far) in enumerate(pairwise(topology.levels)):
+        pairs = pairwise(self.prices.request.topology.levels)
+        for (near, far), lack in zip(pairs, lacks, strict=True):
             assert near.size is not None
-            held = self.blocks[number].held(v, ids)
-            share = ceil_div((space.volumes[v] - held).max(axis=1), near.size)
+            share = ceil_div(lack.max(axis=1), near.size)
             slower = max(0, far.byte_fs - near.byte_fs) * itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
             out += share * slower // 1000 + np.where(share > 0, waits, 0)
@@ -97,24 +141,51 @@ class CollectivePrices:
             known &= ~permutes
         return self._times(u, ids, permutes, fixed_bytes), known
 
+    def floors(self, u: int, ids: Ints, permutes: Bools) -> Ints:
+        """Lower bounds of the costs of the steps u -> ids: what a few ranks need and are asked for.
+
+        What permutes send, what links share and what a limit adds is left out.
+        """
+        space, topology = self.prices.space, self.prices.request.topology
+        itemsize = self.prices.request.source.dtype.itemsize
+        # An odd stride, so that the ranks differ on most axes.
+        few = slice(1, None, ceil_div(len(space.table.ranks), FEW) | 1)
+        moved = self._kept(space.overlap(u, ids, few))
+        rows = np.flatnonzero(permutes)
+        sizes = space.volumes(ids[rows], few)
+        asks = Requests(rows, sizes > moved.elems_in[rows])
+        time = np.ones(len(ids), dtype=np.int64)
+        late = np.zeros(len(ids), dtype=np.bool_)
+        for number, level in enumerate(topology.levels):
+            within = self._within(number, u, ids, few)
+            here = within.less(moved)
+            if len(rows):
+                found = asks.open & (self._holders(number, u, ids[rows], few, within, rows) > 0)
+                asks.open &= ~found
+                here.ask(rows, found, sizes, 0)
+            messages, elems = here.busiest()
+            time += messages * level.latency_ps + ceil_div(elems * (itemsize * level.byte_fs), 1000)
+            late |= messages > 0
+            moved = within
+        return time + np.where(late, topology.step_ps, 0)
+
     def _times(self, u: int, ids: Ints, permutes: Bools, fixed_bytes: Ints) -> Ints:
         """Modelled times, level by level, and one more for the step."""
         prices, space, topology = self.prices, self.prices.space, self.prices.request.topology
         itemsize = prices.request.source.dtype.itemsize
         both = space.overlap(u, ids)
-        received = space.volumes[ids] - both
-        moved = _Moved((both > 0).astype(np.int64), both, (both > 0).astype(np.int64), both)
-        asks = _Requests(np.flatnonzero(permutes), received[permutes] > 0)
+        received = space.volumes(ids) - both
+        moved = self._kept(both)
+        asks = Requests(np.flatnonzero(permutes), received[permutes] > 0)
         time = np.ones(len(ids), dtype=np.int64)
         slowest = np.zeros(len(ids), dtype=np.int64)
         busiest = received.max(axis=1)
         size = 1
         for number, level in enumerate(topology.levels):
-            within = self._within(number, u, ids)
+            within = self._within(number, u, ids, EVERY)
             here = within.less(moved)
-            self._permute(number, u, ids, asks, here)
-            messages = np.maximum(here.messages_in.max(axis=1), here.messages_out.max(axis=1))
-            elems = np.maximum(here.elems_in.max(axis=1), here.elems_out.max(axis=1))
+            self._permute(number, u, ids, asks, here, within)
+            messages, elems = here.busiest()
             fs = elems * (itemsize * level.byte_fs)
             if level.link_fs:
                 shared = self._shared(here, permutes, size)
@@ -136,36 +207,47 @@ class CollectivePrices:
             time += extra * slowest
         return time
 
-    def _within(self, number: int, u: int, ids: Ints) -> _Moved:
+    def _kept(self, both: Ints) -> Moved:
+        """What each rank has of its own, and need not move."""
+        one = (both > 0).astype(np.int64)
+        return Moved(one, both, one, both)
+
+    def _within(self, number: int, u: int, ids: Ints, ranks: slice) -> Moved:
         """What each rank needs and is asked for within the blocks of a level, its own tile included."""
         space, block = self.prices.space, self.blocks[number]
         if number < len(self.blocks) - 1:
-            return _Moved(*block.received(u, ids), *block.sent(u, ids))
+            return Moved(*block.received(u, ids, ranks), *block.sent(u, ids, ranks))
         times = (space.copies()[ids] // space.copies()[u])[:, None]
-        return _Moved(
-            space.pieces(u, ids),
-            space.volumes[ids],
-            times * space.pieces_to(ids, u),
-            times * space.volumes[u],
+        return Moved(
+            space.pieces(u, ids, ranks),
+            space.volumes(ids, ranks),
+            times * space.pieces_to(ids, u, ranks),
+            times * space.volumes(np.array([u]), ranks),
         )
 
-    def _permute(self, number: int, u: int, ids: Ints, asks: _Requests, here: _Moved) -> None:
+    def _holders(
+        self, number: int, u: int, chosen: Ints, ranks: slice, within: Moved, rows: Ints
+    ) -> Ints:
+        """How many ranks of its block have each rank's tile before the permutes u -> chosen."""
+        block = self.blocks[number]
+        if isinstance(block, Beside):
+            return block.holders(u, chosen, ranks)
+        return np.where(within.messages_in[rows] > 0, block.copies[u], 0)
+
+    def _permute(
+        self, number: int, u: int, ids: Ints, asks: Requests, here: Moved, within: Moved
+    ) -> None:
         """Let the holders of tiles take turns in the permutes; put what is sent at this level ``here``."""
         if not len(asks.rows):
             return
         block, chosen = self.blocks[number], ids[asks.rows]
-        holders = block.holders(u, chosen)
+        holders = self._holders(number, u, chosen, EVERY, within, asks.rows)
         found = asks.open & (holders > 0)
         asks.open &= ~found
         turns = ceil_div(block.asked(chosen, found), np.maximum(holders, 1))
-        turns = np.where(found, turns, 0)
-        sizes = self.prices.space.volumes[chosen]
-        here.messages_in[asks.rows] = found
-        here.elems_in[asks.rows] = np.where(found, sizes, 0)
-        here.messages_out[asks.rows] = turns
-        here.elems_out[asks.rows] = turns * sizes
+        here.ask(asks.rows, found, self.prices.space.volumes(chosen), np.where(found, turns, 0))
 
-    def _shared(self, moved: _Moved, permutes: Bools, size: int) -> Ints:
+    def _shared(self, moved: Moved, permutes: Bools, size: int) -> Ints:
         """Elements that enter or leave the busiest block of so many ranks; in permutes, that enter it."""
         ranks = self.prices.space.table.ranks
         first = np.flatnonzero(np.diff(ranks // size, prepend=-1))
@@ -174,30 +256,3 @@ class CollectivePrices:
             for elems in (moved.elems_in, moved.elems_out)
         )
         return np.where(permutes, enter, np.maximum(enter, leave))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moved:
-    """Messages and elements that every rank (column) receives and sends in every step (row)."""
-
-    messages_in: Ints
-    elems_in: Ints
-    messages_out: Ints
-    elems_out: Ints
-
-    def less(self, nearer: _Moved) -> _Moved:
-        """What is left for a level if nearer levels move that much."""
-        return _Moved(
-            self.messages_in - nearer.messages_in,
-            self.elems_in - nearer.elems_in,
-            self.messages_out - nearer.messages_out,
-            self.elems_out - nearer.elems_out,
-        )
-
-
-@dataclass(slots=True, eq=False)
-class _Requests:
-    """Rows that are permutes, and which ranks still wait for a tile in them."""
-
-    rows: Ints
-    open: Bools

@@ -27,14 +27,16 @@ from redist.text.units import ceil_div
 
 MOST_FACTORS = {"auto": 5, "collectives": 6, "no_permute": 6}
 """Factors of a mesh that a search moves about."""
-MANY_FACTORS_CELLS = 1_500_000
-"""Types times ranks that a search will look at if it moves more factors about than ``auto`` does."""
 MOST_ORDERS = 6
 """Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
 """A bounded search prices so many steps one at a time."""
-MAX_CELLS = {True: 4_000_000, False: 300_000}
-"""Types times ranks that a search will look at, over prime factors and over coarser ones."""
+MAX_CELLS = {"auto": 4_000_000, "collectives": 8_000_000, "no_permute": 8_000_000}
+"""Types times ranks that a search will look at, over prime factors."""
+MANY_CELLS = 1_000_000
+"""Above so many, a route over coarser factors is found before."""
+COARSE_CELLS = 300_000
+"""The same over coarser ones."""
 
 
 def find_plan(request: Request) -> Plan:
@@ -62,7 +64,7 @@ def find_plan(request: Request) -> Plan:
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
     always where one exchange meets the lower bound under objective ``bytes``. ``collectives`` and
-    ``no_permute`` also take 6 factors while types times ranks stay below 1.5 million, and are exact
+    ``no_permute`` take up to 6 factors while types times ranks stay below eight million, and are exact
     if the search ends within its budget of work. Beyond, factors are only as fine as source, target
     and topology need, or a few standard routes are compared, or the budget ends (``bounded``); the
     plan is never worse than direct exchange, normal form, or naive all-gather, as far as the strategy
@@ -179,14 +181,32 @@ def _searched_to(
         if request.strategy == "auto":
             found = MiddleSearch(prices, None if primes else BOUNDED_PRICES).run(below)
             return found, MORE_THAN_ANY_COST if primes else None
+        coarse = None
+        if primes and space.n_cells > MANY_CELLS:
+            coarse, below = _coarse_route(request, pricer, start, goal, below)
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
+        found = coarse if found is None else found
         if not primes:
             bound = max(prices.floor(), _floor_over_primes(request, pricer, start, goal, kept))
         return found, bound
     if request.strategy == "auto":
         return None, None
     return None, max(_floor(request) or 0, _floor_over_primes(request, pricer, start, goal, kept))
+
+
+def _coarse_route(
+    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
+) -> tuple[Path | None, int]:
+    """A route over coarser factors that costs less than ``below`` and its cost, if one is found soon."""
+    space = _space(request, start, goal, False)
+    if space is None:
+        return None, below
+    resolved = resolved_axes(request.source, request.target)
+    prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
+    kept = kept_axes(request.source, request.target)
+    found, _ = CollectiveSearch(prices, request.strategy == "collectives", kept).run(below)
+    return found, below if found is None else _cost(request, pricer, found)
 
 
 def _floor_over_primes(
@@ -214,16 +234,15 @@ def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) ->
     ranks = max(source.mesh.n_devices, target.mesh.n_devices)
     size = sum(n_types(len(f), source.ndim) for f in factors)
     most = MOST_FACTORS[request.strategy]
-    if max(map(len, factors)) > most or size * ranks > MAX_CELLS[primes]:
+    most_cells = MAX_CELLS[request.strategy] if primes else COARSE_CELLS
+    if max(map(len, factors)) > most or size * ranks > most_cells:
         return None
     auto = request.strategy == "auto"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
     capped = auto or (even and request.strategy == "collectives")
     cap = larger if capped else None
-    space = TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
-    many = max(map(len, factors)) > MOST_FACTORS["auto"]
-    return None if many and len(space) * ranks > MANY_FACTORS_CELLS else space
+    return TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
 
 
 def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:

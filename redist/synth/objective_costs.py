@@ -66,14 +66,14 @@ class Prices:
         if u == len(space):
             u, g = self.plain, math.prod(part.size for part in self.resolved)
         both = space.overlap(u, ids)
-        lack = g * space.volumes[ids] - both
+        lack = g * space.volumes(ids) - both
         messages = np.where(lack > 0, g * space.pieces(u, ids) - (both > 0), 0)
         return lack, messages
 
     def lacks_to(self, ids: Ints, v: int) -> tuple[Ints, Ints]:
         """The same for each edge ids -> v."""
         both = self.space.overlap(v, ids)
-        lack = self.space.volumes[v] - both
+        lack = self.space.volumes(np.array([v])) - both
         messages = np.where(lack > 0, self.space.pieces_to(ids, v) - (both > 0), 0)
         return lack, messages
 
@@ -88,7 +88,7 @@ class Prices:
         latency, byte_fs = self.cheapest_level()
         itemsize = self.request.source.dtype.itemsize
         u = np.where(u == len(self.space), self.plain, u)
-        volumes, copies = self.space.volumes[u], self.space.copies()
+        volumes, copies = self.space.volumes(u), self.space.copies()
         senders = np.maximum(1, np.count_nonzero(volumes, axis=1))
         now, more = copies[u], np.maximum(copies[v] - copies[u], 0)
         worst = lack.max(axis=1)
@@ -126,8 +126,8 @@ class Prices:
         extra = np.zeros(len(u), dtype=np.int64)
         for near, far in itertools.pairwise(levels):
             assert near.size is not None
-            held = self.space.block_volumes(near.size)
-            enter = np.maximum(held[v] - held[u], 0)
+            before, after = (self.space.block_volumes(near.size, ids) for ids in (u, v))
+            enter = np.maximum(after - before, 0)
             share = ceil_div(enter, self.space.block_sizes(near.size)).max(axis=1)
             slower = max(0, far.byte_fs - near.byte_fs) * self.request.source.dtype.itemsize
             waits = max(0, far.latency_ps - near.latency_ps)
@@ -151,16 +151,16 @@ class Prices:
             return lack.sum(axis=1) << MESSAGE_BITS
         latency, byte_fs = self.cheapest_level()
         # What only the copies of one tile have, beyond what they may keep, leaves the one that sends most.
-        held = space.volumes[ids].max(axis=1) // np.maximum(space.copies()[ids], 1)
-        leaves = np.maximum(held - int(space.volumes[v].max()), 0)
+        held = space.volumes(ids).max(axis=1) // np.maximum(space.copies()[ids], 1)
+        leaves = np.maximum(held - int(space.volumes(np.array([v])).max()), 0)
         worst = np.maximum(lack.max(axis=1), leaves) * self.request.source.dtype.itemsize
         # With m messages a step joins at most m + 1 tiles into one, and makes at most m + 1 holders
         # of one, be it of an element or of anything at all.
         pieces = np.where(lack > 0, space.pieces_to(ids, v), 0).max(axis=1)
-        holders = np.count_nonzero(space.volumes, axis=1)
         waits = _doublings(pieces)
-        for count in (space.copies(), holders):
-            waits = np.maximum(waits, _doublings(ceil_div(count[v], np.maximum(count[ids], 1))))
+        both = np.append(ids, v)
+        for count in (space.copies()[both], np.count_nonzero(space.volumes(both), axis=1)):
+            waits = np.maximum(waits, _doublings(ceil_div(count[-1:], np.maximum(count[:-1], 1))))
         time = latency * waits + ceil_div(worst * byte_fs, 1000)
         return time + np.maximum(self._far(ids, np.full(len(ids), v)), far)
 

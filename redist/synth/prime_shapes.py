@@ -53,7 +53,6 @@ def floor_over_primes(
         np.arange(len(shapes), dtype=np.int64),
         chains,
         every.mesh_of,
-        every.volumes(),
         every.tile_elems(),
         number,
     )
@@ -61,8 +60,9 @@ def floor_over_primes(
     prices = Prices(request, space, pricer, (), *at)
     blocks = CollectivePrices.of(prices, kept).told_apart()
     n_tiles = np.array(table.n_tiles, dtype=np.int64)[chains].prod(axis=1)
-    floors = Shapes.of(prices, blocks).floor_to_goal(n_tiles, request.strategy == "collectives")
-    return int(floors[at[0]])
+    every_shape = Shapes.of(prices, blocks)
+    floors = every_shape.edge_floors(n_tiles, request.strategy == "collectives")
+    return int(every_shape.floor_to_goal(floors)[at[0]])
 
 
 def _kinds(

@@ -52,13 +52,10 @@ class Shapes:
             first, number = _kinds([*columns, *(each.prod(axis=1) for each in near)])
         return Shapes(prices, blocks, number, first, fine)
 
-    def floor_to_goal(self, classes: Ints, permute: bool) -> Ints:
-        """No sequence of steps from each type to the goal costs less; obeys the triangle inequality.
-
-        ``classes`` are those of :func:`redist.synth.axis_moves.move_classes`.
-        """
+    def floor_to_goal(self, edge_floors: Ints) -> Ints:
+        """No sequence of steps from each type to the goal costs less; obeys the triangle inequality."""
         n = len(self.first)
-        into = np.ascontiguousarray(self._edge_floors(classes, permute).T)
+        into = np.ascontiguousarray(edge_floors.T)
         floor = np.full(n, MORE_THAN_ANY_COST, dtype=np.int64)
         floor[self.number[self.prices.goal]] = 0
         left = np.zeros(n, dtype=np.int64)
@@ -70,8 +67,11 @@ class Shapes:
             floor = np.minimum(floor, into[v] + floor[v])
         return floor[self.number]
 
-    def _edge_floors(self, classes: Ints, permute: bool) -> Ints:
-        """[A, B]: no step from a type of shape A to one of shape B costs less."""
+    def edge_floors(self, classes: Ints, permute: bool) -> Ints:
+        """[A, B]: no step from a type of shape A to one of shape B costs less.
+
+        ``classes`` are those of :func:`redist.synth.axis_moves.move_classes`.
+        """
         mesh = self.prices.space.mesh_of[self.first]
         same_mesh = mesh[:, None] == mesh[None, :]
         pairs = _Pairs.of(self)

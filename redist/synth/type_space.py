@@ -16,7 +16,10 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.chains import Bools, Chain, ChainTable, all_chains
+from redist.synth.chains import EVERY, Bools, Chain, ChainTable, all_chains
+
+REMEMBERED_CELLS = 300_000
+"""What ranks hold is remembered for so many types times ranks."""
 
 
 @lru_cache(maxsize=64)
@@ -83,13 +86,6 @@ class TypeRows:
             out *= self.table.tile_sizes(i)[self.chains[:, i]]
         return out
 
-    def volumes(self) -> Ints:
-        """Elements that each rank holds under every type."""
-        out = self.table.present[self.mesh_of].astype(np.int64)
-        for i, (lo, hi) in enumerate(zip(self.table.lo, self.table.hi, strict=True)):
-            out *= (hi - lo)[self.chains[:, i]]
-        return out
-
     def small(self, cap_elems: int | None, even: bool) -> Bools:
         """Which types have at most so many elements a tile, and no short tile if ``even``."""
         keep = np.ones(len(self.chains), dtype=np.bool_)
@@ -139,11 +135,10 @@ class TypeSpace:
     kept_rows: Ints
     rows: Ints
     mesh_of: Ints
-    volumes: Ints
     tile_elems: Ints
     _number: dict[Chain, int]
     _blocks: dict[int, Ints] = field(default_factory=dict)
-    """By number of ranks: what blocks of so many hold; under 0 and -1, copies and factors of types."""
+    """By number of ranks: what blocks of so many hold; under 0, -1 and -2, copies, factors and volumes."""
     _types: dict[int, ArrayType] = field(default_factory=dict)
 
     @staticmethod
@@ -177,7 +172,6 @@ class TypeSpace:
             np.flatnonzero(keep),
             kept.chains,
             kept.mesh_of,
-            kept.volumes(),
             kept.tile_elems(),
             number,
         )
@@ -213,6 +207,25 @@ class TypeSpace:
             )
         return self._types[v]
 
+    @property
+    def n_cells(self) -> int:
+        """Types times ranks."""
+        return len(self) * len(self.table.ranks)
+
+    def volumes(self, ids: Ints, ranks: slice = EVERY) -> Ints:
+        """Elements that each rank holds under some types."""
+        if self.n_cells > REMEMBERED_CELLS:
+            return self._volumes(ids, ranks)
+        if -2 not in self._blocks:
+            self._blocks[-2] = self._volumes(np.arange(len(self), dtype=np.int64), EVERY)
+        return self._blocks[-2][:, ranks][ids]
+
+    def _volumes(self, ids: Ints, ranks: slice) -> Ints:
+        out = self.table.present[self.mesh_of[ids], ranks].astype(np.int64)
+        for i in range(self.n_dims):
+            out *= self.table.length(i)[:, ranks][self.rows[ids, i]]
+        return out
+
     def copies(self) -> Ints:
         """How many ranks hold each element (the first one, say) under every type."""
         if 0 not in self._blocks:
@@ -234,53 +247,62 @@ class TypeSpace:
             self._blocks[-1] = chosen.sum(axis=1) if self.n_dims else np.zeros(len(self), np.int64)
         return self._blocks[-1]
 
-    def block_volumes(self, size: int) -> Ints:
-        """Distinct elements that each block of ``size`` ranks holds under every type."""
+    def block_volumes(self, size: int, ids: Ints) -> Ints:
+        """Distinct elements that each block of ``size`` ranks holds under some types."""
+        block = self.table.ranks // size
+        numbers = np.unique(block)
         if size not in self._blocks:
-            shard = np.zeros(self.volumes.shape, dtype=np.int64)
-            for i, n in enumerate(self.table.shape):
-                shard = shard * (n + 1) + self.table.lo[i][self.rows[:, i]]
-            block = self.table.ranks // size
-            numbers = np.unique(block)
-            out = np.zeros((len(self.rows), len(numbers)), dtype=np.int64)
-            for at, number in enumerate(numbers):
-                here = np.flatnonzero(block == number)
-                key = np.where(self.volumes[:, here] > 0, shard[:, here], -1)
-                order = np.argsort(key, axis=1, kind="stable")
-                ordered = np.take_along_axis(key, order, axis=1)
-                fresh = np.ones_like(ordered, dtype=np.bool_)
-                fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-                held = np.take_along_axis(self.volumes[:, here], order, axis=1)
-                out[:, at] = (held * fresh).sum(axis=1)
-            self._blocks[size] = out
-        return self._blocks[size]
+            self._blocks[size] = np.full((len(self), len(numbers)), -1, dtype=np.int64)
+        known = self._blocks[size]
+        new = ids[known[ids, 0] < 0]
+        if len(new):
+            new = np.unique(new)
+            known[new] = self._count_distinct(new, block, numbers)
+        return known[ids]
+
+    def _count_distinct(self, ids: Ints, block: Ints, numbers: Ints) -> Ints:
+        shard = np.zeros((len(ids), len(block)), dtype=np.int64)
+        for i, n in enumerate(self.table.shape):
+            shard = shard * (n + 1) + self.table.lo[i][self.rows[ids, i]]
+        out = np.zeros((len(ids), len(numbers)), dtype=np.int64)
+        every = self.volumes(ids)
+        for at, number in enumerate(numbers):
+            here = np.flatnonzero(block == number)
+            volumes = every[:, here]
+            key = np.where(volumes > 0, shard[:, here], -1)
+            order = np.argsort(key, axis=1, kind="stable")
+            ordered = np.take_along_axis(key, order, axis=1)
+            fresh = np.ones_like(ordered, dtype=np.bool_)
+            fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+            held = np.take_along_axis(volumes, order, axis=1)
+            out[:, at] = (held * fresh).sum(axis=1)
+        return out
 
     def block_sizes(self, size: int) -> Ints:
         """How many ranks each block has."""
         return np.unique(self.table.ranks // size, return_counts=True)[1]
 
-    def overlap(self, u: int, ids: Ints) -> Ints:
+    def overlap(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """Elements that each rank keeps from type u to each of the types ``ids``."""
-        present = self.table.present
+        present = self.table.present[:, ranks]
         both = (present[self.mesh_of[u]] & present[self.mesh_of[ids]]).astype(np.int64)
         for i in range(self.n_dims):
-            both *= self.table.overlap_row(i, int(self.rows[u, i]))[self.rows[ids, i]]
+            both *= self.table.overlaps(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
         return both
 
-    def pieces(self, u: int, ids: Ints) -> Ints:
+    def pieces(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """How many tiles of type u meet each rank's box under each of the types ``ids``."""
-        count = (self.volumes[ids] > 0).astype(np.int64)
+        count = (self.volumes(ids, ranks) > 0).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_row(i, int(self.rows[u, i]))[self.rows[ids, i]]
+            count *= self.table.counts(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
         return count
 
-    def pieces_to(self, ids: Ints, v: int) -> Ints:
+    def pieces_to(self, ids: Ints, v: int, ranks: slice = EVERY) -> Ints:
         """How many tiles of each of the types ``ids`` meet each rank's box under type v."""
-        count = np.broadcast_to(self.volumes[v] > 0, (len(ids), self.volumes.shape[1])).astype(
-            np.int64
-        )
+        holds = self.volumes(np.array([v]), ranks)[0] > 0
+        count = np.broadcast_to(holds, (len(ids), len(holds))).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.count_to_row(i, int(self.rows[v, i]))[self.rows[ids, i]]
+            count *= self.table.counts_of(i, int(self.rows[v, i]), self.rows[ids, i], ranks)
         return count
 
 

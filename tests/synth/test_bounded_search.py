@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from bench.problems.problems import Problem, problems
-from redist import Mesh, Plan, synthesize
+from redist import ArrayType, Mesh, Plan, synthesize
+from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth import collective_search
+from redist.synth import collective_search, find, narrowing
 from redist.synth.candidates import factors_of
+from redist.synth.chains import Bools
 from redist.synth.collective_search import CollectiveSearch
 from redist.synth.find import find_plan
+from redist.synth.graph import Budget
 from redist.synth.named_steps import common_pieces
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer
@@ -79,7 +82,60 @@ def searches(n: int, seed: int) -> Iterator[tuple[Problem, CollectiveSearch]]:
             )
             search = search_of(request)
             if search is not None:
+                search.edges.work = Budget(MORE_THAN_ANY_COST)
+                search.edges.narrow(MORE_THAN_ANY_COST)
                 yield problem, search
+
+
+def edges_of(search: CollectiveSearch, u: int) -> tuple[Ints, Ints, Bools]:
+    """All neighbours of a type, the prices of the steps to them, and which of these are the costs."""
+    room = np.full(len(search.prices.space) + 1, MORE_THAN_ANY_COST)
+    ids, _ = search.edges.bounds(u, room, MORE_THAN_ANY_COST)
+    return ids, *search.edges.prices(u, ids)
+
+
+def test_bounds_of_edges_are_never_above_their_prices_and_often_are_the_prices():
+    rng = random.Random(2)
+    n_edges = n_tight = 0
+    for problem, search in searches(sample(10, of=100), seed=13):
+        n = len(search.prices.space)
+        room = np.full(n + 1, MORE_THAN_ANY_COST)
+        for u in rng.sample(range(n), min(3, n)):
+            ids, floors = search.edges.bounds(u, room, MORE_THAN_ANY_COST)
+            low, known = search.edges.prices(u, ids)
+            assert np.all(floors[known] <= low[known]), f"{problem}: {search.prices.type(u)}"
+            n_edges += int(known.sum())
+            n_tight += int((floors[known] == low[known]).sum())
+    assert n_edges > sample(100, of=1000)
+    assert n_tight > n_edges // 4
+
+
+def test_edges_that_may_be_left_out_cost_too_much():
+    rng = random.Random(3)
+    left_out = 0
+    for problem, search in searches(sample(10, of=100), seed=14):
+        n = len(search.prices.space)
+        u = rng.randrange(n)
+        ids, low, known = edges_of(search, u)
+        if not known.any():
+            continue
+        left = int(np.median(low[known])) + 1
+        room = np.full(n + 1, left)
+        few, _ = search.edges.bounds(u, room, left)
+        gone = known & ~np.isin(ids, few)
+        assert np.all((low + search.edges.to_goal[ids])[gone] >= left), str(problem)
+        left_out += int(gone.sum())
+    assert left_out > sample(20, of=200)
+
+
+def test_batches_have_the_prices_of_single_edges():
+    rng = random.Random(4)
+    for problem, search in searches(sample(6, of=60), seed=15):
+        u = rng.randrange(len(search.prices.space))
+        ids, low, known = edges_of(search, u)
+        for k in rng.sample(range(len(ids)), min(8, len(ids))):
+            one, sure = search.edges.prices(u, ids[k : k + 1])
+            assert (one[0], sure[0]) == (low[k], known[k]), str(problem)
 
 
 def test_prices_in_bulk_are_those_of_the_listed_pieces():
@@ -88,9 +144,9 @@ def test_prices_in_bulk_are_those_of_the_listed_pieces():
     for problem, search in searches(sample(10, of=100), seed=11):
         n = len(search.prices.space)
         for u in rng.sample(range(n), min(3, n)):
-            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            ids, low, known = edges_of(search, u)
             for k in rng.sample(range(len(ids)), min(8, len(ids))):
-                listed = search._exact(u, int(ids[k]))
+                listed = search.edges.exact(u, int(ids[k]))
                 assert low[k] <= listed, f"{problem}: {search.prices.type(u)}"
                 assert not known[k] or low[k] == listed, f"{problem}: {search.prices.type(u)}"
                 known_ones += bool(known[k])
@@ -100,12 +156,55 @@ def test_prices_in_bulk_are_those_of_the_listed_pieces():
 def test_what_is_still_to_come_obeys_the_triangle_inequality():
     rng = random.Random(1)
     for problem, search in searches(sample(10, of=100), seed=12):
-        n, rest = len(search.prices.space), search._to_goal
+        n = len(search.prices.space)
+        rest = search.edges.to_goal
         assert rest[search.prices.goal] == 0
         for u in rng.sample(range(n), min(3, n)):
-            ids, low, known = search._edges(u, MORE_THAN_ANY_COST)
+            ids, low, known = edges_of(search, u)
             bad = known & (rest[u] > low + rest[ids])
             assert not bad.any(), f"{problem}: {search.prices.type(u)}"
+
+
+def ways(costs: Ints, node: int) -> Ints:
+    """The cheapest ways from a node to all, given the cost of every edge [from, to]."""
+    out = np.full(len(costs), MORE_THAN_ANY_COST, dtype=np.int64)
+    out[node] = 0
+    while True:
+        shorter = np.minimum(out, (out[:, None] + costs).min(axis=0))
+        if np.array_equal(shorter, out):
+            return out
+        out = shorter
+
+
+def test_no_type_is_left_out_that_a_cheaper_route_passes(monkeypatch):
+    monkeypatch.setattr(narrowing, "FEW_TYPES", 0)
+    monkeypatch.setattr(narrowing, "MANY_TYPES", 0)
+    left_out = passed = 0
+    for problem, search in searches(sample(12, of=120), seed=16):
+        edges, n = search.edges, len(search.prices.space)
+        if n > 90 or search.prices.resolved:
+            continue
+        costs = np.full((n, n), MORE_THAN_ANY_COST // 4)
+        for u in range(n):
+            ids, low, known = edges_of(search, u)
+            for k in np.flatnonzero(~known):
+                low[k] = edges.exact(u, int(ids[k]))
+            costs[u, ids] = low
+        there = ways(costs, search.prices.start)
+        back = ways(costs.T, search.prices.goal)
+        best = int(there[search.prices.goal])
+        for below in (best, best + 1, best + best // 4 + 2):
+            edges.work = Budget(MORE_THAN_ANY_COST)
+            edges.narrow(below)
+            edges.refine(below)
+            on_the_way = np.flatnonzero(there + back < below)
+            assert np.isin(on_the_way, edges.alive).all(), str(problem)
+            assert np.all(edges.to_goal[on_the_way] <= back[on_the_way]), str(problem)
+            assert np.all(edges.narrowing.from_start[on_the_way] <= there[on_the_way]), str(problem)
+            left_out += n - len(edges.alive)
+            passed += len(on_the_way)
+    assert passed > sample(20, of=200)
+    assert left_out > sample(1000, of=10_000)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES[:2], ids=["flat", "two levels"])
@@ -200,9 +299,21 @@ def test_the_problem_that_took_minutes():
     assert plan.time_ps == 1_728_937_200
 
 
+def test_a_large_space_is_never_worse_than_coarser_factors(monkeypatch):
+    mesh = Mesh(x=4, y=8, z=2)
+    a, b = "i32[2{z}, 64, 64{y,x}, 4]", "i32[2, 64{z,y}, 64, 4{x}]"
+    ends = ArrayType.parse(a, mesh), ArrayType.parse(b, mesh)
+    fine = find_plan(Request(*ends, strategy="collectives"))
+    monkeypatch.setitem(find.MAX_CELLS, "collectives", 0)
+    coarse = find_plan(Request(*ends, strategy="collectives"))
+    assert coarse.search == "bounded"
+    assert fine.time_ps + len(fine.steps) <= coarse.time_ps + len(coarse.steps)
+    assert (fine.search_bound or fine.time_ps) >= (coarse.search_bound or 0)
+
+
 def test_beams_end_where_every_way_is_too_dear():
     search = next(s for _, s in searches(5, seed=41))
     found, bound = search.run(1)
     assert found is None
     assert bound == 1
-    assert np.all(search._to_goal >= 0)
+    assert np.all(search.edges.to_goal >= 0)

@@ -1,0 +1,229 @@
+"""Steps that named collectives do alone, as edges between types: which there are, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.layout.axes import SubAxis
+from redist.layout.tiles import Ints
+from redist.synth.alike import Blocks
+from redist.synth.axis_moves import move_classes
+from redist.synth.chains import Bools
+from redist.synth.collective_prices import FEW, CollectivePrices
+from redist.synth.collective_routes import CollectiveRoutes
+from redist.synth.graph import BATCH, Budget
+from redist.synth.narrowing import Narrowing
+from redist.synth.objective_costs import Prices
+
+MANY_NEIGHBOURS = 12_500
+"""Of more, only those are looked at more closely that come up."""
+REMEMBERED_TYPES = 20_000
+"""Prices are remembered while there are not more types."""
+STEP_WORK = 2_500
+"""What every type counts whose neighbours are looked at."""
+BATCH_WORK = 8_000
+"""What every batch of these counts that is priced."""
+LOOK_WORK, FLOOR_WORK, RANK_WORK = 2, 3, 4
+"""For every level of the topology: what a type counts for every rank, a step that is bounded for each of a
+few ranks, and one that is priced for every rank."""
+EXACT_WORK = 15_000
+"""What a step counts whose pieces are listed one by one."""
+
+
+@dataclass(slots=True, eq=False)
+class CollectiveEdges:
+    """The graph of a search: slice, all_gather, all_to_all and all_permute; no exchange.
+
+    Unless ``permutes``, no edge is an all_permute alone.
+    """
+
+    space_prices: Prices
+    permute: bool
+    kept: tuple[SubAxis, ...]
+    routes: CollectiveRoutes = field(init=False)
+    narrowing: Narrowing = field(init=False)
+    alive: Ints = field(init=False)
+    permutes: bool = True
+    work: Budget = field(default_factory=lambda: Budget(0))
+    _closed: CollectivePrices = field(init=False)
+    _classes: Ints = field(init=False)
+    _lacks: Ints = field(init=False)
+    _priced: dict[int, tuple[Ints, Bools]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        prices = self.space_prices
+        self.routes = CollectiveRoutes(prices, self.permute)
+        self._closed = CollectivePrices.of(prices, self.kept)
+        self._classes = move_classes(prices.space)
+        blocks = Blocks(self._closed.widened(), not self._closed.ends_fit)
+        self.narrowing = Narrowing(prices, blocks, self._classes, self.permute)
+        self._lacks = np.full((2, len(prices.space) + 1), -1, dtype=np.int64)
+        self._lacks[:, -1] = 0
+        self.alive = np.arange(len(prices.space), dtype=np.int64)
+
+    @property
+    def to_goal(self) -> Ints:
+        """What no way from each type to the goal costs less than, if it is part of a route that may do."""
+        return self.narrowing.to_goal
+
+    @property
+    def patterns(self) -> Ints:
+        """The pattern of every type."""
+        return self.narrowing.number
+
+    def look_at(self, ids: Ints) -> Ints:
+        """Lower bounds to the goal from some types, raised by what ranks and blocks lack there."""
+        new = ids[self._lacks[0, ids] < 0]
+        if len(new):
+            prices, ends = self.space_prices, (self.space_prices.start, self.space_prices.goal)
+            far = self._closed.far_floor(new, prices.goal)
+            self._lacks[0, new] = prices.floor_to(new, prices.goal, far)
+            if not prices.resolved:
+                self._lacks[1, new] = self._closed.floor_from(ends[0], new)
+            self.work.spend(LOOK_WORK * self._cells * len(new))
+        narrowing = self.narrowing
+        narrowing.to_goal[ids] = np.maximum(narrowing.to_goal[ids], self._lacks[0, ids])
+        narrowing.from_start[ids] = np.maximum(narrowing.from_start[ids], self._lacks[1, ids])
+        return narrowing.to_goal[ids]
+
+    def narrow(self, below: int) -> bool:
+        """Leave out types whose pattern no route has which costs less; whether any is left."""
+        self.narrowing.begin(below, self.work)
+        self.alive = self.narrowing.alive()
+        return len(self.alive) > 0
+
+    def refine(self, below: int) -> bool:
+        """Leave out more of them, telling more apart; whether any is left."""
+        if len(self.alive) <= MANY_NEIGHBOURS:
+            self.look_at(self.alive)
+            self.narrowing.drop(self.alive, below)
+        self.narrowing.refine(below, self.work)
+        self.alive = self.narrowing.alive()
+        return len(self.alive) > 0
+
+    def bounds(self, u: int, room: Ints, left: int) -> tuple[Ints, Ints]:
+        """Neighbours of u that steps may lead to within the room there is, and what these cost at least."""
+        prices, space = self.space_prices, self.space_prices.space
+        room = room[:-1]
+        self.work.spend(STEP_WORK + len(self.alive) // 2)
+        if u == len(space):
+            ids = self.alive[room[self.alive] > 0]
+            ids = ids[self.routes.legal_first(ids)]
+            ids = ids[prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))]
+            return ids, self._first_floors(ids)
+        ids = self.alive
+        floors = self.narrowing.floors[self.patterns[u]][self.patterns[ids]]
+        keep = (floors < room[ids]) & (ids != u)
+        ids, floors = ids[keep], floors[keep]
+        legal, slices, permutes = self._legal(u, ids)
+        if np.count_nonzero(legal) <= MANY_NEIGHBOURS:
+            legal[legal] = self.look_at(ids[legal]) + floors[legal] < left
+        ids, floors, slices, permutes = ids[legal], floors[legal], slices[legal], permutes[legal]
+        low = floors
+        if len(ids) > BATCH:
+            low = np.maximum(floors, self._thin_floors(u, ids, slices, permutes))
+        fit = prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))
+        fit = fit[low[fit] < np.minimum(room[ids[fit]], left - self.to_goal[ids[fit]])]
+        return ids[fit], low[fit]
+
+    def _thin_floors(self, u: int, ids: Ints, slices: Bools, permutes: Bools) -> Ints:
+        """What the steps u -> ids cost at least, from what a few ranks move."""
+        prices, space = self.space_prices, self.space_prices.space
+        low = np.zeros(len(ids), dtype=np.int64)
+        ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
+        if ask.any() and prices.request.objective == "time":
+            low[ask] = self._closed.floors(u, ids[ask], permutes[ask])
+            n_levels = len(prices.request.topology.levels)
+            self.work.spend(FLOOR_WORK * FEW * n_levels * int(np.count_nonzero(ask)))
+        return low
+
+    def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
+        """Costs of the steps u -> ids, or lower bounds of them; and which are the costs."""
+        n = len(self.space_prices.space)
+        if n > REMEMBERED_TYPES or u == n:
+            return self._prices(u, ids)
+        if u not in self._priced:
+            self._priced[u] = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+        low, known = self._priced[u]
+        new = ids[low[ids] < 0]
+        if len(new):
+            low[new], known[new] = self._prices(u, new)
+        return low[ids], known[ids]
+
+    def _prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
+        prices, space = self.space_prices, self.space_prices.space
+        if u == len(space):
+            return self._first_floors(ids), np.zeros(len(ids), dtype=np.bool_)
+        _, slices, permutes = self._legal(u, ids)
+        fixed = prices.fixed_bytes(np.full(len(ids), u), ids)
+        low, known = np.ones(len(ids), dtype=np.int64), slices.copy()
+        ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
+        if ask.any():
+            low[ask], known[ask] = self._closed.many(u, ids[ask], permutes[ask], fixed[ask])
+        low[~(ask | slices)] = 0
+        self.work.spend(BATCH_WORK + RANK_WORK * self._cells * int(np.count_nonzero(ask)))
+        return low, known
+
+    def exact(self, u: int, v: int) -> int:
+        """The cost of a step, its pieces listed one by one."""
+        self.work.spend(EXACT_WORK)
+        return self.space_prices.exact(u, v, self.routes.between(u, v))
+
+    @property
+    def _cells(self) -> int:
+        """Ranks times levels."""
+        prices = self.space_prices
+        return len(prices.space.table.ranks) * len(prices.request.topology.levels)
+
+    def _first_floors(self, ids: Ints) -> Ints:
+        """No step out of a source with pending axes costs less."""
+        prices, u = self.space_prices, len(self.space_prices.space)
+        fixed = prices.fixed_bytes(np.full(len(ids), u), ids)
+        # From there to the plain source is an all_reduce, which costs less than this bound.
+        lack, messages = prices.lacks_from(u, ids)
+        lack = np.where((ids == prices.plain)[:, None], 0, lack)
+        messages = np.where((ids == prices.plain)[:, None], 0, messages)
+        return prices.at_least(np.full(len(ids), u), ids, lack, messages, fixed)
+
+    def _legal(self, u: int, ids: Ints) -> tuple[Bools, Bools, Bools]:
+        """Which types one step leads to; of these which are slices, and which permutes."""
+        space = self.space_prices.space
+        same_mesh = space.mesh_of[ids] == space.mesh_of[u]
+        slices = same_mesh.copy()
+        gathers = same_mesh.copy()
+        same_shape = np.ones(len(ids), dtype=np.bool_)
+        for i in range(space.n_dims):
+            c = int(space.rows[u, i])
+            others = space.rows[ids, i]
+            prefix = space.table.nested_prefix(i)
+            slices &= prefix[c][others]
+            gathers &= prefix[:, c][others]
+            same_shape &= space.table.same_tiles(i, c)[others]
+        moves = self._classes[ids] == self._classes[u]
+        permute = self.permute and self.permutes
+        permutes = same_shape if permute else same_shape & ~self._one_mesh(u, ids)
+        legal = slices | gathers | moves | permutes
+        if len(space.like) > 1:
+            legal |= self._same_type(u, ids)
+        # What could be either is a permute, if these are allowed at all.
+        return legal, slices, same_shape & ~gathers if self.permute else permutes
+
+    def _one_mesh(self, u: int, ids: Ints) -> Bools:
+        """Types on the same mesh as u, be it cut into other factors."""
+        space = self.space_prices.space
+        number = np.array(
+            [space.like.index(next(t for t in space.like if t.mesh == s.mesh)) for s in space.like]
+        )
+        return number[space.mesh_of[ids]] == number[space.mesh_of[u]]
+
+    def _same_type(self, u: int, ids: Ints) -> Bools:
+        """Other nodes for the type u itself, where one mesh is cut into two sets of factors."""
+        space = self.space_prices.space
+        other = self._one_mesh(u, ids) & (space.mesh_of[ids] != space.mesh_of[u])
+        other &= space.tile_elems[ids] == space.tile_elems[u]
+        here = space.type(u)
+        for at in np.flatnonzero(other):
+            other[at] = space.type(int(ids[at])) == here
+        return other
