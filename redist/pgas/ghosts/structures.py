@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 Kinds = tuple[type, ...]
+LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), slice))
+"""Nothing is looked for inside these."""
 
 
 def found_in(thing: Any, kinds: Kinds) -> list[Any]:
@@ -33,6 +35,8 @@ def _walk(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> tuple[Any, 
     """The structure, and whether anything in it was replaced."""
     if isinstance(thing, kinds):
         return change(thing), True
+    if thing.__class__ in LEAVES:
+        return thing, False
     if isinstance(thing, (tuple, list)):
         pairs = [_walk(one, kinds, change) for one in thing]
         made = [one for one, _ in pairs]
