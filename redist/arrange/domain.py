@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class TypeDomain:
     number: Ints
     """By code of a row, its place among them; -1 where it is none."""
     others: tuple[ArrayType, ...] = ()
+    _types: dict[int, ArrayType] = field(default_factory=dict)
+    """Those that somebody has asked for."""
 
     @staticmethod
     def of(
@@ -84,7 +86,7 @@ class TypeDomain:
             return domain
         more = np.array([places_of(t, parts) for t in rest], dtype=np.int64)
         every = np.concatenate([places, more.reshape(len(rest), len(parts))])
-        return replace(domain, places=every, others=rest)
+        return replace(domain, places=every, others=rest, _types={})
 
     def __len__(self) -> int:
         return len(self.places)
@@ -104,6 +106,11 @@ class TypeDomain:
         """A type as others know it."""
         if number >= len(self) - len(self.others):
             return self.others[number - len(self)]
+        if number not in self._types:
+            self._types[number] = self._make_type(number)
+        return self._types[number]
+
+    def _make_type(self, number: int) -> ArrayType:
         row = self.places[number]
         dims = [
             tuple(part for part, at in zip(self.parts, row, strict=True) if at == dim)
