@@ -42,12 +42,12 @@ def overlap(comm: MPI.Intracomm, products: int) -> dict[str, Any]:
         moved = move(x, y)
         return compute(x, y), moved * 2.0
 
-    plain: Any = pgas.program(cache=False, prefetch=False)
+    plain: Any = pgas.program(layouts="as written", cache=False, prefetch=False)
     ways: dict[str, Any] = {
         "move": plain(move),
         "compute": plain(compute),
         "in turn": plain(both),
-        "early": pgas.program(cache=False)(both),
+        "early": pgas.program(layouts="as written", cache=False)(both),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(REPEATS + 2):
