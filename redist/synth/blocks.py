@@ -48,8 +48,8 @@ def touched_factors(mesh: Mesh, factors: tuple[SubAxis, ...], size: int) -> froz
 
     >>> from redist.layout.axes import prime_parts
     >>> mesh = Mesh(x=2, y=2, z=3)
-    >>> touched_factors(mesh, prime_parts(mesh), 4)
-    frozenset({1, 2})
+    >>> touched_factors(mesh, prime_parts(mesh), 3), touched_factors(mesh, prime_parts(mesh), 4)
+    (frozenset({2}), frozenset({0, 1, 2}))
     """
     block = mesh.rank_array() // size
     first = np.unique(block, return_index=True)[1][np.unique(block, return_inverse=True)[1]]
