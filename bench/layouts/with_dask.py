@@ -109,14 +109,15 @@ def dask_row(workload: Workload, library: str, client: Any, workers: int, repeat
             raise TimeoutError(f"takes more than {LIMIT_S} s") from None
         return results
 
-    before = client.run(received_by_worker)
+    client.run(forget_transfers)
     results = call()
-    after = client.run(received_by_worker)
+    noted = client.run(received_by_worker).values()
     found = [np.asarray(one.compute()) for one in results]
     check(workload, error_of(found, workload.reference()))
     del results
-    n_bytes = sum(after[worker][0] - before[worker][0] for worker in after)
-    transfers = sum(after[worker][1] - before[worker][1] for worker in after)
+    are_all_noted = all(one is not None for one in noted)
+    n_bytes = sum(one[0] for one in noted if one) if are_all_noted else None
+    transfers = sum(one[1] for one in noted if one)
     seconds = []
     for _ in range(repeat + 1):
         start = time.perf_counter()
@@ -126,9 +127,16 @@ def dask_row(workload: Workload, library: str, client: Any, workers: int, repeat
     return RivalRow(workload.name, library, n_bytes, transfers, times)
 
 
-def received_by_worker(dask_worker: Any) -> tuple[int, int]:
-    """Bytes and number of the transfers that a worker has received so far."""
-    noted = list(dask_worker.transfer_incoming_log)
+def forget_transfers(dask_worker: Any) -> None:
+    """Begin to note what a worker receives."""
+    dask_worker.transfer_incoming_log.clear()
+
+
+def received_by_worker(dask_worker: Any) -> tuple[int, int] | None:
+    """Bytes and number of the transfers that a worker has received since; None if it notes no more."""
+    noted = dask_worker.transfer_incoming_log
+    if len(noted) == noted.maxlen:
+        return None
     return sum(one["total"] for one in noted), len(noted)
 
 
