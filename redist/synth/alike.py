@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from redist.layout.tiles import Ints
+from redist.synth.block_mates import Beside
 from redist.synth.blocks import Within
 from redist.synth.chains import Chain
 from redist.synth.type_space import TypeSpace
@@ -19,19 +20,15 @@ Kinds = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """Blocks of the levels that are told apart, the last of which spans all ranks.
+    """Blocks of the levels that are told apart, the last of which spans all ranks."""
 
-    If they are ``wide``, ranks may meet at a farther level than these say; farther levels are not
-    faster.
-    """
-
-    within: tuple[Within, ...]
-    wide: bool
+    nearer: tuple[Within | Beside, ...]
+    every: Within
 
     @property
     def last(self) -> Blocks:
         """Only that which spans all ranks."""
-        return Blocks(self.within[-1:], False)
+        return Blocks((), self.every)
 
 
 def kinds_of_factors(space: TypeSpace, blocks: Blocks) -> Kinds:
@@ -39,7 +36,7 @@ def kinds_of_factors(space: TypeSpace, blocks: Blocks) -> Kinds:
     return tuple(
         _numbered(
             [
-                (part.size, *(f in block.near[mesh] for block in blocks.within[:-1]))
+                (part.size, *(mark for block in blocks.nearer for mark in block.marks(mesh, f)))
                 for f, part in enumerate(parts)
             ]
         )

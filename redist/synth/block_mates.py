@@ -37,14 +37,27 @@ class Beside:
             mates[r, : len(row)] = row
         return Beside(space, kept, mates)
 
+    def marks(self, mesh: int, f: int) -> tuple[int, ...]:
+        """The coordinates on a factor of the ranks beside that which has 0 on all of them."""
+        table, parts = self.space.table, self.space.factors[mesh]
+        zero = int(np.flatnonzero(table.place(mesh, (*parts, *self.kept)) == 0)[0])
+        here = self.mates[zero][self.mates[zero] >= 0]
+        return tuple(table.place(mesh, (parts[f],))[here].tolist())
+
+    def agreeing(self, used: Ints, mesh: int, ranks: Ints, idle: bool) -> Bools:
+        """[step, rank, mate]: which mates agree with some ranks, given the factors used before each step."""
+        bits, which = np.unique(used, return_inverse=True)
+        each = [self._agreeing(mesh, int(b), idle)[ranks] for b in bits]
+        return np.stack(each)[which]
+
     def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """As for :class:`redist.synth.blocks.Within`."""
-        met = self._products(u, ids, False, ranks) * self._agreeing(u, True)[ranks]
+        met = self._products(u, ids, False, ranks) * self._agree_in(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """As for :class:`redist.synth.blocks.Within`."""
-        met = self._products(u, ids, True, ranks) * self._agreeing(u, True)[ranks]
+        met = self._products(u, ids, True, ranks) * self._agree_in(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def held(self, v: int, ids: Ints) -> Ints:
@@ -57,13 +70,13 @@ class Beside:
 
     def holders(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
         """How many ranks of its block have each rank's tile before the permutes u -> ids."""
-        met = self._products(u, ids, False, ranks) * self._agreeing(u, False)[ranks]
+        met = self._products(u, ids, False, ranks) * self._agree_in(u, False)[ranks]
         count: Ints = (met > 0).sum(axis=2)
         return count
 
     def asked(self, ids: Ints, open_: Bools) -> Ints:
         """As for :class:`redist.synth.blocks.Within`."""
-        waits = open_[:, self.mates] & self._alike(ids) & self._agreeing(int(ids[0]), False)
+        waits = open_[:, self.mates] & self._alike(ids) & self._agree_in(int(ids[0]), False)
         count: Ints = waits.sum(axis=2)
         return count
 
@@ -102,10 +115,9 @@ class Beside:
             self._same[dim] = lo[:, :, None] == lo[:, self.mates]
         return self._same[dim]
 
-    def _agreeing(self, u: int, idle: bool) -> Bools:
-        """Which mates agree with a rank on kept axes, and if ``idle`` on those that cut nothing."""
-        space = self.space
-        mesh, used = int(space.mesh_of[u]), int(space.used_factors()[u]) if idle else -1
+    def _agreeing(self, mesh: int, used: int, idle: bool) -> Bools:
+        """Which mates agree with a rank on kept axes, and if ``idle`` on factors not used."""
+        space, used = self.space, used if idle else -1
         if (mesh, used) not in self._agree:
             parts = [part for f, part in enumerate(space.factors[mesh]) if not used >> f & 1]
             place = space.table.place(mesh, (*parts, *self.kept))
@@ -113,3 +125,8 @@ class Beside:
             alike = (place[:, None] == place[self.mates]) & here[:, None] & here[self.mates]
             self._agree[mesh, used] = alike & (self.mates >= 0)
         return self._agree[mesh, used]
+
+    def _agree_in(self, u: int, idle: bool) -> Bools:
+        """The same under type u."""
+        space = self.space
+        return self._agreeing(int(space.mesh_of[u]), int(space.used_factors()[u]), idle)

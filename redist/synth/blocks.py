@@ -43,20 +43,6 @@ def near_factors(
     return frozenset(f for f, part in enumerate(factors) if part in near)
 
 
-def touched_factors(mesh: Mesh, factors: tuple[SubAxis, ...], size: int) -> frozenset[int]:
-    """The factors on which some ranks of a block of ``size`` differ.
-
-    >>> from redist.layout.axes import prime_parts
-    >>> mesh = Mesh(x=2, y=2, z=3)
-    >>> touched_factors(mesh, prime_parts(mesh), 3), touched_factors(mesh, prime_parts(mesh), 4)
-    (frozenset({2}), frozenset({0, 1, 2}))
-    """
-    block = mesh.rank_array() // size
-    first = np.unique(block, return_index=True)[1][np.unique(block, return_inverse=True)[1]]
-    digits = [coordinates(mesh, [part]) for part in factors]
-    return frozenset(f for f, digit in enumerate(digits) if np.any(digit != digit[first]))
-
-
 def _stays(mesh: Mesh, part: SubAxis, block: Ints) -> bool:
     """Whether ranks that differ on one factor only lie in one block."""
     digit = coordinates(mesh, [part])
@@ -99,6 +85,10 @@ class Within:
         for i in range(space.n_dims):
             copies = copies // near_tiles[space.rows[:, i]]
         return Within(space, near, kept, near_tiles, copies)
+
+    def marks(self, mesh: int, f: int) -> tuple[int, ...]:
+        """The same for factors that ranks of a block differ on alike."""
+        return (int(f in self.near[mesh]),)
 
     def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
         """Tiles and elements that each rank needs of its block in each step u -> ids, its own included."""

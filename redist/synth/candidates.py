@@ -163,9 +163,8 @@ def factors_of(
     """Pieces of the axes that the search moves about: primes, or as coarse as the request allows."""
     fixed = tuple(kept)
     edges = [*used, *fixed]
-    pieces = prime_parts(mesh, edges)
-    if not primes:
-        pieces = refined_parts(mesh, [*edges, *_level_cuts(mesh, edges, topology)])
+    edges += _level_cuts(mesh, edges, topology)
+    pieces = prime_parts(mesh, edges) if primes else refined_parts(mesh, edges)
     return tuple(p for p in pieces if not any(p.inside(q) for q in fixed))
 
 

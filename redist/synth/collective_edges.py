@@ -8,7 +8,6 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.alike import Blocks
 from redist.synth.axis_moves import move_classes
 from redist.synth.chains import Bools
 from redist.synth.collective_prices import FEW, CollectivePrices
@@ -17,12 +16,13 @@ from redist.synth.graph import BATCH, Budget
 from redist.synth.narrowing import Narrowing
 from redist.synth.objective_costs import Prices
 
-MANY_NEIGHBOURS = 12_500
-"""Of more, only those are looked at more closely that come up."""
+MANY_TYPES, MANY_NEIGHBOURS = 12_500, 3_000
+"""Of more types that a route may pass, or that a step leads to, only those are looked at more closely that
+come up."""
 REMEMBERED_TYPES = 20_000
 """Prices are remembered while there are not more types."""
-STEP_WORK = 2_500
-"""What every type counts whose neighbours are looked at."""
+STEP_WORK, TYPES_PER_WORK = 2_500, 6
+"""What every type counts whose neighbours are looked at, and how many that may be these count one more."""
 BATCH_WORK = 8_000
 """What every batch of these counts that is priced."""
 LOOK_WORK, FLOOR_WORK, RANK_WORK = 2, 3, 4
@@ -57,7 +57,7 @@ class CollectiveEdges:
         self.routes = CollectiveRoutes(prices, self.permute)
         self._closed = CollectivePrices.of(prices, self.kept)
         self._classes = move_classes(prices.space)
-        blocks = Blocks(self._closed.widened(), not self._closed.ends_fit)
+        blocks = self._closed.told_apart()
         self.narrowing = Narrowing(prices, blocks, self._classes, self.permute)
         self._lacks = np.full((2, len(prices.space) + 1), -1, dtype=np.int64)
         self._lacks[:, -1] = 0
@@ -96,7 +96,7 @@ class CollectiveEdges:
 
     def refine(self, below: int) -> bool:
         """Leave out more of them, telling more apart; whether any is left."""
-        if len(self.alive) <= MANY_NEIGHBOURS:
+        if len(self.alive) <= MANY_TYPES:
             self.look_at(self.alive)
             self.narrowing.drop(self.alive, below)
         self.narrowing.refine(below, self.work)
@@ -107,7 +107,7 @@ class CollectiveEdges:
         """Neighbours of u that steps may lead to within the room there is, and what these cost at least."""
         prices, space = self.space_prices, self.space_prices.space
         room = room[:-1]
-        self.work.spend(STEP_WORK + len(self.alive) // 2)
+        self.work.spend(STEP_WORK + len(self.alive) // TYPES_PER_WORK)
         if u == len(space):
             ids = self.alive[room[self.alive] > 0]
             ids = ids[self.routes.legal_first(ids)]

@@ -14,8 +14,9 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
+from redist.synth.alike import Blocks
 from redist.synth.block_mates import Beside
-from redist.synth.blocks import Within, near_factors, touched_factors
+from redist.synth.blocks import Within, near_factors
 from redist.synth.chains import EVERY, Bools
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
 from redist.synth.rank_traffic import Moved, Requests
@@ -56,32 +57,18 @@ class CollectivePrices:
                 blocks.append(Beside.of(space, kept, level.size))
         return CollectivePrices(prices, (*blocks, Within.of(space, every, kept)))
 
-    def told_apart(self) -> tuple[Within, ...]:
+    def told_apart(self) -> Blocks:
+        """The blocks; where they end inside factors and there are two meshes, only the last."""
+        *nearer, every = self.blocks
+        assert isinstance(every, Within)
+        if not self.ends_fit and len(self.prices.space.like) > 1:
+            return Blocks((), every)
+        return Blocks(tuple(nearer), every)
+
+    def aligned(self) -> tuple[Within, ...]:
         """The blocks, if all of them end where factors do; else the last."""
-        aligned = tuple(block for block in self.blocks if isinstance(block, Within))
-        return aligned if len(aligned) == len(self.blocks) else aligned[-1:]
-
-    def widened(self) -> tuple[Within, ...]:
-        """The blocks, or where they end inside a factor, larger ones that hold them.
-
-        What ranks move over a level they then move over it or a nearer one. If farther levels are not
-        slower, every rank needs less time for it, but all of them together may not: see :attr:`ends_fit`.
-        """
-        space, levels = self.prices.space, self.prices.request.topology.levels
-        pairs = list(pairwise(levels))
-        if any(b.latency_ps < a.latency_ps or b.byte_fs < a.byte_fs for a, b in pairs):
-            return self.told_apart()
-        out: list[Within] = []
-        for block, level in zip(self.blocks, levels, strict=True):
-            if isinstance(block, Beside) and level.size is not None:
-                near = tuple(
-                    touched_factors(t.mesh, parts, level.size)
-                    for t, parts in zip(space.like, space.factors, strict=True)
-                )
-                block = Within.of(space, near, block.kept)
-            assert isinstance(block, Within)
-            out.append(block)
-        return tuple(out)
+        some = tuple(block for block in self.blocks if isinstance(block, Within))
+        return some if self.ends_fit else some[-1:]
 
     @property
     def ends_fit(self) -> bool:

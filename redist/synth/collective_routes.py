@@ -38,7 +38,8 @@ class CollectiveRoutes:
             elif before == after:
                 self._names[u, v] = ()
             else:
-                named = name_step(before, after, 64, self.permute)
+                parts = self.prices.space.factors[int(self.prices.space.mesh_of[u])]
+                named = name_step(before, after, 64, self.permute, parts)
                 if named is None and before.mesh != after.mesh:
                     named = AllPermute(after)
                 assert named is not None, f"{before} -> {after} is no named collective"

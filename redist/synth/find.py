@@ -15,6 +15,7 @@ from redist.plan.plan import Alternative, Plan
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
+from redist.plan.topology import FLAT, Topology
 from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collective_search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
@@ -53,8 +54,9 @@ def find_plan(request: Request) -> Plan:
     by one local step from the type where they replicate, or cut one dim in any order.
     ``collectives`` has every sequence of the steps that a named collective does alone (an all_to_all
     being the net effect of any number of moves of a minor-most axis), ``no_permute`` not even
-    all_permute; there a reduction may be preceded by one slice, and tiles are bounded only where all
-    are even and permutes allowed.
+    all_permute; there axes are also split where blocks of the topology end, if source and target let
+    them, a reduction may be preceded by one slice, and tiles are bounded only where all are even and
+    permutes allowed.
 
     Normal form, gather and slice, routes that cut partial values before they are combined, and those that
     gather or reduce within the nearest level of the topology first are looked at besides, so a plan may be
@@ -205,7 +207,7 @@ def _coarse_route(
     resolved = resolved_axes(request.source, request.target)
     prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
     kept = kept_axes(request.source, request.target)
-    found, _ = CollectiveSearch(prices, request.strategy == "collectives", kept).run(below)
+    found, _ = CollectiveSearch(prices, request.strategy == "collectives", kept, True).run(below)
     return found, below if found is None else _cost(request, pricer, found)
 
 
@@ -217,7 +219,7 @@ def _floor_over_primes(
     if common_pieces(source, target) is None or resolved_axes(source, target):
         return 0
     used = (*source.used, *target.used)
-    factors = factors_of(start.mesh, used, kept, request.topology, True)
+    factors = factors_of(start.mesh, used, kept, _topology(request, True), True)
     return floor_over_primes(request, pricer, factors, kept, start, goal)
 
 
@@ -229,7 +231,8 @@ def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) ->
     used = {0: (*source.used, *target.used)} if one_chain else {0: source.used, 1: target.used}
     kept = kept_axes(source, target)
     factors = tuple(
-        factors_of(end.mesh, used[i], kept, request.topology, primes) for i, end in enumerate(ends)
+        factors_of(end.mesh, used[i], kept, _topology(request, primes), primes)
+        for i, end in enumerate(ends)
     )
     ranks = max(source.mesh.n_devices, target.mesh.n_devices)
     size = sum(n_types(len(f), source.ndim) for f in factors)
@@ -243,6 +246,11 @@ def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) ->
     capped = auto or (even and request.strategy == "collectives")
     cap = larger if capped else None
     return TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
+
+
+def _topology(request: Request, primes: bool) -> Topology:
+    """Where blocks of it end, axes are split; prime factors of strategy ``auto`` know none."""
+    return FLAT if primes and request.strategy == "auto" else request.topology
 
 
 def _overflows(request: Request, resolved: tuple[SubAxis, ...]) -> bool:

@@ -52,11 +52,16 @@ def shared_prefix(old: list[SubAxis], new: list[SubAxis]) -> int:
 
 
 def name_step(
-    before: ArrayType, after: ArrayType, most_moves: int = 4, permute: bool = True
+    before: ArrayType,
+    after: ArrayType,
+    most_moves: int = 4,
+    permute: bool = True,
+    finest: tuple[SubAxis, ...] = (),
 ) -> Action | None:
     """slice, all_gather, all_permute or all_to_all, whichever does it alone; else None.
 
-    An all_to_all of more than ``most_moves`` moves is not found.
+    An all_to_all of more than ``most_moves`` moves is not found, nor one that moves pieces of axes other
+    than those that both types are made of, the ``finest`` or, if there are none, primes.
 
     >>> from redist.layout.mesh import Mesh
     >>> m = Mesh(x=2, y=2)
@@ -64,7 +69,7 @@ def name_step(
     >>> name_step(a, b)
     AllGather(moves=((SubAxis(name='y', pre=1, size=2), 1),))
     """
-    for action in _proposals(before, after, most_moves, permute):
+    for action in _proposals(before, after, most_moves, permute, finest):
         try:
             if type_after(action, before) == after:
                 return action
@@ -74,7 +79,11 @@ def name_step(
 
 
 def _proposals(
-    before: ArrayType, after: ArrayType, most_moves: int, permute: bool
+    before: ArrayType,
+    after: ArrayType,
+    most_moves: int,
+    permute: bool,
+    finest: tuple[SubAxis, ...],
 ) -> Iterator[Action]:
     if resolved_axes(before, after) or kept_axes(before, after) != after.pending_axes:
         return
@@ -90,8 +99,8 @@ def _proposals(
         if not come and gone:
             yield AllGather(tuple(gone))
         if not same_shape and {p for p, _ in gone} == {p for p, _ in come}:
-            primes = prime_parts(before.mesh, (*before.used, *after.used))
-            for fine in dict.fromkeys((pieces, primes)):
+            finest = finest or prime_parts(before.mesh, (*before.used, *after.used))
+            for fine in dict.fromkeys((pieces, finest)):
                 split = split_dims(before, fine), split_dims(after, fine)
                 moves = _moves(before, *split, most_moves)
                 if moves is not None:

@@ -21,28 +21,44 @@ MANY_MEMBERS = 20_000
 """Of more types it is not looked up which an all_to_all joins, if it is known roughly."""
 FEW_TYPES = 120
 """So few are not narrowed down any more."""
-PATTERNS_WORK, CELLS_PER_WORK, PAIR_WORK = 100_000, 2, 3
-"""What patterns count together, how many pairs of them count one, and what a pair counts that a step may
-join."""
+PATTERNS_WORK, PAIRS_PER_WORK, ASK_WORK = 50_000, 3, 3
+"""What patterns count together, how many pairs of them count one that a step may join, and what a pair
+counts whose step is bounded."""
 MOST_WORK = 2_400_000
 """What these count together at most if there is a bound already."""
 
 
 @dataclass(slots=True, eq=False)
 class KnownFloors:
-    """Patterns, and what is known of steps [A, B] between them; ``final`` where it is all.
+    """Patterns, and what is known of steps ``a`` -> ``b`` between them; ``final`` where it is all.
 
     ``joined`` has the pairs that an all_to_all joins, if these were looked for.
     """
 
     patterns: Patterns
     joined: Bools | None = None
+    a: Ints = field(init=False)
+    b: Ints = field(init=False)
     floors: Ints = field(init=False)
     final: Bools = field(init=False)
 
-    def __post_init__(self) -> None:
-        n = len(self.patterns)
-        self.floors, self.final = np.zeros((n, n), dtype=np.int64), np.zeros((n, n), dtype=np.bool_)
+    def begin(self, may: Bools) -> None:
+        """Nothing is known of the steps that may be [a, b]."""
+        self.a, self.b = np.nonzero(may)
+        self.floors = np.zeros(len(self.a), dtype=np.int64)
+        self.final = np.zeros(len(self.a), dtype=np.bool_)
+
+    def forget(self) -> None:
+        """Leave out steps that there are not."""
+        keep = self.floors < MORE_THAN_ANY_COST
+        self.a, self.b = self.a[keep], self.b[keep]
+        self.floors, self.final = self.floors[keep], self.final[keep]
+
+    def may(self) -> Bools:
+        """Which steps [a, b] are left."""
+        out = np.zeros((len(self.patterns),) * 2, dtype=np.bool_)
+        out[self.a, self.b] = True
+        return out
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +88,7 @@ class Narrowing:
         self.from_start, self.to_goal, self.number = np.zeros((3, n), dtype=np.int64)
         self.floors = np.zeros((1, 1), dtype=np.int64)
         self.number[-1] = -1
-        several = [self.blocks.last, self.blocks][-len(self.blocks.within) :]
+        several = [self.blocks.last, self.blocks] if self.blocks.nearer else [self.blocks]
         self._stages = [(blocks, kinds_of_factors(self.prices.space, blocks)) for blocks in several]
 
     def begin(self, below: int, budget: Budget) -> None:
@@ -82,7 +98,8 @@ class Narrowing:
         for number in range(len(self._stages)):
             if number + 1 < len(self._stages) and len(self.number) < MANY_TYPES:
                 continue
-            if number not in self._known:
+            new = number not in self._known
+            if new:
                 every = np.arange(len(self.number) - 1, dtype=np.int64)
                 patterns = Patterns.of(self.prices, *self._stages[number], every)
                 budget.spend(len(every))
@@ -90,6 +107,10 @@ class Narrowing:
             known = self._known[number]
             if self.floors.size > 1 and len(known.patterns) > MOST_PATTERNS:
                 break
+            if new:
+                coarser = self._known.get(number - 1)
+                one = np.ones((1, 1), dtype=np.bool_)
+                known.begin(self._finer(known, one if coarser is None else coarser.may()))
             floors = self._narrow(known, below, budget)
             if floors is None:
                 break
@@ -98,16 +119,18 @@ class Narrowing:
     def refine(self, below: int, budget: Budget) -> None:
         """Narrow down further, telling one factor more apart at a time, while that helps."""
         blocks, kinds = self._stages[self._stage]
-        vain, most = 0, 0 if blocks.wide else 1
+        vain, least = 0, budget.left // 2
         for mesh, own in enumerate(kinds):
             for f in range(len(own)):
                 finer, ids = told_apart(kinds, mesh, frozenset({f})), self.alive()
-                if finer == kinds or len(ids) <= FEW_TYPES or budget.left <= 0 or vain > most:
+                if finer == kinds or len(ids) <= FEW_TYPES or budget.left <= least or vain > 1:
                     continue
                 patterns = Patterns.of(self.prices, blocks, finer, ids)
                 budget.spend(len(ids))
                 if len(patterns) <= MOST_PATTERNS:
-                    self._narrow(KnownFloors(patterns), below, budget)
+                    known = KnownFloors(patterns)
+                    known.begin(self._finer(known, self.floors < MORE_THAN_ANY_COST))
+                    self._narrow(known, below, budget)
                 vain = 0 if len(self.alive()) < len(ids) else vain + 1
 
     def alive(self) -> Ints:
@@ -137,54 +160,50 @@ class Narrowing:
         None if there is a bound already, and too many pairs of patterns are left that a step may join.
         """
         patterns, ids = known.patterns, known.patterns.ids
-        n = len(patterns)
         reach, rest = patterns.least(self.from_start[ids]), patterns.least(self.to_goal[ids])
-        some = np.flatnonzero(reach < below - rest)
-        here, old = np.ix_(some, some), self.number[patterns.first[some]]
-        room = (below - rest[some])[None, :] - reach[some][:, None]
-        known_here, worth = known.floors[here], self.floors[np.ix_(old, old)] < room
-        a, b = np.nonzero(worth & (known_here < room) & ~known.final[here])
-        budget.spend(PATTERNS_WORK + room.size // CELLS_PER_WORK)
-        if self.floors.size > 1 and PAIR_WORK * len(a) > min(MOST_WORK, budget.left):
+        a, b, old = known.a, known.b, self.number[patterns.first]
+        room = (below - rest)[b] - reach[a]
+        worth = self.floors[old[a], old[b]] < room
+        ask = np.flatnonzero(worth & (known.floors < room) & ~known.final)
+        budget.spend(PATTERNS_WORK + len(a) // PAIRS_PER_WORK)
+        if self.floors.size > 1 and ASK_WORK * len(ask) > min(MOST_WORK, budget.left):
             return None
-        budget.spend(PAIR_WORK * len(a))
-        if len(a):
-            joined = self._may_join(known, some[a], some[b])
-            found, final = patterns.edge_floors(
-                joined, self.permute, room[a, b], some[a], some[b], budget
+        budget.spend(ASK_WORK * len(ask))
+        if len(ask):
+            joined = self._may_join(known, a[ask], b[ask])
+            known.floors[ask], known.final[ask] = patterns.edge_floors(
+                joined, self.permute, room[ask], a[ask], b[ask], budget
             )
-            known_here[a, b] = known.floors[some[a], some[b]] = found
-            known.final[some[a], some[b]] = final
         # Only these may be part of a route that costs less.
-        floors = np.where(worth & (known_here < room), known_here, MORE_THAN_ANY_COST)
+        some = np.flatnonzero(worth & (known.floors < room))
+        a, b, floors = a[some], b[some], known.floors[some]
+        known.forget()
         ends = [np.flatnonzero(ids == end) for end in (self.prices.start, self.prices.goal)]
-        for ways, costs, end in zip(
-            (self.from_start, self.to_goal), (floors, floors.T), ends, strict=True
+        for ways, u, v, end in zip(
+            (self.from_start, self.to_goal), (a, b), (b, a), ends, strict=True
         ):
             if len(end):
-                first = np.flatnonzero(some == patterns.number[end[0]])
-                way = np.full(n, MORE_THAN_ANY_COST, dtype=np.int64)
-                if len(first):
-                    way[some] = _distances(np.ascontiguousarray(costs), int(first[0]), below)
+                way = _distances(len(patterns), u, v, floors, int(patterns.number[end[0]]))
                 ways[ids] = np.maximum(ways[ids], way[patterns.number])
         self.drop(ids, below)
-        if len(some) == n:
-            return floors
-        every = np.full((n, n), MORE_THAN_ANY_COST, dtype=np.int64)
-        every[here] = floors
+        every = np.full((len(patterns),) * 2, MORE_THAN_ANY_COST, dtype=np.int64)
+        every[a, b] = floors
         return every
 
+    def _finer(self, known: KnownFloors, may: Bools) -> Bools:
+        """Which steps there may be between patterns, given those between coarser ones."""
+        old = self.number[known.patterns.first]
+        finer: Bools = may[old][:, old]
+        return finer
 
-def _distances(costs: Ints, start: int, below: int) -> Ints:
-    """The least cost of ways from a node, given that of every step [from, to]; right where below a limit."""
-    n = len(costs)
+
+def _distances(n: int, a: Ints, b: Ints, costs: Ints, start: int) -> Ints:
+    """The least cost of ways from a node to each of n, over edges a -> b."""
     out = np.full(n, MORE_THAN_ANY_COST, dtype=np.int64)
     out[start] = 0
-    left = np.zeros(n, dtype=np.int64)
-    for _ in range(n):
-        v = int(np.argmin(out + left))
-        if left[v] or out[v] >= below:
-            break
-        left[v] = MORE_THAN_ANY_COST
-        out = np.minimum(out, costs[v] + out[v])
-    return out
+    while True:
+        new = out.copy()
+        np.minimum.at(new, b, out[a] + costs)
+        if np.array_equal(new, out):
+            return out
+        out = new

@@ -155,9 +155,9 @@ class Prices:
         leaves = np.maximum(held - int(space.volumes(np.array([v])).max()), 0)
         worst = np.maximum(lack.max(axis=1), leaves) * self.request.source.dtype.itemsize
         # With m messages a step joins at most m + 1 tiles into one, and makes at most m + 1 holders
-        # of one, be it of an element or of anything at all.
+        # of one, be it of an element or of anything at all. Who lacks something gets a message.
         pieces = np.where(lack > 0, space.pieces_to(ids, v), 0).max(axis=1)
-        waits = _doublings(pieces)
+        waits = np.maximum(_doublings(pieces), worst > 0)
         both = np.append(ids, v)
         for count in (space.copies()[both], np.count_nonzero(space.volumes(both), axis=1)):
             waits = np.maximum(waits, _doublings(ceil_div(count[-1:], np.maximum(count[:-1], 1))))

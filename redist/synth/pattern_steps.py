@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from redist.layout.tiles import Ints
 from redist.synth.alike import Blocks
+from redist.synth.block_mates import Beside
+from redist.synth.chains import Bools
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
 from redist.synth.word_pairs import WordPairs
 from redist.text.units import ceil_div
@@ -17,7 +19,7 @@ from redist.text.units import ceil_div
 class PatternSteps:
     """Steps between patterns, ``before`` and ``after`` being types of these, and their pairs of words.
 
-    Of the ranks of the tables, some ``columns`` are looked at.
+    Of the ``ranks`` of the tables, some ``columns`` are looked at.
     """
 
     prices: Prices
@@ -26,7 +28,7 @@ class PatternSteps:
     words: tuple[Ints, ...]
     before: Ints
     after: Ints
-
+    ranks: Ints
     columns: slice
 
     def floors(self, permuting: bool) -> Ints:
@@ -38,20 +40,20 @@ class PatternSteps:
         volumes = self._product([t.after for t in self.tables])
         own = (both > 0).astype(np.int64)
         moved, waits = (own, both, own, both), volumes > both
-        messages, elems = _Busiest(self.blocks.wide), _Busiest(self.blocks.wide)
+        waiting, fs = np.zeros((2, len(self.before)), dtype=np.int64)
         for number, (latency, byte_fs) in enumerate(self._levels()):
             within = self._within(number, volumes)
             if permuting:
-                found = waits & (within[0] > 0)
+                found = waits & self._found(number, within[0])
                 waits &= ~found
-                messages.add(latency, found.astype(np.int64))
-                elems.add(byte_fs, np.where(found, volumes, 0))
+                waiting += latency * found.any(axis=1)
+                fs += byte_fs * np.where(found, volumes, 0).max(axis=1)
             else:
-                here = [now - less for now, less in zip(within, moved, strict=True)]
-                messages.add(latency, here[0], here[2])
-                elems.add(byte_fs, here[1], here[3])
+                here = [(now - less).max(axis=1) for now, less in zip(within, moved, strict=True)]
+                waiting += latency * np.maximum(here[0], here[2])
+                fs += byte_fs * np.maximum(here[1], here[3])
             moved = within
-        waiting, fs = messages.total(), elems.total() * request.source.dtype.itemsize
+        fs *= request.source.dtype.itemsize
         step = np.where((waiting > 0) | (fs > 0), request.topology.step_ps, 0)
         return waiting + ceil_div(fs, 1000) + step + 1
 
@@ -67,7 +69,7 @@ class PatternSteps:
 
     def _levels(self) -> list[tuple[int, int]]:
         """Latency and time per byte of the levels; of the last, the least of those not told apart."""
-        levels, n = self.prices.request.topology.levels, len(self.blocks.within)
+        levels, n = self.prices.request.topology.levels, len(self.blocks.nearer) + 1
         apart = [levels[number : number + 1] for number in range(n - 1)] + [levels[n - 1 :]]
         return [
             (min(level.latency_ps for level in some), min(level.byte_fs for level in some))
@@ -76,17 +78,50 @@ class PatternSteps:
 
     def _within(self, number: int, volumes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Messages and elements that each rank gets and sends within its block, its own included."""
-        copies = self.blocks.within[number].copies
-        times = (copies[self.after] // np.maximum(copies[self.before], 1))[:, None]
-        if number < len(self.blocks.within) - 1:
-            near = [self._product([t.near[number][k] for t in self.tables]) for k in range(4)]
+        if number < len(self.blocks.nearer):
+            block = self.blocks.nearer[number]
+            near = [
+                self._product(list(t))
+                for t in zip(*(t.near[number] for t in self.tables), strict=True)
+            ]
+            if isinstance(block, Beside):
+                agree = self._agreeing(block, True)
+                needs, asked = (elems * agree for elems in near)
+                return (
+                    (needs > 0).sum(axis=2),
+                    needs.sum(axis=2),
+                    (asked > 0).sum(axis=2),
+                    asked.sum(axis=2),
+                )
+            times = self._times(block.copies)
             return near[0], near[1], times * near[2], times * near[3]
+        times = self._times(self.blocks.every.copies)
         return (
             self._product([t.pieces_in for t in self.tables]),
             volumes,
             times * self._product([t.pieces_out for t in self.tables]),
             times * self._product([t.before for t in self.tables]),
         )
+
+    def _times(self, copies: Ints) -> Ints:
+        """How many more copies of a tile there are after the steps."""
+        times: Ints = copies[self.after] // np.maximum(copies[self.before], 1)
+        return times[:, None]
+
+    def _found(self, number: int, messages: Ints) -> Bools:
+        """Whether a rank of its block has the tile that each rank asks for."""
+        if number < len(self.blocks.nearer):
+            block = self.blocks.nearer[number]
+            if isinstance(block, Beside):
+                needs = self._product([t.near[number][0] for t in self.tables])
+                return np.any((needs > 0) & self._agreeing(block, False), axis=2)
+        return messages > 0
+
+    def _agreeing(self, block: Beside, idle: bool) -> Bools:
+        """Which ranks beside each agree with it, before each step."""
+        space = self.prices.space
+        used = space.used_factors()[self.before]
+        return block.agreeing(used, 0, self.ranks[self.columns], idle)
 
     def _product(self, tables: list[Ints]) -> Ints:
         """Over dims: the entries of the pairs of words."""
@@ -95,28 +130,3 @@ class PatternSteps:
             here = table[:, self.columns][pairs]
             out = here if out is None else out * here
         return np.ones((len(self.before), 1), dtype=np.int64) if out is None else out
-
-
-@dataclass(slots=True, eq=False)
-class _Busiest:
-    """What the busiest rank spends: at every level another, or if ``one``, the same at all."""
-
-    one: bool
-    _sums: list[Ints] = field(default_factory=list)
-
-    def add(self, each: int, *columns: Ints) -> None:
-        """Count so much for every message or element at a level, for each of some roles of every rank."""
-        if not self.one:
-            most = np.maximum.reduce([values.max(axis=1) for values in columns])
-            columns = (most[:, None],)
-        if not self._sums:
-            self._sums = [each * values for values in columns]
-        else:
-            self._sums = [
-                old + each * values for old, values in zip(self._sums, columns, strict=True)
-            ]
-
-    def total(self) -> Ints:
-        """What it spends at all levels."""
-        out: Ints = np.maximum.reduce([values.max(axis=1) for values in self._sums])
-        return out

@@ -15,6 +15,7 @@ import numpy as np
 
 from redist.layout.tiles import Ints
 from redist.synth.alike import Blocks, Kinds, words_of
+from redist.synth.block_mates import Beside
 from redist.synth.chains import Bools
 from redist.synth.graph import Budget
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
@@ -43,6 +44,7 @@ class Patterns:
     number: Ints
     first: Ints
     _dims: list[_Dim] = field(default_factory=list)
+    _ranks: dict[int, Ints] = field(default_factory=dict)
 
     @staticmethod
     def of(prices: Prices, blocks: Blocks, kinds: Kinds, ids: Ints) -> Patterns:
@@ -94,10 +96,12 @@ class Patterns:
         fit = self._fit(a, b)
         for which, permuting in ((sends, False), (permutes, True)):
             at = np.flatnonzero(which & fit)
+            if not len(at):
+                continue
             cost[at] = self._steps(a[at], b[at], slice(1, 2)).floors(permuting)
             final[at] = False
             at = at[cost[at] < room[at]]
-            if budget.left > FLOOR_WORK * len(at):
+            if len(at) and budget.left > FLOOR_WORK * len(at):
                 budget.spend(FLOOR_WORK * len(at))
                 cost[at] = self._steps(a[at], b[at], slice(None)).floors(permuting)
                 final[at] = True
@@ -109,15 +113,28 @@ class Patterns:
         tables = tuple(dim.pairs for dim in self._dims)
         words = tuple(dim.pairs_of(a, b) for dim in self._dims)
         before, after = self.first[a], self.first[b]
-        return PatternSteps(self.prices, self.blocks, tables, words, before, after, columns)
+        ranks = self.ranks(0)
+        return PatternSteps(self.prices, self.blocks, tables, words, before, after, ranks, columns)
 
     def ranks(self, mesh: int) -> Ints:
-        """Ranks (columns) with the same coordinate, 0 or 1, on all factors of a kind, and 0 on kept axes."""
+        """Ranks (columns) with the same coordinate, 0 or 1, on all factors of a kind, and 0 on kept axes.
+
+        So must all be that are beside them, where blocks end inside factors.
+        """
+        if mesh not in self._ranks:
+            self._ranks[mesh] = self._find_ranks(mesh)
+        return self._ranks[mesh]
+
+    def _find_ranks(self, mesh: int) -> Ints:
         space, kinds = self.prices.space, np.array(self.kinds[mesh], dtype=np.int64)
         able = space.table.present[mesh] & True
-        for part in self.blocks.within[-1].kept:
+        for part in self.blocks.every.kept:
             able &= space.table.place(mesh, (part,)) == 0
         digits = [space.table.place(mesh, (part,)) for part in space.factors[mesh]]
+        for block in self.blocks.nearer:
+            if isinstance(block, Beside):
+                same = self._same_on_kinds(digits, kinds)[block.mates]
+                able &= (same | (block.mates < 0)).all(axis=1)
         n_kinds = len(set(self.kinds[mesh]))
         ways = [np.zeros(n_kinds), *np.eye(n_kinds), np.ones(n_kinds)]
         out: list[int] = []
@@ -126,7 +143,16 @@ class Patterns:
             for digit, kind in zip(digits, kinds, strict=True):
                 chosen &= digit == values[kind]
             out += np.flatnonzero(chosen)[:1].tolist()
-        return np.array(list(dict.fromkeys(out)), dtype=np.int64)
+        found = list(dict.fromkeys(out))
+        return np.array(found if len(found) > 1 else found * 2, dtype=np.int64)
+
+    def _same_on_kinds(self, digits: list[Ints], kinds: Ints) -> Bools:
+        """Which ranks have the same coordinate on all factors of every kind."""
+        same = np.ones(len(self.prices.space.table.ranks), dtype=np.bool_)
+        for kind in range(len(set(kinds.tolist()))):
+            own = np.stack([d for d, k in zip(digits, kinds, strict=True) if k == kind])
+            same &= (own == own[0]).all(axis=0)
+        return same
 
     def joined(self, classes: Ints) -> Bools:
         """[A, B]: whether an all_to_all leads from a type of pattern A to one of pattern B.
@@ -193,7 +219,7 @@ class _Dim:
             for m, chain in (space.table.chains[c] for c in chains)
         ]
         each = np.stack([np.resize(ranks[m], width) for m, _ in spelled])
-        pairs = WordPairs.of(space.table, dim, spelled, chains, each, patterns.blocks.within[:-1])
+        pairs = WordPairs.of(space.table, dim, spelled, chains, each, patterns.blocks.nearer)
         return _Dim(word, pairs)
 
     def pairs_of(self, a: Ints, b: Ints) -> Ints:

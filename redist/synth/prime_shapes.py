@@ -58,7 +58,7 @@ def floor_over_primes(
     )
     at = [shapes.index(_counts(kinds, factors, t)) for t in (start, goal)]
     prices = Prices(request, space, pricer, (), *at)
-    blocks = CollectivePrices.of(prices, kept).told_apart()
+    blocks = CollectivePrices.of(prices, kept).aligned()
     n_tiles = np.array(table.n_tiles, dtype=np.int64)[chains].prod(axis=1)
     every_shape = Shapes.of(prices, blocks)
     floors = every_shape.edge_floors(n_tiles, request.strategy == "collectives")

@@ -9,6 +9,7 @@ import numpy as np
 
 from redist.layout.cuts import cut_dim
 from redist.layout.tiles import Ints
+from redist.synth.block_mates import Beside
 from redist.synth.blocks import Within
 from redist.synth.chains import Bools, ChainTable
 
@@ -23,8 +24,9 @@ class WordPairs:
     Ranks hold ``before`` and ``after`` the step, and have ``both`` of these indices in common. They meet
     ``pieces_in`` tiles of a, and tiles that they hold meet ``pieces_out`` of b. ``near`` has for every
     level whose blocks are told apart: tiles and indices that each rank needs of its block, and that its
-    block needs of it, its own included. ``finer`` and ``same_tiles`` [a, b] say which steps slice the
-    dim, and which leave its tiles as they are.
+    block needs of it, its own included; where blocks end inside factors, the indices that it needs of each
+    rank beside it, and that each of these needs of it. ``finer`` and ``same_tiles`` [a, b] say which steps
+    slice the dim, and which leave its tiles as they are.
     """
 
     finer: Bools
@@ -34,7 +36,7 @@ class WordPairs:
     after: Ints
     pieces_in: Ints
     pieces_out: Ints
-    near: tuple[tuple[Ints, Ints, Ints, Ints], ...]
+    near: tuple[tuple[Ints, ...], ...]
 
     @staticmethod
     def of(
@@ -43,7 +45,7 @@ class WordPairs:
         words: Sequence[Word],
         chains: Ints,
         ranks: Ints,
-        blocks: Sequence[Within],
+        blocks: Sequence[Within | Beside],
     ) -> WordPairs:
         """Tables for some words, a chain of each, and the ranks (columns) of each."""
         lo, hi = (ends[dim][chains[:, None], ranks] for ends in (table.lo, table.hi))
@@ -61,8 +63,11 @@ class WordPairs:
             for k in range(len(word) + 1):
                 if (mesh, word[:k]) in number:
                     begins[number[mesh, word[:k]], b] = True
-        near = []
+        near: list[tuple[Ints, ...]] = []
         for block in blocks:
+            if isinstance(block, Beside):
+                near.append(_beside(table, dim, chains, ranks, block))
+                continue
             start, end = _block_tiles(table, dim, chains, ranks, block)
             inner = np.minimum(end[:, None], hi[None, ..., None])
             inner = np.maximum(inner - np.maximum(start[:, None], lo[None, ..., None]), 0)
@@ -97,18 +102,30 @@ class WordPairs:
             self.pieces_in[a] * other.pieces_in[b],
             self.pieces_out[a] * other.pieces_out[b],
             tuple(
-                (p[a] * w[b], q[a] * x[b], r[a] * y[b], s[a] * z[b])
-                for (p, q, r, s), (w, x, y, z) in zip(self.near, other.near, strict=True)
+                tuple(x[a] * y[b] for x, y in zip(one, two, strict=True))
+                for one, two in zip(self.near, other.near, strict=True)
             ),
         )
 
 
 def _flat(values: Ints) -> Ints:
-    return np.ascontiguousarray(values).reshape(-1, values.shape[2])
+    return np.ascontiguousarray(values).reshape(-1, *values.shape[2:])
 
 
 def _turned(values: Ints) -> Ints:
-    return _flat(values.transpose(1, 0, 2))
+    return _flat(values.swapaxes(0, 1))
+
+
+def _beside(
+    table: ChainTable, dim: int, chains: Ints, ranks: Ints, block: Beside
+) -> tuple[Ints, Ints]:
+    """Indices that each rank needs of each rank beside it, and that each of these needs of it."""
+    every, mates = chains[:, None, None], block.mates[ranks]
+    lo, hi = (ends[dim][every, ranks[:, :, None]] for ends in (table.lo, table.hi))
+    start, end = (ends[dim][every, mates] for ends in (table.lo, table.hi))
+    inner = np.minimum(end[:, None], hi[None]) - np.maximum(start[:, None], lo[None])
+    needs = np.maximum(inner, 0)
+    return _flat(needs), _turned(needs)
 
 
 def _block_tiles(

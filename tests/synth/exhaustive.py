@@ -35,9 +35,14 @@ def layouts(factors: tuple[SubAxis, ...], n_dims: int) -> Iterator[Dims]:
                     yield key
 
 
-def all_types(source: ArrayType, target: ArrayType, cap: bool = True) -> list[ArrayType]:
-    """The types of the space that ``find_plan`` names, one mesh, one chain of cuts."""
-    factors = prime_parts(source.mesh, (*source.used, *target.used))
+def all_types(
+    source: ArrayType, target: ArrayType, cap: bool = True, split: tuple[SubAxis, ...] = ()
+) -> list[ArrayType]:
+    """The types of the space that ``find_plan`` names, one mesh, one chain of cuts.
+
+    Axes are also ``split`` where blocks of the topology end.
+    """
+    factors = prime_parts(source.mesh, (*source.used, *target.used, *split))
     even = source.is_even and target.is_even
     plain = source.with_pending(None, ())
     larger = max(math.prod(t.tile_shape) for t in (source, target))
@@ -147,10 +152,14 @@ def best_bytes_of_collectives(source: ArrayType, target: ArrayType) -> int:
 
 
 def best_time_of_collectives(
-    source: ArrayType, target: ArrayType, topology: Topology, permute: bool
+    source: ArrayType,
+    target: ArrayType,
+    topology: Topology,
+    permute: bool,
+    split: tuple[SubAxis, ...] = (),
 ) -> int:
     """The least modelled time over every sequence of named collectives, by Dijkstra; a step costs 1 more."""
-    types = all_types(source, target, cap=permute and source.is_even and target.is_even)
+    types = all_types(source, target, permute and source.is_even and target.is_even, split)
     best = {source: 0}
     turn = itertools.count()
     queue = [(0, next(turn), source)]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bench.problems.problems import Problem, problems
-from redist import ArrayType, Mesh, Plan, synthesize
+from redist import ArrayType, Mesh, NoPlanError, Plan, synthesize
+from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
@@ -158,6 +159,10 @@ def test_what_is_still_to_come_obeys_the_triangle_inequality():
     for problem, search in searches(sample(10, of=100), seed=12):
         n = len(search.prices.space)
         rest = search.edges.to_goal
+        if not len(search.edges.alive):
+            with pytest.raises(NoPlanError):  # no route keeps the limit
+                find_plan(search.prices.request)
+            continue
         assert rest[search.prices.goal] == 0
         for u in rng.sample(range(n), min(3, n)):
             ids, low, known = edges_of(search, u)
@@ -227,11 +232,25 @@ def test_plans_equal_exhaustive_search_up_to_8_devices(strategy, topology):
     assert checked == sample(6, of=60)
 
 
-def hurried(monkeypatch: pytest.MonkeyPatch, request: Request) -> Plan:
-    """The plan of a search that may look at next to nothing."""
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("target", ["f32[12, 24{x}]", "f32[12, 24]"])
+def test_plans_equal_exhaustive_search_where_nodes_split_an_axis(strategy, target):
+    a, b = (ArrayType.parse(text, Mesh(x=12)) for text in ("f32[12{x}, 24]", target))
+    plan = find_plan(Request(a, b, strategy=strategy, topology=TWO_LEVELS))
+    nodes = (SubAxis("x", 1, 3),)
+    best = best_time_of_collectives(a, b, TWO_LEVELS, strategy == "collectives", nodes)
+    assert plan.search == "exact"
+    assert plan.time_ps + len(plan.steps) <= best
+
+
+BUDGETS = ("EXACT_WORK", "LEAST_WORK", "FEW_WORK", "BEAM_WORK", "DIVE_WORK", "LATE_DIVE_WORK")
+
+
+def hurried(monkeypatch: pytest.MonkeyPatch, request: Request, work: int) -> Plan:
+    """The plan of a search that may look at little."""
     with monkeypatch.context() as patch:
-        for name in ("EXACT_WORK", "LEAST_WORK", "BEAM_WORK"):
-            patch.setattr(collective_search, name, 30_000)
+        for name in (*BUDGETS, "FOLLOW_WORK"):
+            patch.setattr(collective_search, name, work)
         return find_plan(request)
 
 
@@ -243,10 +262,10 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
     n_bounded = 0
     drawn = problems(sample(16, of=160), seed=31, kinds=("even", "uneven"), devices=(12, 16, 24))
     for number, problem in enumerate(drawn):
-        topology = TOPOLOGIES[number % 2]
+        topology, work = TOPOLOGIES[number % 2], (30_000, 200_000)[number // 2 % 2]
         a, b = problem.source, problem.target
         request = Request(a, b, strategy=strategy, objective=objective, topology=topology)
-        best, plan = find_plan(request), hurried(monkeypatch, request)
+        best, plan = find_plan(request), hurried(monkeypatch, request, work)
         pricer = Pricer.of(a, b, topology, None, False)
         costs = [
             route_cost(request, pricer, a, tuple((s.action, s.after) for s in p.steps))
@@ -263,7 +282,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
         cost = best.time_ps + len(best.steps) if objective == "time" else best.received_bytes
         assert best.search == "bounded" or plan.search_bound <= cost, str(problem)
         assert Plan.from_json(plan.to_json()) == plan
-        assert hurried(monkeypatch, request).to_json() == plan.to_json()
+        assert hurried(monkeypatch, request, work).to_json() == plan.to_json()
         n_bounded += 1
     assert n_bounded >= sample(2, of=20)
 

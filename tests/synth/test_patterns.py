@@ -10,7 +10,8 @@ from redist import ArrayType, Mesh
 from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth.alike import Blocks, kinds_of_factors, told_apart
+from redist.synth.alike import kinds_of_factors, told_apart
+from redist.synth.block_mates import Beside
 from redist.synth.patterns import Patterns
 from tests.synth.test_bounded_search import edges_of, search_of, searches
 from tests.tiers import sample
@@ -40,12 +41,16 @@ def test_factors_of_one_size_are_alike_within_a_node_and_between_nodes():
     assert told_apart(flat.kinds, 0, frozenset({2})) == ((0, 0, 1, 0),)
 
 
-def test_blocks_that_end_inside_a_factor_are_widened():
-    mesh = Mesh(x=4, y=3)
-    found = patterns_of(NODES, mesh, "f32[12{x}, 12{y}]", "f32[12{y}, 12{x}]")
-    assert found.blocks.wide
-    assert found.blocks.within[0].near == (frozenset({0, 1, 2}),)
-    assert isinstance(found.blocks, Blocks)
+def test_where_blocks_end_inside_a_factor_those_are_alike_that_the_first_block_does_not_touch():
+    mesh = Mesh(x=8, y=3)
+    found = patterns_of(NODES, mesh, "f32[24{x}, 24{y}]", "f32[24{y}, 24{x}]")
+    # Ranks 0 to 3 differ on the last two of x and on y.
+    assert found.kinds == ((0, 0, 1, 2),)
+    beside = found.blocks.nearer[0]
+    assert isinstance(beside, Beside)
+    digits = [found.prices.space.table.place(0, (p,)) for p in found.prices.space.factors[0]]
+    for rank in found.ranks(0):
+        assert np.all(digits[0][beside.mates[rank]] == digits[1][beside.mates[rank]])
 
 
 def test_a_step_costs_the_same_if_alike_factors_change_places():
@@ -54,7 +59,8 @@ def test_a_step_costs_the_same_if_alike_factors_change_places():
     for problem, search in searches(sample(8, of=80), seed=17):
         space, edges = search.prices.space, search.edges
         kinds = kinds_of_factors(space, edges.narrowing.blocks)
-        if edges.narrowing.blocks.wide or len(space.like) > 1 or search.prices.resolved:
+        mates = any(isinstance(block, Beside) for block in edges.narrowing.blocks.nearer)
+        if mates or len(space.like) > 1 or search.prices.resolved:
             continue
         moved = list(range(len(kinds[0])))
         for kind in set(kinds[0]):
