@@ -2,6 +2,7 @@
 
 The arithmetic is that of :class:`redist.runtime.host.staging.Staging`; a test holds both against each other.
 It is written again because the runtime goes through lists of pieces, of which a rank of 65,536 has too many.
+Turns are left out: here every round takes a part of every piece, because peers of a class are not told apart.
 """
 
 from __future__ import annotations

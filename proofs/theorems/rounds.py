@@ -5,11 +5,13 @@ for each round, by cutting its dims one after another. For every shape, every nu
 every slot: the boxes of all rounds partition the piece; none has more than ``part_elems`` elements,
 which does not grow with the number of parts and falls to one; ``parts_needed`` ends with a number for
 which the need fits the slot, or with the most there can be; ``make_rounds`` takes every part of every
-array once, in order, and arrays that share a round fit the slot together; boxes in a slot do not
+array once, in order, and arrays that share a round fit the slot together; where arrays take turns,
+each piece has one turn, in which all its parts pass in order; boxes in a slot do not
 overlap; and the rounds that a plan announces are enough for its staging, and not one too many.
 
-Encoding. ``box_at``, ``part_counts``, ``part_elems``, ``parts_needed``, ``make_rounds``, ``Exports``
-and ``rounds_for`` are the program's own functions, run on symbols (:mod:`proofs.engine.branches`).
+Encoding. ``box_at``, ``part_counts``, ``part_elems``, ``parts_needed``, ``make_rounds``, ``turn_of``,
+``take_turns``, ``Exports`` and ``rounds_for`` are the program's own functions, run on symbols
+(:mod:`proofs.engine.branches`).
 
 What joins the obligations. *Along a dim*: the first box begins at 0, each begins where the one before
 ends, the last ends at n, none is negative; so they partition the dim. *Dims*: a box of several dims
@@ -21,7 +23,8 @@ round. *Largest part*: one factor for each dim, so the claims about ``part_elems
 induction over dims, joined by the lemma on products; without dims there is one element. *Loops*: what
 ``parts_needed`` carries from one pass to the next is one number from 1 to ``most``, and the first
 guess can be any of them; what ``make_rounds`` carries is the weight in the open round, and a first
-array can bring any. So one pass from there is the step for every pass.
+array can bring any. So one pass from there is the step for every pass. *Turns*: ``take_turns`` goes
+through the arrays one by one, and does the same for every turn and every part.
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ from redist.runtime.schedule.rounds import (
     part_of,
     parts_needed,
     place_at,
+    take_turns,
+    turn_of,
 )
 from redist.runtime.schedule.slots import Exports
 from redist.runtime.simulator import random_tiles, simulate
@@ -65,6 +70,7 @@ def obligations() -> Iterator[Obligation]:
     yield from _largest_part()
     yield _parts_needed()
     yield from _sharing_rounds()
+    yield from _turns()
     yield from _slots()
 
 
@@ -242,6 +248,41 @@ def _sharing_rounds() -> Iterator[Obligation]:
             f"rounds: step, an array in {cut[1]} after one in {cut[0]}",
             given,
             lambda cut=cut: shared(cut),  # type: ignore[misc]
+        )
+
+
+def _turns() -> Iterator[Obligation]:
+    sender, receiver, first, second, slot, turns = symbols(
+        "sender receiver first second slot turns"
+    )
+    ends = (sender >= 0, receiver >= 0)
+
+    def one_turn() -> list[Any]:
+        turn = turn_of(sender, receiver, False, turns)
+        return [turn >= 0, turn < turns, turn_of(sender, receiver, True, turns) == 0]
+
+    yield claimed("turns: every piece has one of them", (*ends, turns >= 1), one_turn)
+
+    def passes(cut: tuple[int, int], many: tuple[int, int], is_near: bool) -> bool:
+        rounds = take_turns(make_rounds((first, second), cut, slot), many)
+        taken = [
+            [
+                part.number
+                for together in rounds
+                for part in together
+                if part.item == item
+                and bool(turn_of(sender, receiver, is_near, part.turns) == part.turn)
+            ]
+            for item in (0, 1)
+        ]
+        return taken == [[*range(k)] for k in cut]
+
+    given = (*ends, first > slot, second >= 0, slot >= 0)
+    for cut, many in (((1, 1), (2, 1)), ((2, 1), (2, 1)), ((2, 2), (4, 1)), ((1, 2), (4, 1))):
+        yield claimed(
+            f"turns: in {many[0]}, {cut[0]} parts of a piece pass once each, in order, and others' too",
+            given,
+            lambda cut=cut, many=many: [passes(cut, many, near) for near in (False, True)],  # type: ignore[misc]
         )
 
 

@@ -18,6 +18,7 @@ from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import Staging
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
+from redist.runtime.schedule.rounds import Rounds
 from redist.runtime.schedule.stages import StagePart
 
 
@@ -96,8 +97,8 @@ def staged(
 
 def compiled(
     plan: Plan, number: int, again: int, groups: Sequence[int], staging_bytes: int
-) -> list[list[Round]]:
-    """The rounds of every rank in one phase of a step, all data of a node passing through pools."""
+) -> tuple[Rounds, list[list[Round]]]:
+    """The rounds of one phase of a step, and what every rank does in them, pools within nodes."""
     ranks = range(len(groups))
     dtype = plan.source.dtype
     stage_parts = [[StagePart(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
@@ -117,4 +118,5 @@ def compiled(
             (got.send_bytes, got.receive_bytes),
         )
         out.append([compiler.round(round_parts) for round_parts in got.rounds])
-    return out
+    assert all(one.rounds == staging[0].rounds for one in staging)
+    return staging[0].rounds, out

@@ -63,6 +63,12 @@ WRONG: dict[str, tuple[str, Any, str, Any]] = {
         "parts_needed",
         lambda need, limit, most: rounds.parts_needed(need, limit + 1, most),
     ),
+    "a turn that never comes": (
+        "rounds",
+        None,
+        "turn_of",
+        lambda sender, receiver, is_near, turns: 1 + (receiver - sender) % turns,
+    ),
     "freed a step too early": ("memory", None, "freed_at", lambda number, last: number),
     "a kept source forgotten": ("memory", None, "hop_live_bytes", forgetful_hop),
     "staging not rounded down": (

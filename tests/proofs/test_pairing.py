@@ -34,7 +34,7 @@ from redist.runtime.host.stage import Stage
 from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.compiler import Bases, Compiler, Message, TileAt
 from redist.runtime.schedule.pieces import StepPieces
-from redist.runtime.schedule.rounds import RoundPart, part_of, whole
+from redist.runtime.schedule.rounds import RoundPart, part_of, turn_of, whole
 from redist.runtime.schedule.stages import StagePart
 from tests.fakes.ranks import compiled, phase_of, random_groups, worlds
 from tests.problems.strategies import random_pair
@@ -76,11 +76,13 @@ def all_pieces(phases: list[StepPieces]) -> list[Any]:
     return [p for rank, phase in enumerate(phases) for p in phase.pieces if p.receiver == rank]
 
 
-def said_of(pieces: list[Any], groups: list[int], parts: int, round_part: int) -> dict[Any, int]:
+def said_of(pieces: list[Any], groups: list[int], round_part: RoundPart) -> dict[Any, int]:
     """Elements of every message (sender, receiver) of a round, by the theorem."""
     said: dict[Any, int] = {}
     for piece in pieces:
-        part = part_of(piece, RoundPart(0, parts, round_part))
+        if turn_of(piece.sender, piece.receiver, False, round_part.turns) != round_part.turn:
+            continue
+        part = part_of(piece, round_part)
         for a in range(len(groups)):
             for b in range(len(groups)):
                 args = piece.sender, piece.receiver, groups[a] == groups[b]
@@ -95,22 +97,23 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staging_module, "LEAST_POOL_BYTES", 64)
-    rng, messages, cut = Random(2), 0, 0
+    monkeypatch.setattr(staging_module, "LEAST_HOST_HALF_BYTES", 16)
+    monkeypatch.setattr(staging_module, "GRAIN_BYTES", 16)
+    rng, messages, cut, turned = Random(2), 0, 0, 0
     for plan, number, again, n in random_steps(rng, 6):
         groups = random_groups(rng, n)
         itemsize = plan.source.dtype.itemsize
         phases = [phase_of(plan, number, again, rank) for rank in range(n)]
         if all(phase.is_local for phase in phases):
             continue
-        rounds = compiled(plan, number, again, groups, rng.choice([0, 200, 9000]))
-        assert len({len(own) for own in rounds}) == 1
-        parts = len(rounds[0])
+        round_parts, rounds = compiled(plan, number, again, groups, rng.choice([0, 200, 9000]))
+        assert {len(own) for own in rounds} == {len(round_parts)}
         programs: dict[int, list[list[tuple[str, int]]]] = {rank: [] for rank in range(n)}
         wanted = []
-        for round_part in range(parts):
-            said = said_of(all_pieces(phases), groups, parts, round_part)
+        for place, (round_part,) in enumerate(round_parts):
+            said = said_of(all_pieces(phases), groups, round_part)
             for rank in range(n):
-                own = rounds[rank][round_part]
+                own = rounds[rank][place]
                 out = {(rank, m.peer): m.n_bytes // itemsize for m in own.sends}
                 into = {(m.peer, rank): m.n_bytes // itemsize for m in own.receives}
                 assert len(out) == len(own.sends) and len(into) == len(own.receives)
@@ -121,8 +124,9 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
             wanted += list(said)
         assert sorted(delivered(programs)) == sorted(wanted)
         messages += len(wanted)
-        cut += parts > 1 and bool(wanted)
-        if messages > sample(300, of=1000) and cut > sample(10, of=30):
+        cut += len(round_parts) > 1 and bool(wanted)
+        turned += round_parts[0][0].turns > 1 and bool(wanted)
+        if messages > sample(300, of=1000) and cut > sample(10, of=30) and turned > 3:
             return
 
 

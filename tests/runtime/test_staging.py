@@ -14,18 +14,20 @@ from redist.layout.dtype import DType
 from redist.plan.pieces import Piece
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
-from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging, _Needs
+from redist.runtime.host.message_needs import MessageNeeds
+from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging
 from redist.runtime.schedule.compiler import Bases, Compiler
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import parts_needed
 from redist.runtime.schedule.stages import StagePart
+from tests.fakes.ranks import compiled
 
 
-def needs(*shapes: tuple[int, ...]) -> _Needs:
+def needs(*shapes: tuple[int, ...]) -> MessageNeeds:
     """What rank 0 needs to send contiguous pieces to rank 1, which is on another node."""
     pieces = tuple(Piece(0, 1, 0, (0,) * len(s), (0,) * len(s), s, s, s) for s in shapes)
     phase = StepPieces(pieces, None, False, False, False, shapes[0])
-    return _Needs(StagePart(phase, DType.parse("u8")), 0, (0,))
+    return MessageNeeds(StagePart(phase, DType.parse("u8")), 0, (0,))
 
 
 @given(st.lists(st.integers(1, 2**36), min_size=1, max_size=4))
@@ -67,3 +69,17 @@ def test_partial_values_of_many_nodes_find_room(ranks: int) -> None:
             for base, offset, form in forms:
                 n_bytes = message.n_bytes if form is None else form.n_bytes
                 assert base != bases.receive or offset + n_bytes <= staging.receive_bytes
+
+
+@pytest.mark.parametrize(("side", "sizes"), [(2048, [2**18] * 14), (512, [2**14] * 14)])
+def test_pieces_to_other_nodes_take_turns_where_staging_has_two_halves(
+    side: int, sizes: list[int]
+) -> None:
+    ends = f"f64[{side}{{x}}, {side}]", f"f64[{side}, {side}{{x}}]"
+    plan = redist.synthesize(*ends, mesh=redist.Mesh(x=8))
+    _, rounds = compiled(plan, 0, 0, range(8), plan.steps[0].staging_bytes)
+    for rank in (0, 5):
+        sent = [m for round_ in rounds[rank] for m in round_.sends]
+        assert [m.n_bytes for m in sent] == sizes and not any(m.forms for m in sent)
+        peers = [m.peer for m in sent]
+        assert sorted(set(peers)) == [peer for peer in range(8) if peer != rank]

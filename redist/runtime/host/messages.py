@@ -42,9 +42,9 @@ def cut(message: Message) -> list[Message]:
     >>> [(m.offset, m.n_bytes) for m in cut(Message(1, 0, 100, 2**19 + 2))]
     [(100, 174764), (174864, 174764), (349628, 174762)]
     """
-    parts = min(MOST_CUTS, ceil_div(message.n_bytes, CUT_BYTES))
-    if parts <= 1:
+    if message.n_bytes <= CUT_BYTES:
         return [message]
+    parts = min(MOST_CUTS, ceil_div(message.n_bytes, CUT_BYTES))
     size = ceil_div(message.n_bytes, parts)
     starts = range(0, message.n_bytes, size)
     return [_part(message, at, min(at + size, message.n_bytes)) for at in starts]

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from redist.plan.pieces import Piece
-from redist.runtime.copies.strided import is_run
+from redist.runtime.host.message_needs import MessageNeeds
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed, whole
+from redist.runtime.schedule.rounds import (
+    Rounds,
+    make_rounds,
+    part_elems,
+    parts_needed,
+    take_turns,
+    whole,
+)
 from redist.runtime.schedule.slots import Box, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
+Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
+"""A number for every array of a stage."""
 BOOK_BYTES = 2**17
 """Of a staging budget, an eighth up to this much is left for control pages, tables and programs."""
 LEAST_BOOK_BYTES = 2**16
@@ -91,7 +100,7 @@ class Staging:
             most = ROUND_BYTES if packs_all else MAX_MESSAGE_BYTES
             slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, most), 2
         needs = [
-            _Needs(stage_part, world.rank, world.node.ranks, packs_all)
+            MessageNeeds(stage_part, world.rank, world.node.ranks, packs_all)
             for stage_part in stage_parts
         ]
         room = _Room.of(world, needs, slot, packs_all)
@@ -104,10 +113,15 @@ class Staging:
         weights, parts = _weights(stage_parts, exports, needs, slot, room.most)
         for values in (weights, parts):
             world.all_max(values)
+        turns = np.ones_like(parts)
+        # While one turn is under way, the next is packed.
+        if room.crosses and not packs_all and halves > 1:
+            parts, turns = _in_turns(world, stage_parts, exports, needs, slot, room.most, parts)
         rounds = make_rounds(weights.tolist(), parts.tolist(), slot)
         mine, need = place_exports(exports, weights.tolist(), parts.tolist(), rounds)
         needed = np.array([need], dtype=np.int64)
         world.all_max(needed)
+        rounds = take_turns(rounds, turns.tolist())
         slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
@@ -130,7 +144,7 @@ class _Room:
     """What must fit on the fuller side; a slot where nothing passes between nodes."""
 
     @staticmethod
-    def of(world: World, all_needs: Sequence[_Needs], slot: int, packs_all: bool) -> _Room:
+    def of(world: World, all_needs: Sequence[MessageNeeds], slot: int, packs_all: bool) -> _Room:
         """**Collective.** A slot for each side; both for one of them if the other packs nothing."""
         if world.one_node:
             return _Room(False, 0, 0, slot)
@@ -147,13 +161,46 @@ class _Room:
         return _Room(crosses, both if sends else 0, both if receives else 0, both)
 
 
+def _in_turns(
+    world: World,
+    stage_parts: Sequence[StagePart],
+    exports: Sequence[Exports],
+    all_needs: Sequence[MessageNeeds],
+    slot: int,
+    packed: int,
+    parts: Counts,
+) -> tuple[Counts, Counts]:
+    """**Collective.** Parts and turns of every array: fewer and larger messages, to some peers at a time.
+
+    Arrays that are combined take none: all partial values of an element pass in one round. Turns are
+    powers of two, so that what fits so many fits more.
+    """
+    finest = 2 ** (world.size - 1).bit_length()
+    fewer, turns = parts.copy(), np.ones_like(parts)
+    for item, (stage_part, needs) in enumerate(zip(stage_parts, all_needs, strict=True)):
+        most = int(parts[item])
+        if most > 1 and stage_part.step.op is None:
+            fewer[item] = max(
+                parts_needed(exports[item].bytes_for, slot, most),
+                parts_needed(needs.largest, MAX_MESSAGE_BYTES, most),
+                parts_needed(partial(needs.soft, turns=finest), packed, most),
+            )
+    world.all_max(fewer)
+    for item, needs in enumerate(all_needs):
+        while turns[item] < finest and needs.soft(int(fewer[item]), int(turns[item])) > packed:
+            turns[item] *= 2
+    world.all_max(turns)
+    worth = (fewer < parts) & (fewer * turns <= MOST_SOFT_PARTS)
+    return np.where(worth, fewer, parts), np.where(worth, turns, 1)
+
+
 def _weights(
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
-    all_needs: Sequence[_Needs],
+    all_needs: Sequence[MessageNeeds],
     slot: int,
     packed: int,
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+) -> tuple[Counts, Counts]:
     """The bytes that each array takes in a slot, and the number of parts it must be cut into.
 
     What is packed, and messages, count in such a measure that a slot's worth is the most there may be.
@@ -200,44 +247,3 @@ def _tell(
             gives[peer, item] = given[item]
             offsets[peer, item] = mine[item] if peer == world.rank else places
     return offsets, gives
-
-
-class _Needs:
-    """Bytes that one array's messages between nodes take in staging, by the number of parts."""
-
-    def __init__(
-        self, stage_part: StagePart, rank: int, node: Sequence[int], packs_all: bool = False
-    ) -> None:
-        self.itemsize = stage_part.itemsize
-        self.between = [
-            p
-            for p in stage_part.step.pieces
-            if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
-        ]
-        given = [p for p in stage_part.step.pieces if p.sender == rank and p.receiver not in node]
-        self.sent = [p for p in given if not is_run(p.shape, p.src_shape, stage_part.itemsize)]
-        got = [p for p in stage_part.step.pieces if p.receiver == rank and p.sender not in node]
-        self.combined = got if packs_all else [p for p in got if p.order]
-        self.given = given if packs_all else []
-        self.received = [
-            p for p in got if p.order or not is_run(p.shape, p.dst_shape, stage_part.itemsize)
-        ]
-
-    def largest(self, parts: int) -> int:
-        """The largest message: all that one peer is sent or sends."""
-        sizes: dict[tuple[int, int], int] = {}
-        for p in self.between:
-            n_bytes = part_elems(p.shape, parts) * self.itemsize
-            sizes[p.sender, p.receiver] = sizes.get((p.sender, p.receiver), 0) + n_bytes
-        return max(sizes.values(), default=0)
-
-    def hard(self, parts: int) -> int:
-        """Bytes that must pass through staging, in or out."""
-        return max(self._bytes(self.combined, parts), self._bytes(self.given, parts))
-
-    def soft(self, parts: int) -> int:
-        """Bytes that are better packed."""
-        return max(self._bytes(self.sent, parts), self._bytes(self.received, parts))
-
-    def _bytes(self, pieces: list[Piece], parts: int) -> int:
-        return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize

@@ -42,13 +42,21 @@ class Failure:
                 f"({self.broken}); go on with a new one, as from comm.Dup()"
             )
 
-    def abort(self, reason: str) -> None:
-        """**Local.** Tell every rank that this one has given up; nothing can be used after that."""
+    def abort(self, error: BaseException) -> None:
+        """**Local.** Tell every rank that this one has given up; nothing can be used after that.
+
+        Other nodes are told what they cannot notice: an error of this rank, or a death on its node. That
+        a rank is late or gone they notice themselves, and it must not be sent anything: MPICH
+        crashes on a message to a process that is gone.
+        """
+        reason = f"{type(error).__name__}: {error}"
         self.broken = reason
         page = self._pages.own
         text = reason.encode()[: TEXT_BYTES - 1]
         page.memory[TEXT_AT : TEXT_AT + len(text)] = np.frombuffer(text, np.uint8)
         page.control[STATUS] = 1
+        if isinstance(error, PeerError) and not self._gone():
+            return
         for rank in range(self._comm.size):
             if rank not in self._node.ranks:
                 with contextlib.suppress(MPI.Exception):
@@ -69,9 +77,13 @@ class Failure:
 
     def raise_if_dead(self) -> None:
         """**Local.** Raise if the process of a rank of this node is gone."""
-        for rank, pid in self._node.pids.items():
-            if rank != self._node.rank and not is_alive(pid):
-                raise PeerError(f"rank {rank} died (process {pid} is gone)")
+        for rank, pid in self._gone().items():
+            raise PeerError(f"rank {rank} died (process {pid} is gone)")
+
+    def _gone(self) -> dict[int, int]:
+        """The ranks of this node whose processes are gone, and these."""
+        others = {r: pid for r, pid in self._node.pids.items() if r != self._node.rank}
+        return {rank: pid for rank, pid in others.items() if not is_alive(pid)}
 
     def raise_if_any(self) -> None:
         """**Local.** Raise if any other rank is known to have failed."""

@@ -98,7 +98,7 @@ class World:
     def abort_once(self, error: BaseException) -> None:
         """**Local.** Tell every rank of an error, unless a failure has ended the world already."""
         if self.failure.broken is None:
-            self.failure.abort(f"{type(error).__name__}: {error}")
+            self.failure.abort(error)
 
     def enqueue(self, work: Callable[[], T]) -> Future[T]:
         """**Local.** Run ``work`` after everything enqueued before; in the background if that can be."""

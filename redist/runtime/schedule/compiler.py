@@ -18,7 +18,7 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.rounds import RoundPart, part_of
+from redist.runtime.schedule.rounds import RoundPart, part_of, turn_of
 from redist.runtime.schedule.slots import Box
 from redist.runtime.schedule.stages import StagePart
 
@@ -158,7 +158,7 @@ class Compiler:
         moves = list(staying)
         for round_part in round_parts:
             item = round_part.item
-            if self.kinds.get((self.rank, item)) != TileAt.POOL:
+            if self.kinds.get((self.rank, item)) != TileAt.POOL or round_part.turn:
                 continue
             strides, itemsize = self.src_strides[item], self.parts[item].itemsize
             for (lo, shape), offset in self.offsets[self.rank, item].items():
@@ -178,6 +178,12 @@ class Compiler:
         is_pooled = self.kinds.get((self.rank, item)) == TileAt.POOL and not self.packs_all
         return is_pooled and round_part.number > 0 and self.parts[item].step.is_brought
 
+    def _passes(self, piece: Piece, round_part: RoundPart) -> bool:
+        """Whether it is a piece's turn."""
+        near = piece.sender in self.bases.place and piece.receiver in self.bases.place
+        turn = turn_of(piece.sender, piece.receiver, near, round_part.turns)
+        return turn == round_part.turn
+
     def round(self, round_parts: Sequence[RoundPart]) -> Round:
         """Compile all that a round asks of this rank."""
         copies: list[BufferCopy] = []
@@ -189,7 +195,7 @@ class Compiler:
         for round_part in round_parts:
             item = round_part.item
             for piece in self.parts[item].step.pieces:
-                part = part_of(piece, round_part)
+                part = part_of(piece, round_part) if self._passes(piece, round_part) else None
                 if part is None:
                     continue
                 if piece.receiver != self.rank:

@@ -18,11 +18,13 @@ from redist.text.units import ceil_div
 
 @dataclass(frozen=True, slots=True)
 class RoundPart:
-    """Part ``number`` of ``parts`` of every piece of one array."""
+    """Part ``number`` of ``parts`` of every piece of one array; between nodes, of those whose turn it is."""
 
     item: int
     parts: int
     number: int
+    turn: int = 0
+    turns: int = 1
 
 
 Rounds = tuple[tuple[RoundPart, ...], ...]
@@ -113,6 +115,36 @@ def make_rounds(weights: Sequence[int], parts: Sequence[int], slot_bytes: int) -
             rounds[-1].append(RoundPart(item, k, number))
             used += weight if k == 1 else slot_bytes + 1
     return tuple(tuple(round_parts) for round_parts in rounds)
+
+
+def turn_of(sender: int, receiver: int, is_near: bool, turns: int) -> int:
+    """In which turn a piece passes: by how far on its receiver is; within a node always in the first.
+
+    So a rank sends to as many others in a turn as it receives from, and no two send to one first.
+
+    >>> [turn_of(6, receiver, False, 4) for receiver in (7, 0, 1, 2)]
+    [1, 2, 3, 0]
+    """
+    return 0 if is_near else (receiver - sender) % turns
+
+
+def take_turns(rounds: Rounds, turns: Sequence[int]) -> Rounds:
+    """Let arrays that have rounds of their own pass in so many turns, all parts of one after another.
+
+    >>> rounds = take_turns(make_rounds([10, 90, 5], [1, 2, 1], 32), [1, 2, 1])
+    >>> [[(t.item, t.turn, t.number) for t in r] for r in rounds]
+    [[(0, 0, 0)], [(1, 0, 0)], [(1, 0, 1)], [(1, 1, 0)], [(1, 1, 1)], [(2, 0, 0)]]
+    """
+    out: list[tuple[RoundPart, ...]] = []
+    for round_parts in rounds:
+        item, parts, many = round_parts[0].item, round_parts[0].parts, turns[round_parts[0].item]
+        if many == 1:
+            out.append(round_parts)
+        elif round_parts[0].number == 0:
+            assert len(round_parts) == 1, "arrays that take turns have rounds of their own"
+            places = ((turn, number) for turn in range(many) for number in range(parts))
+            out += [(RoundPart(item, parts, number, turn, many),) for turn, number in places]
+    return tuple(out)
 
 
 def whole(n_items: int) -> Rounds:
