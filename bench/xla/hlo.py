@@ -120,14 +120,16 @@ def group_size(rest: str, n_devices: int) -> int:
     4
     >>> group_size("replica_groups=mesh['a'=4,'b'=2], device_ids=([2,2,2]T(0,2,1)) {'a':(2)2,'b'}", 8)
     4
+    >>> group_size("replica_groups=mesh['x:(1)2'=2,'x:(2)2'=2,'y'=2] {'x:(1)2','y'}", 8)
+    4
     >>> group_size("replica_groups={}", 8)
     8
     """
     groups = rest.partition("replica_groups=")[2]
     if groups.startswith("mesh["):
-        sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
+        sizes = dict(re.findall(r"'([^']+)'=(\d+)", groups.partition("]")[0]))
         axes = re.search(r"\{([^}]*)\}", groups)
-        parts = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", axes[1] if axes else "")
+        parts = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", axes[1] if axes else "")
         return math.prod(int(size or sizes[name]) for name, size in parts)
     if groups.startswith("["):
         return int(re.split(r"[,\]]", groups)[1])

@@ -51,9 +51,14 @@ def redistribute(
     if before.mesh.ranks != after.mesh.ranks:
         return jax.device_put(x, sharding, donate=donate)
     moved = _compiled(before, after, limit_bytes, donate, sharding)(x)
-    if donate and not _is_reused(before, after):
-        x.delete()  # its memory is of another size than the result's
+    if donate and not isinstance(x, jax.core.Tracer) and not _is_gone(x, sharding):
+        x.delete()  # its memory is of another size than the result's, or XLA had no use for it
     return moved
+
+
+def _is_gone(x: Any, sharding: Any) -> bool:
+    """Whether an array that was given away is deleted, or its memory is the result's."""
+    return x.is_deleted() or x.sharding.is_equivalent_to(sharding, x.ndim)
 
 
 def _is_reused(source: ArrayType, target: ArrayType) -> bool:
