@@ -1,4 +1,4 @@
-"""The compiled kernels: one library for every Python, loaded by ctypes; pyproject.toml has the rest.
+"""The compiled kernels: a library for every Python, loaded by ctypes; pyproject.toml has the rest.
 
 Where no compiler is found the package installs and runs without them.
 """
@@ -11,15 +11,24 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-NATIVE = Path("redist/runtime/copies/native")
+NATIVE = {
+    "redist.runtime.copies": ["-O3"],
+    # Products are rounded before they are added: the same bits as NumPy and scikit-learn.
+    "redist.learn": ["-O3", "-ffp-contract=off"],
+}
+"""Packages with a folder of C, and how it is compiled."""
 
-kernels = Extension(
-    "redist.runtime.copies._kernels",
-    sources=sorted(str(path) for path in NATIVE.glob("*.c")),
-    depends=sorted(map(str, NATIVE.glob("*.h"))),
-    extra_compile_args=["-O3"],
-    optional=True,
-)
+
+def kernels(package: str, options: list[str]) -> Extension:
+    """The library of a package."""
+    folder = Path(package.replace(".", "/")) / "native"
+    return Extension(
+        f"{package}._kernels",
+        sources=sorted(str(path) for path in folder.glob("*.c")),
+        depends=sorted(map(str, folder.glob("*.h"))),
+        extra_compile_args=options,
+        optional=True,
+    )
 
 
 class BuildLibrary(build_ext):
@@ -38,4 +47,5 @@ class AnyPythonWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(ext_modules=[kernels], cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPythonWheel})
+libraries = [kernels(package, options) for package, options in NATIVE.items()]
+setup(ext_modules=libraries, cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPythonWheel})

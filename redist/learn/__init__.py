@@ -1,0 +1,17 @@
+"""Clustering on global arrays, with scikit-learn's names, parameters and results; it is an extra, ``learn``.
+
+In an SPMD program::
+
+    from redist import pgas
+    from redist.learn.cluster import KMeans
+
+    x = pgas.random.normal((1_000_000, 8), seed=0, type="{x}, {}")
+    labels = KMeans(8, random_state=0).fit(x).labels_        # a global array, cut as x is
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as _problem:
+    raise ImportError(
+        "cannot import redist.learn: scikit-learn is not installed; pip install 'redist[learn]'"
+    ) from _problem

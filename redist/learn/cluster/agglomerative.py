@@ -1,0 +1,163 @@
+"""AgglomerativeClustering on global arrays: chains of nearest neighbours, or a spanning tree, over ranks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import sklearn.cluster
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.metrics import DistanceMetric
+
+from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
+from redist.learn.nearest_chain import distance_columns, merge_all
+from redist.learn.rows import Rows, cut_like, is_global, take_rows, whole_of
+from redist.learn.spanning_tree import spanning_tree
+from redist.learn.totals import all_rows
+
+Values = NDArray[Any]
+NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
+"""Metrics by the names that SciPy has for them."""
+
+
+class AgglomerativeClustering(sklearn.cluster.AgglomerativeClustering):  # type: ignore[misc]
+    """A hierarchy of merges, over all ranks: ``sklearn.cluster.AgglomerativeClustering``.
+
+    In an SPMD program::
+
+        model = AgglomerativeClustering(n_clusters=8, linkage="average").fit(x)    # x: a global array
+        model.labels_                                                              # global, cut as x
+        model.children_                                                            # NumPy, on every rank
+
+    For ``ward``, ``average`` and ``complete`` a rank holds ``n^2 / p`` distances; ``single`` grows a spanning
+    tree and holds none. Merges are those of SciPy, ties included. With ``connectivity``, matrices of
+    distances or a function for a metric, rows are gathered and scikit-learn's own ``fit`` runs on every
+    rank; ``memory`` is not used elsewhere.
+    """
+
+    labels_: Any
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> AgglomerativeClustering:
+        """**Collective over** the communicator of ``X``. Merge the rows of ``X``."""
+        if self.connectivity is not None or not goes_over_ranks(self.metric):
+            super().fit(whole_of(X))
+            if is_global(X):
+                self.labels_ = cut_like(X, self.labels_)
+            return self
+        rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_samples=2)
+        check_merging(self)
+        merges = self._merges(rows)
+        self.children_ = merges[:, :2].astype(int)
+        self.n_connected_components_, self.n_leaves_ = 1, rows.n
+        self.n_clusters_ = self.n_clusters
+        if self.distance_threshold is not None or self.compute_distances:
+            self.distances_ = np.ascontiguousarray(merges[:, 2])
+        if self.distance_threshold is not None:
+            far = np.count_nonzero(self.distances_ >= self.distance_threshold)
+            self.n_clusters_ = far + 1
+        labels = cut_tree(self.n_clusters_, self.children_, self.n_leaves_)
+        self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """**Collective.** The labels of the rows of ``X``."""
+        return self.fit(X).labels_
+
+    def _merges(self, rows: Rows) -> Values:
+        """**Collective.** The merges of all rows."""
+        if self.linkage != "single":
+            rows.need("fit AgglomerativeClustering to", 8 * rows.n)
+        return merges_of(rows, self.linkage, self.metric)
+
+
+def check_merging(model: Any) -> None:
+    """**Local.** Refuse options that contradict each other, in scikit-learn's words."""
+    if (model.n_clusters is None) == (model.distance_threshold is None):
+        raise ValueError(
+            "Exactly one of n_clusters and distance_threshold has to be set, and the other needs to "
+            "be None."
+        )
+    if model.distance_threshold is not None and not model.compute_full_tree:
+        raise ValueError("compute_full_tree must be True if distance_threshold is set.")
+    if model.linkage == "ward" and model.metric not in ("euclidean", "l2"):
+        raise ValueError(
+            f"{model.metric} was provided as metric. Ward can only work with euclidean distances "
+            "(i.e. 'euclidean' and 'l2')."
+        )
+
+
+def goes_over_ranks(metric: Any) -> bool:
+    """**Local.** Whether distances are worked out where rows are: not if they are given, or by a function."""
+    return isinstance(metric, str) and metric != "precomputed"
+
+
+def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
+    """**Collective.** The merges of all rows, as SciPy's ``linkage`` has them."""
+    plain = rows.holding(np.ascontiguousarray(rows.local, dtype=np.float64))
+    if metric == "cosine" and all_rows(rows.comm, (~plain.local.any(axis=1)).any()).any():
+        raise ValueError("Cosine affinity cannot be used when X contains zero vectors")
+    name = NAMES.get(metric, metric)
+    if linkage == "single" and name in TREE_METRICS:
+        measured = None if name == "euclidean" else DistanceMetric.get_metric(name)
+        edges = spanning_tree(plain, np.zeros(len(plain.local)), 1.0, measured)
+        reached = np.append(0, edges["next_node"])
+        pairs = np.column_stack([reached[:-1], reached[1:], edges["distance"]]).astype(np.float64)
+        ordered = pairs[np.argsort(pairs[:, 2], kind="stable")]
+        return np.asarray(single_linkage_label(np.ascontiguousarray(ordered)))
+    return merge_all(plain, distance_columns(plain, name), linkage)
+
+
+def ward_tree(
+    X: Any,
+    *,
+    connectivity: Any = None,
+    n_clusters: int | None = None,
+    return_distance: bool = False,
+) -> tuple[Any, ...]:
+    """**Collective.** Merges by least variance: children, parts, leaves, None, and distances if asked for."""
+    if connectivity is not None:
+        return sklearn.cluster.ward_tree(
+            whole_of(X), connectivity=connectivity, n_clusters=n_clusters,
+            return_distance=return_distance,
+        )  # fmt: skip
+    return _tree(X, "ward", "euclidean", n_clusters, return_distance)
+
+
+def linkage_tree(
+    X: Any,
+    connectivity: Any = None,
+    n_clusters: int | None = None,
+    linkage: str = "complete",
+    affinity: Any = "euclidean",
+    return_distance: bool = False,
+) -> tuple[Any, ...]:
+    """**Collective.** Merges by distances: children, parts, leaves, None, and distances if asked for."""
+    if connectivity is not None or not goes_over_ranks(affinity):
+        return sklearn.cluster.linkage_tree(
+            whole_of(X), connectivity, n_clusters, linkage, affinity, return_distance
+        )
+    if linkage not in ("average", "complete", "single"):
+        return sklearn.cluster.linkage_tree(np.zeros((2, 1)), linkage=linkage)  # which says why not
+    return _tree(X, linkage, affinity, n_clusters, return_distance)
+
+
+def _tree(
+    X: Any, linkage: str, metric: str, n_clusters: int | None, return_distance: bool
+) -> tuple[Any, ...]:
+    if not is_global(X):
+        X = np.asarray(X)
+        X = X.reshape(-1, 1) if X.ndim == 1 else X
+    if n_clusters is not None:
+        warnings.warn(
+            "Partial build of the tree is implemented only for structured clustering (i.e. with "
+            "explicit connectivity). The algorithm will build the full tree and only retain the lower "
+            "branches required for the specified number of clusters",
+            stacklevel=3,
+        )
+    rows = take_rows(BaseEstimator(), X, dtype="numeric", order=None)
+    merges = merges_of(rows, linkage, metric)
+    out = (merges[:, :2].astype(int), 1, rows.n, None)
+    return (*out, merges[:, 2].copy()) if return_distance else out

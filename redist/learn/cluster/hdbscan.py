@@ -1,0 +1,189 @@
+"""HDBSCAN on global arrays: core distances and the spanning tree are found over all ranks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import sklearn.cluster
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.metrics import DistanceMetric
+from sklearn.neighbors import KDTree
+
+from redist.learn.borrowed import (
+    FAST_METRICS,
+    OUTLIERS,
+    fit_context,
+    remap_single_linkage_tree,
+    single_linkage_of,
+    tree_to_labels,
+)
+from redist.learn.nearest import distances_to_nearest
+from redist.learn.rows import Rows, cut_like, even_out, is_global, take_rows, whole_of
+from redist.learn.searching import Search
+from redist.learn.spanning_tree import spanning_tree
+from redist.learn.totals import all_rows
+
+Values = NDArray[Any]
+Numbers = NDArray[np.int64]
+PLAIN = ("euclidean", "l2")
+
+
+class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
+    """Clusters by a hierarchy of densities, over all ranks: ``sklearn.cluster.HDBSCAN`` for global arrays.
+
+    In an SPMD program::
+
+        labels = HDBSCAN(min_cluster_size=20, copy=True).fit(x).labels_     # x: a global array
+
+    The spanning tree grows as scikit-learn's does, bit for bit, with the points of all ranks; its ``n - 1``
+    edges of 24 bytes are on every rank, which condenses them by scikit-learn's own code. Metrics that no
+    tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to scikit-learn's own
+    ``fit``, whole on every rank; ``store_centers`` gathers the rows.
+    """
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> HDBSCAN:
+        """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
+        if issparse(X) or self._is_brute():
+            return self._fit_whole(X)
+        self._warn_of_copy()
+        self._metric_params = self.metric_params or {}
+        rows = take_rows(
+            self, X, dtype=np.float64, ensure_all_finite=False, accept_sparse=["csr", "lil"]
+        )
+        sums = rows.local.sum(axis=1)
+        finite = np.isfinite(sums)
+        rest = _finite_rows(rows, finite)
+        self._check_count(rest.n)
+        rows.need("fit HDBSCAN to", 24 * rows.d + 64, 24 * rows.n)
+        core = distances_to_nearest(rest, self._min_samples, self._search(rest))[:, -1]
+        metric = None
+        if self.metric not in PLAIN:
+            metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
+        tree = spanning_tree(even_out(rest), np.ascontiguousarray(core), self.alpha, metric)
+        self._single_linkage_tree_ = single_linkage_of(tree)
+        labels, strengths = tree_to_labels(
+            self._single_linkage_tree_,
+            self.min_cluster_size,
+            self.cluster_selection_method,
+            self.allow_single_cluster,
+            self.cluster_selection_epsilon,
+            self.max_cluster_size,
+        )
+        if rest.n < rows.n:
+            labels, strengths = self._with_outliers(rows.gather(sums), labels, strengths)
+        if self.store_centers:
+            self._store_centers(rest, labels, strengths, rows.n)
+        own = slice(rows.first, rows.first + len(rows.local))
+        self._raw_data = X
+        self.labels_, self.probabilities_ = labels, strengths
+        if rows.given is not None:
+            self.labels_ = rows.answer(labels[own])
+            self.probabilities_ = rows.answer(strengths[own])
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """**Collective.** The labels of the rows of ``X``."""
+        return self.fit(X).labels_
+
+    def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> Any:
+        """**Collective.** The clusters of DBSCAN without borders, cut as the labels are."""
+        given = self.labels_
+        if not is_global(given):
+            return super().dbscan_clustering(cut_distance, min_cluster_size)
+        self.labels_ = whole_of(given)
+        try:
+            found = super().dbscan_clustering(cut_distance, min_cluster_size)
+        finally:
+            self.labels_ = given
+        return cut_like(given, found)
+
+    def _is_brute(self) -> bool:
+        """Whether scikit-learn would work out all distances; also where it refuses the options."""
+        if self.algorithm == "auto":
+            return self.metric not in FAST_METRICS
+        trees = {"kd_tree": KDTree.valid_metrics, "ball_tree": FAST_METRICS}
+        return self.metric not in trees.get(self.algorithm, ())
+
+    def _search(self, rows: Rows) -> Search:
+        """The search that scikit-learn takes for core distances."""
+        by_tree = "kd_tree" if self.metric in KDTree.valid_metrics else "ball_tree"
+        return Search.of(
+            rows.n,
+            rows.d,
+            n_neighbors=self._min_samples,
+            algorithm=by_tree if self.algorithm == "auto" else self.algorithm,
+            leaf_size=self.leaf_size,
+            metric=self.metric,
+            metric_params=self._metric_params,
+            p=None,
+        )
+
+    def _check_count(self, n: int) -> None:
+        """**Local.** Refuse too few rows, in scikit-learn's words."""
+        if n == 1:
+            raise ValueError("n_samples=1 while HDBSCAN requires more than one sample")
+        asked = self.min_samples
+        self._min_samples = self.min_cluster_size if asked is None else asked
+        if self._min_samples > n:
+            raise ValueError(
+                f"min_samples ({self._min_samples}) must be at most the number of samples in X ({n})"
+            )
+
+    def _warn_of_copy(self) -> None:
+        """**Local.** The warning of scikit-learn 1.9 about its new default."""
+        if getattr(self, "copy", False) == "warn":
+            warnings.warn(
+                "The default value of `copy` will change from False to True in 1.10."
+                " Explicitly set a value for `copy` to silence this warning.",
+                FutureWarning,
+                stacklevel=4,
+            )
+
+    def _with_outliers(
+        self, sums: Values, labels: Values, strengths: Values
+    ) -> tuple[Values, Values]:
+        """**Local.** Labels of all rows, those with infinite or missing values included."""
+        finite = np.flatnonzero(np.isfinite(sums))
+        places = {
+            "infinite": np.flatnonzero(np.isinf(sums)),
+            "missing": np.flatnonzero(np.isnan(sums)),
+        }
+        self._single_linkage_tree_ = remap_single_linkage_tree(
+            self._single_linkage_tree_,
+            dict(enumerate(finite)),
+            non_finite=set(np.hstack(list(places.values()))),
+        )
+        every, strong = np.empty(len(sums), np.int32), np.zeros(len(sums))
+        every[finite], strong[finite] = labels, strengths
+        for kind, rows in places.items():
+            every[rows], strong[rows] = OUTLIERS[kind]["label"], OUTLIERS[kind]["prob"]
+        return every, strong
+
+    def _store_centers(self, rest: Rows, labels: Values, strengths: Values, n: int) -> None:
+        """**Collective.** Centroids and medoids by scikit-learn's own code, from all finite rows."""
+        whole = rest.gather(rest.local)
+        kept = np.ones(n, bool) if rest.n == n else labels > OUTLIERS["infinite"]["label"]
+        self.labels_, self.probabilities_ = labels[kept], strengths[kept]
+        self._weighted_cluster_center(whole)
+
+    def _fit_whole(self, X: Any) -> HDBSCAN:
+        """**Collective.** scikit-learn's own fit, on every rank alike."""
+        super().fit(whole_of(X))
+        if is_global(X):
+            self.labels_ = cut_like(X, self.labels_)
+            self.probabilities_ = cut_like(X, self.probabilities_)
+        return self
+
+
+def _finite_rows(rows: Rows, finite: NDArray[np.bool_]) -> Rows:
+    """**Collective.** The rows without infinite and missing values; all of them if there are none."""
+    counts = all_rows(rows.comm, np.int64(np.count_nonzero(finite)))
+    if int(counts.sum()) == rows.n:
+        return rows
+    before = int(counts[: rows.comm.rank].sum())
+    chosen = rows.local[finite]
+    return even_out(Rows(chosen, before, int(counts.sum()), rows.comm, rows.given, is_even=False))

@@ -1,0 +1,171 @@
+"""Lloyd's rounds over ranks: labels by rows, centres by one all-reduce of ``2 k (d + 1) + 1`` numbers.
+
+Sums are exact (:mod:`redist.learn.exact_sums`), so that centres have the same bits for every number of ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.extmath import row_norms
+
+from redist.learn.draws import largest
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.kernels import column_sums, inertia_sums, lloyd_step
+from redist.learn.rows import Rows
+from redist.learn.totals import Totals, total_of
+
+Values = NDArray[Any]
+Labels = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """What rounds came to: the labels of the own rows, and of all ranks the centres and the inertia."""
+
+    labels: Labels
+    inertia: float
+    centers: Values
+    n_iter: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedRows:
+    """Rows with weights, and the grids on which their sums are exact."""
+
+    rows: Rows
+    weights: Values
+    grids: tuple[ExactGrid, ExactGrid]
+
+    @staticmethod
+    def of(rows: Rows, weights: Values) -> WeightedRows:
+        """**Collective.** Find out how large values and weights are."""
+        most, heaviest = largest(rows, rows.local), largest(rows, weights)
+        grids = (ExactGrid.for_sum(most * heaviest, rows.n), ExactGrid.for_sum(heaviest, rows.n))
+        return WeightedRows(rows, weights, grids)
+
+
+def mean_of(rows: Rows) -> Values:
+    """**Collective.** The mean of every column, rounded once."""
+    grid = ExactGrid.for_sum(largest(rows, rows.local), rows.n)
+    sums = total_of(rows.comm, column_sums(rows.local, grid)).sum(axis=0)
+    return (sums / rows.n).astype(rows.dtype)
+
+
+def variance_of(rows: Rows) -> float:
+    """**Collective.** The mean over columns of the variance of rows whose mean is 0."""
+    grid = ExactGrid.for_sum(largest(rows, rows.local) ** 2, rows.n)
+    sums = total_of(rows.comm, column_sums(rows.local, grid, squared=True)).sum(axis=0)
+    return float(np.mean(sums / rows.n))
+
+
+def label_rows(local: Values, centers: Values) -> Labels:
+    """**Local.** The nearest centre of every row; of several, the first."""
+    labels = np.full(len(local), -1, np.int32)
+    rows = np.ascontiguousarray(local, dtype=centers.dtype)
+    lloyd_step(rows, rows, centers, row_norms(centers, squared=True), labels, None)
+    return labels
+
+
+def inertia_of(rows: Rows, weights: Values, centers: Values, labels: Labels) -> float:
+    """**Collective.** The weighted sum of squared distances to the centres."""
+    return float(inertia_by_label(rows, weights, centers, labels, 1, np.zeros_like(labels))[0])
+
+
+def inertia_by_label(
+    rows: Rows, weights: Values, centers: Values, labels: Labels, n: int, into: Labels
+) -> Values:
+    """**Collective.** The same in ``n`` sums: each row's goes to the one that ``into`` names."""
+    local = np.ascontiguousarray(rows.local, dtype=centers.dtype)
+    most = largest(rows, local) + float(np.abs(centers).max(initial=0.0))
+    bound = rows.d * most * most * largest(rows, weights)
+    grid = ExactGrid.for_sum(bound, rows.n)
+    weighing = np.ascontiguousarray(weights, dtype=centers.dtype)
+    sums = inertia_sums(local, weighing, centers, labels, into, n, grid)
+    total: Values = total_of(rows.comm, sums).sum(axis=0)
+    return total
+
+
+def run_lloyd(
+    weighted: WeightedRows, centers: Values, max_iter: int, tol: float, verbose: Any
+) -> Clusters:
+    """**Collective.** Rounds from given centres until no label changes, or centres hardly move."""
+    rows, weights = weighted.rows, weighted.weights
+    k, d = centers.shape
+    centers = np.ascontiguousarray(centers, dtype=rows.dtype)
+    labels = np.full(len(rows.local), -1, np.int32)
+    add_up = Totals(rows.comm, 2 * k * (d + 1) + 1)
+    talks = bool(verbose) and rows.comm.rank == 0
+    strict, done = False, 0
+    for done in range(1, max_iter + 1):
+        norms = row_norms(centers, squared=True)
+        changed, sums = lloyd_step(rows.local, weights, centers, norms, labels, weighted.grids)
+        assert sums is not None
+        total = add_up(np.append(sums.reshape(-1), changed))
+        new = _new_centers(weighted, total[:-1].reshape(k, 2, d + 1), centers, labels)
+        if verbose:
+            inertia = inertia_of(rows, weights, centers, labels)
+            if talks:
+                print(f"Iteration {done - 1}, inertia {inertia}.")
+        shift = float(((new - centers) ** 2).sum())
+        centers, strict = new, total[-1] == 0
+        if strict or shift <= tol:
+            if talks:
+                why = (
+                    "strict convergence"
+                    if strict
+                    else f"center shift {shift} within tolerance {tol}"
+                )
+                print(f"Converged at iteration {done - 1}: {why}.")
+            break
+    if not strict:
+        labels = label_rows(rows.local, centers)
+    return Clusters(labels, inertia_of(rows, weights, centers, labels), centers, done)
+
+
+def _new_centers(weighted: WeightedRows, total: Values, old: Values, labels: Labels) -> Values:
+    """**Collective** if a cluster is empty. The means of all clusters, as scikit-learn has them."""
+    parts = total.sum(axis=1)
+    sums, weight = parts[:, :-1].copy(), parts[:, -1].copy()
+    empty = np.flatnonzero(weight == 0)
+    if len(empty):
+        _fill_empty(weighted, empty, sums, weight, old, labels)
+    heaviest = int(weight.argmax())
+    for j in range(len(sums)):
+        if weight[j] > 0:
+            sums[j] *= 1.0 / weight[j]
+        else:
+            sums[j] = sums[heaviest]  # in this order, as scikit-learn does
+    return np.ascontiguousarray(sums, dtype=old.dtype)
+
+
+def _fill_empty(
+    weighted: WeightedRows,
+    empty: NDArray[np.intp],
+    sums: Values,
+    weight: Values,
+    old: Values,
+    labels: Labels,
+) -> None:
+    """**Collective.** Give every empty cluster one of the rows that are farthest from their centres.
+
+    Which goes to which is what NumPy's ``argpartition`` of all distances says, as in scikit-learn: every
+    rank has these for a moment, one number a row.
+    """
+    rows = weighted.rows
+    far = ((rows.local - old[labels]) ** 2).sum(axis=1)
+    every = rows.gather(far)
+    if every.max() == 0:
+        return  # fewer different rows than clusters
+    chosen = np.argpartition(every, -len(empty))[: -len(empty) - 1 : -1]
+    values = rows.fetch(chosen)
+    their_weights = rows.holding(weighted.weights).fetch(chosen)
+    their_labels = rows.holding(labels).fetch(chosen)
+    for new, value, w, was in zip(empty, values, their_weights, their_labels, strict=True):
+        sums[was] -= value * w
+        sums[new] = value * w
+        weight[new] = w
+        weight[was] -= w

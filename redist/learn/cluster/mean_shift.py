@@ -1,0 +1,187 @@
+"""MeanShift on global arrays: seeds climb in the slab of space where they are, whichever rank has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sklearn.cluster
+from numpy.typing import NDArray
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import check_is_fitted
+
+from redist.learn.borrowed import fit_context
+from redist.learn.cluster.bandwidth import bandwidth_of, bins_of
+from redist.learn.draws import largest
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.near_lists import PART
+from redist.learn.passing import Passing, all_parts
+from redist.learn.rows import Rows, own_range, take_rows, whole_of
+from redist.learn.slabs import Slabs
+from redist.learn.totals import all_rows
+
+Values = NDArray[Any]
+
+
+class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
+    """Clusters around peaks of density, over all ranks: ``sklearn.cluster.MeanShift`` for global arrays.
+
+    In an SPMD program::
+
+        model = MeanShift(bandwidth=2.0, bin_seeding=True).fit(x)     # x: a global array
+        model.labels_                                                 # global, cut as x
+
+    Each rank holds a slab of space and what is within the bandwidth of it. In a round every seed is
+    passed to the rank whose slab it is in, and back with its new mean. Means are exact sums, rounded
+    once: the same bits for every number of ranks, and scikit-learn's up to rounding.
+    """
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> MeanShift:
+        """**Collective over** the communicator of ``X``. Let seeds climb to where rows are dense."""
+        rows = take_rows(self, X, dtype="numeric", order=None)
+        rows.need("fit MeanShift to", 32 * rows.d + 64)
+        plain = rows.holding(np.ascontiguousarray(rows.local, dtype=np.float64))
+        bandwidth = self.bandwidth
+        if bandwidth is None:
+            bandwidth = np.float64(bandwidth_of(plain))
+        seeds = self._own_seeds(plain, bandwidth)
+        means, counts, rounds = climb(plain, seeds, bandwidth, self.max_iter)
+        self.n_iter_ = int(all_rows(rows.comm, rounds.max(initial=0)).max())
+        centers = _peaks(plain, means[counts > 0], counts[counts > 0])
+        if not len(centers):
+            raise ValueError(
+                f"No point was within bandwidth={bandwidth:f} of any seed. Try a different seeding"
+                " strategy                              or increase the bandwidth."
+            )
+        self.cluster_centers_ = _thin(centers, bandwidth)
+        nearest = NearestNeighbors(n_neighbors=1).fit(self.cluster_centers_)
+        labels = np.empty(len(plain.local), np.int64)
+        if len(labels):
+            far, found = (one[:, 0] for one in nearest.kneighbors(plain.local))
+            labels = found if self.cluster_all else np.where(far <= bandwidth, found, -1)
+        self.labels_ = rows.answer(labels)
+        return self
+
+    def _own_seeds(self, rows: Rows, bandwidth: Any) -> Values:
+        """**Collective.** This rank's share of the seeds."""
+        seeds = self.seeds
+        if seeds is None and self.bin_seeding:
+            seeds = bins_of(rows, bandwidth, self.min_bin_freq)
+        if seeds is None:
+            return rows.local
+        every = np.asarray(whole_of(seeds), dtype=np.float64)
+        lo, hi = own_range(rows.comm, len(every))
+        return every[lo:hi]
+
+    def predict(self, X: Any) -> Any:
+        """**Collective.** The nearest centre of every row; global, cut as ``X``, if ``X`` is."""
+        check_is_fitted(self)
+        rows = take_rows(self, X, reset=False, dtype="numeric", order=None)
+        if not len(rows.local):
+            return rows.answer(np.empty(0, np.int64))
+        return rows.answer(pairwise_distances_argmin(rows.local, self.cluster_centers_))
+
+
+def mean_shift(
+    X: Any,
+    *,
+    bandwidth: float | None = None,
+    seeds: Any = None,
+    bin_seeding: bool = False,
+    min_bin_freq: int = 1,
+    cluster_all: bool = True,
+    max_iter: int = 300,
+    n_jobs: int | None = None,
+) -> tuple[Values, Any]:
+    """**Collective.** Centres and labels of :class:`MeanShift`."""
+    model = MeanShift(
+        bandwidth=bandwidth, seeds=seeds, bin_seeding=bin_seeding, min_bin_freq=min_bin_freq,
+        cluster_all=cluster_all, max_iter=max_iter, n_jobs=n_jobs,
+    ).fit(X)  # fmt: skip
+    return model.cluster_centers_, model.labels_
+
+
+def climb(
+    rows: Rows, seeds: Values, bandwidth: float, most: int
+) -> tuple[Values, NDArray[np.int64], NDArray[np.int64]]:
+    """**Collective.** Where seeds end up, how many rows are near there, and after how many rounds.
+
+    A seed moves to the mean of the rows within the bandwidth, until it hardly moves.
+    """
+    around = SlabMeans(rows, bandwidth)
+    means = np.array(seeds, dtype=np.float64)
+    counts, rounds = np.zeros(len(means), np.int64), np.zeros(len(means), np.int64)
+    moving = np.arange(len(means))
+    while int(all_rows(rows.comm, np.int64(len(moving))).sum()):
+        found, near = around.means(means[moving])
+        counts[moving] = near
+        old = means[moving]
+        some = near > 0
+        means[moving[some]] = found[some]
+        apart = np.linalg.norm(means[moving] - old, axis=1)
+        goes_on = some & (apart > 1e-3 * bandwidth) & (rounds[moving] != most)
+        moving = moving[goes_on]
+        rounds[moving] += 1
+    return means, counts, rounds
+
+
+class SlabMeans:
+    """Means of the rows within a radius of any point, found by the rank in whose slab the point is."""
+
+    def __init__(self, rows: Rows, radius: float) -> None:
+        self._slabs = slabs = Slabs.of(rows)
+        which, ranks = slabs.met(slabs.rows, np.full(len(slabs.rows), radius))
+        halo = Passing.of(rows.comm, which, ranks)
+        self._items = np.concatenate([slabs.rows, halo.there(slabs.rows)])
+        self._search = (
+            NearestNeighbors(radius=radius).fit(self._items) if len(self._items) else None
+        )
+        self._parts = ExactGrid.for_sum(largest(rows, rows.local), rows.n).split(self._items)
+
+    def means(self, points: Values) -> tuple[Values, NDArray[np.int64]]:
+        """**Collective.** The mean around each point, and of how many rows."""
+        ranks = np.searchsorted(self._slabs.edges, points[:, self._slabs.column], side="right")
+        passing = Passing.of(self._slabs.came.comm, np.arange(len(points)), ranks)
+        answers = passing.back(self._answers(passing.there(points)))
+        told = np.empty((len(points), answers.shape[1]))
+        told[passing.rows] = answers
+        near = told[:, -1].astype(np.int64)
+        return told[:, :-1] / np.maximum(near, 1)[:, None], near
+
+    def _answers(self, points: Values) -> Values:
+        """**Local.** The sum of the rows around each point, and their number."""
+        out = np.zeros((len(points), self._items.shape[1] + 1))
+        if self._search is None:
+            return out
+        for lo in range(0, len(points), PART):
+            found = self._search.radius_neighbors(points[lo : lo + PART], return_distance=False)
+            n = np.array([len(one) for one in found])
+            some = np.flatnonzero(n)
+            if len(some):
+                indices = np.concatenate([found[i] for i in some]).astype(np.int64)
+                begins = np.cumsum(n[some]) - n[some]
+                sums = [np.add.reduceat(part[indices], begins, axis=0) for part in self._parts]
+                out[lo + some, :-1] = sums[0] + sums[1]
+            out[lo : lo + len(n), -1] = n
+        return out
+
+
+def _peaks(rows: Rows, means: Values, counts: NDArray[np.int64]) -> Values:
+    """**Collective.** Where seeds ended, each place once, the densest first, as scikit-learn sorts them."""
+    own = np.unique(np.column_stack([counts, means]), axis=0)
+    every, _ = all_parts(rows.comm, own)
+    ordered = np.unique(every, axis=0)[::-1]
+    return np.ascontiguousarray(ordered[:, 1:])
+
+
+def _thin(centers: Values, bandwidth: float) -> Values:
+    """**Local.** Leave out what is within the bandwidth of a denser peak."""
+    search = NearestNeighbors(radius=bandwidth).fit(centers)
+    kept = np.ones(len(centers), bool)
+    for i, center in enumerate(centers):
+        if kept[i]:
+            kept[search.radius_neighbors([center], return_distance=False)[0]] = False
+            kept[i] = True
+    return centers[kept]

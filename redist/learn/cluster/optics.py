@@ -1,0 +1,202 @@
+"""OPTICS on global arrays: rows are in the order in which a tree of one-sided reach grows over all ranks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import sklearn.cluster
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from scipy.spatial.distance import cdist
+from sklearn.metrics import pairwise_distances
+
+from redist.learn import twins
+from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
+from redist.learn.nearest import distances_to_nearest
+from redist.learn.outside_tree import OutsideTree
+from redist.learn.rows import Rows, cut_like, is_global, take_rows, whole_of
+from redist.learn.searching import Search
+from redist.learn.spanning_tree import Growth
+
+Values = NDArray[Any]
+DIGITS = np.finfo(np.float64).precision
+"""Decimals that scikit-learn keeps of distances."""
+Graph = tuple[Values, Values, Values, Values]
+"""The order of rows, core distances, reachability, and from which row each was reached."""
+
+
+class OPTICS(sklearn.cluster.OPTICS):  # type: ignore[misc]
+    """Rows in order of density, over all ranks: ``sklearn.cluster.OPTICS`` for global arrays.
+
+    In an SPMD program::
+
+        model = OPTICS(min_samples=10).fit(x)       # x: a global array
+        model.labels_, model.reachability_          # global, cut as x
+
+    The ordering grows with the rows of all ranks, one small all-gather a row. It, core distances,
+    reachability and predecessors, 32 bytes a row, are on every rank while clusters are cut from them by
+    scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
+    scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used.
+    """
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> OPTICS:
+        """**Collective over** the communicator of ``X``. Order its rows, and cut clusters from them."""
+        if issparse(X) or self.metric == "precomputed" or self.metric in BOOLEAN_METRICS:
+            super().fit(whole_of(X))
+            return self._cut(X) if is_global(X) else self
+        rows = take_rows(self, X, dtype=float, accept_sparse="csr")
+        rows.need("fit OPTICS to", 24 * rows.d + 64, 32 * rows.n)
+        graph = optics_graph(
+            rows, self.min_samples, self.max_eps, self.metric, self.p, self.metric_params,
+            self.algorithm, self.leaf_size,
+        )  # fmt: skip
+        self.ordering_, self.core_distances_, self.reachability_, self.predecessor_ = graph
+        self.labels_ = self._labels(graph)
+        return self._cut(rows.given) if rows.given is not None else self
+
+    def _labels(self, graph: Graph) -> Values:
+        """**Local.** The clusters, from the order of all rows."""
+        ordering, core, reach, predecessor = graph
+        if self.cluster_method == "xi":
+            labels, self.cluster_hierarchy_ = sklearn.cluster.cluster_optics_xi(
+                reachability=reach,
+                predecessor=predecessor,
+                ordering=ordering,
+                min_samples=self.min_samples,
+                min_cluster_size=self.min_cluster_size,
+                xi=self.xi,
+                predecessor_correction=self.predecessor_correction,
+            )
+            return np.asarray(labels)
+        eps = self.max_eps if self.eps is None else self.eps
+        if eps > self.max_eps:
+            raise ValueError(f"Specify an epsilon smaller than {self.max_eps}. Got {eps}.")
+        return np.asarray(
+            sklearn.cluster.cluster_optics_dbscan(
+                reachability=reach, core_distances=core, ordering=ordering, eps=eps
+            )
+        )
+
+    def _cut(self, x: Any) -> OPTICS:
+        """**Local.** What every row has, as global arrays."""
+        for name in ("ordering_", "core_distances_", "reachability_", "predecessor_", "labels_"):
+            setattr(self, name, cut_like(x, np.asarray(getattr(self, name))))
+        return self
+
+
+def compute_optics_graph(
+    X: Any,
+    *,
+    min_samples: float,
+    max_eps: float,
+    metric: Any,
+    p: float,
+    metric_params: Any,
+    algorithm: str,
+    leaf_size: int,
+    n_jobs: int | None,
+) -> tuple[Any, Any, Any, Any]:
+    """**Collective.** Order, core distances, reachability and predecessors of rows, of :class:`OPTICS`."""
+    model = OPTICS(
+        min_samples=min_samples, max_eps=max_eps, metric=metric, p=p, metric_params=metric_params,
+        algorithm=algorithm, leaf_size=leaf_size, n_jobs=n_jobs, cluster_method="dbscan",
+    ).fit(X)  # fmt: skip
+    return model.ordering_, model.core_distances_, model.reachability_, model.predecessor_
+
+
+def cluster_optics_dbscan(
+    *, reachability: Any, core_distances: Any, ordering: Any, eps: float
+) -> Any:
+    """**Collective.** Clusters as of DBSCAN from an order of rows; global if that is."""
+    given = {"reachability": reachability, "core_distances": core_distances, "ordering": ordering}
+    labels = sklearn.cluster.cluster_optics_dbscan(**_whole(given), eps=eps)
+    return cut_like(reachability, labels) if is_global(reachability) else labels
+
+
+def cluster_optics_xi(
+    *,
+    reachability: Any,
+    predecessor: Any,
+    ordering: Any,
+    min_samples: float,
+    min_cluster_size: float | None = None,
+    xi: float = 0.05,
+    predecessor_correction: bool = True,
+) -> tuple[Any, Values]:
+    """**Collective.** Clusters by steep slopes of an order of rows; labels are global if that is."""
+    given = {"reachability": reachability, "predecessor": predecessor, "ordering": ordering}
+    labels, hierarchy = sklearn.cluster.cluster_optics_xi(
+        **_whole(given),
+        min_samples=min_samples,
+        min_cluster_size=min_cluster_size,
+        xi=xi,
+        predecessor_correction=predecessor_correction,
+    )
+    return (cut_like(reachability, labels) if is_global(reachability) else labels), hierarchy
+
+
+def _whole(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: whole_of(one) for name, one in given.items()}
+
+
+def optics_graph(
+    rows: Rows,
+    min_samples: float,
+    max_eps: float,
+    metric: Any,
+    p: float,
+    metric_params: Any,
+    algorithm: str,
+    leaf_size: int,
+) -> Graph:
+    """**Collective.** The order in which rows are reached, and how far from which row, on every rank."""
+    check_optics_size(min_samples, rows.n, "min_samples")
+    least = max(2, int(min_samples * rows.n)) if min_samples <= 1 else int(min_samples)
+    search = Search.of(
+        rows.n, rows.d, n_neighbors=least, algorithm=algorithm, leaf_size=leaf_size,
+        metric=metric, metric_params=metric_params, p=p,
+    )  # fmt: skip
+    core = distances_to_nearest(rows, least, search)[:, -1]
+    core[core > max_eps] = np.inf
+    core = rows.gather(np.around(core, DIGITS))
+    options = dict(metric_params or {})
+    if metric == "minkowski":
+        options.setdefault("p", p)
+    outside = OutsideTree(rows.local, np.zeros(len(rows.local)), rows.first)
+    outside.nearest[:] = -1
+    growth = Growth(rows)
+    ordering, reach = np.empty(rows.n, np.int64), np.empty(rows.n)
+    predecessor = np.empty(rows.n, np.int64)
+    at = 0 if outside.m else -1  # nothing is reached yet: the lowest of all rows comes first
+    for i in range(rows.n):
+        outside.offer(at, growth.offer)
+        new = growth.nearest_of_all()
+        number = int(new[1])
+        outside.take(number)
+        ordering[i], reach[number], predecessor[number] = number, new[0], new[2]
+        far = np.full(outside.m, np.inf)
+        if np.isfinite(core[number]) and outside.m:
+            far = _distances(new[4:], outside, metric, options)
+            far[far > max_eps] = np.inf
+            np.around(np.maximum(far, core[number]), DIGITS, out=far)
+        at = twins.approach(outside, far, 0.0, number)
+    if np.isinf(reach).all():
+        warnings.warn(
+            "All reachability values are inf. Set a larger max_eps or all data will be considered "
+            "outliers.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return ordering, core, reach, predecessor
+
+
+def _distances(point: Values, outside: OutsideTree, metric: Any, options: Any) -> Values:
+    """**Local.** How far the own points outside are from one, worked out as scikit-learn does."""
+    others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
+    if metric == "minkowski":
+        out: Values = cdist(point[None], others, "minkowski", **options)[0]
+        return out
+    return np.asarray(pairwise_distances(point[None], others, metric, **options))[0]

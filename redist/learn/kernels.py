@@ -1,0 +1,230 @@
+"""The compiled kernels of clustering where they could be built, else their NumPy twins: the same bits."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.learn import twins
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.outside_tree import OutsideTree
+
+ABI = 1
+"""The number of what Python and C tell each other, as in native/learn.h."""
+LIBRARY = Path(__file__).with_name("_kernels.so")
+Values = NDArray[Any]
+Numbers = NDArray[np.int64]
+_SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """**Local.** The library, or None where it is missing or ``REDIST_PURE=1`` asks for NumPy."""
+    if os.environ.get("REDIST_PURE", "") not in ("", "0") or not LIBRARY.exists():
+        return None
+    try:
+        found = ctypes.CDLL(str(LIBRARY))
+        found.redist_learn_abi.restype = ctypes.c_int64
+        if found.redist_learn_abi() != ABI:
+            return None
+    except (OSError, AttributeError):
+        return None
+    found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
+    found.redist_prim_step.restype = None
+    found.redist_respond.restype = ctypes.c_double
+    return found
+
+
+def address(values: Values | None) -> ctypes.c_void_p:
+    """**Local.** Where an array lies, for C, which takes rows one after another; None lies nowhere."""
+    assert values is None or values.flags.c_contiguous
+    return ctypes.c_void_p(None if values is None else values.ctypes.data)
+
+
+def lloyd_step(
+    rows: Values,
+    weights: Values,
+    centers: Values,
+    norms: Values,
+    labels: NDArray[np.int32],
+    grids: tuple[ExactGrid, ExactGrid] | None,
+) -> tuple[int, Values | None]:
+    """**Local.** Give every row the label of its nearest centre; of several, the first.
+
+    ``norms`` are the squared norms of the centres. Returns how many labels changed, and, where the
+    ``grids`` of sums and weights are given, for each centre ``d`` coarse sums and the coarse weight,
+    then the fine ones: an array ``k, 2, d + 1``.
+    """
+    c, k, d = library(), *centers.shape
+    if c is None:
+        return twins.lloyd_step(rows, weights, centers, norms, labels, grids)
+    padded = -(-k // twins.WIDTH) * twins.WIDTH
+    turned = np.zeros((d, padded), rows.dtype)
+    turned[:, :k] = centers.T
+    far = np.full(padded, np.inf, rows.dtype)
+    far[:k] = norms
+    constants = None if grids is None else np.array([*grids[0].steps, *grids[1].steps])
+    sums = None if grids is None else np.zeros((k, 2, d + 1))
+    step = getattr(c, f"redist_lloyd_{_SUFFIX[rows.dtype]}")
+    count = ctypes.c_int64
+    changed = step(
+        address(rows), count(len(rows)), count(d), address(weights), address(turned), address(far),
+        count(padded), address(labels), address(constants), address(sums),
+    )  # fmt: skip
+    return int(changed), sums
+
+
+def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
+    """**Local.** The exact sums of columns, or of their squares: ``2, d``, coarse and fine."""
+    c = library()
+    if c is None:
+        return twins.column_sums(rows, grid, squared)
+    n, d = rows.shape
+    sums = np.zeros((2, d))
+    count, number = ctypes.c_int64, ctypes.c_double
+    getattr(c, f"redist_columns_{_SUFFIX[rows.dtype]}")(
+        address(rows), count(n), count(d), count(squared), *map(number, grid.steps), address(sums)
+    )
+    return sums
+
+
+def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
+    """**Local.** Exact sums of differences of each two columns, squared or not: ``2, d, d``.
+
+    Those above the diagonal are there; others may be.
+    """
+    c = library()
+    if c is None:
+        return twins.pair_sums(rows, grid, squared)
+    n, d = rows.shape
+    sums = np.zeros((2, d, d))
+    count, number = ctypes.c_int64, ctypes.c_double
+    c.redist_pairs(
+        address(rows), count(n), count(d), count(squared), *map(number, grid.steps), address(sums)
+    )
+    return sums
+
+
+def inertia_sums(
+    rows: Values,
+    weights: Values,
+    centers: Values,
+    labels: NDArray[np.int32],
+    into: NDArray[np.int32],
+    m: int,
+    grid: ExactGrid,
+) -> Values:
+    """**Local.** Exact sums of weighted squared distances to the rows' centres: ``2, m``.
+
+    Each row's goes into the one of ``m`` sums that ``into`` names.
+    """
+    c = library()
+    if c is None:
+        return twins.inertia_sums(rows, weights, centers, labels, into, m, grid)
+    sums = np.zeros((2, m))
+    count, number = ctypes.c_int64, ctypes.c_double
+    getattr(c, f"redist_inertia_{_SUFFIX[rows.dtype]}")(
+        address(rows), count(len(rows)), count(rows.shape[1]), address(weights), address(centers),
+        address(labels), address(into), count(m), *map(number, grid.steps), address(sums),
+    )  # fmt: skip
+    return sums
+
+
+def try_candidates(
+    rows: Values,
+    norms: Values,
+    weights: Values,
+    candidates: Values,
+    candidate_norms: Values,
+    closest: Values,
+    grid: ExactGrid,
+) -> tuple[Values, Values]:
+    """**Local.** How near rows would be to their nearest centre with each candidate, and weighted sums.
+
+    Squared distances ``trials, n``, at most ``closest``; the sums ``trials, 2``, coarse and fine.
+    """
+    c, trials, d = library(), *candidates.shape
+    if c is None:
+        return twins.try_candidates(
+            rows, norms, weights, candidates, candidate_norms, closest, grid
+        )
+    near, sums = np.empty((trials, len(rows))), np.empty((trials, 2))
+    count, number = ctypes.c_int64, ctypes.c_double
+    getattr(c, f"redist_candidates_{_SUFFIX[rows.dtype]}")(
+        address(rows), count(len(rows)), count(d), address(norms), address(weights), address(candidates),
+        address(candidate_norms), count(trials), address(closest), number(grid.steps[0]),
+        number(grid.steps[1]), address(near), address(sums),
+    )  # fmt: skip
+    return near, sums
+
+
+def join_lists(
+    ends: Numbers,
+    indices: NDArray[np.int32],
+    first: int,
+    marked: NDArray[np.bool_],
+    parent: Numbers,
+) -> None:
+    """**Local.** Join marked items ``first`` and following with their marked neighbours, in ``parent``.
+
+    Item ``first + i`` has the neighbours ``indices[ends[i]:ends[i + 1]]``. An item whose parent is itself is
+    the root of its part.
+    """
+    c = library()
+    if c is None:
+        twins.join_lists(ends, indices, first, marked, parent)
+        return
+    count = ctypes.c_int64
+    c.redist_join(
+        address(ends),
+        address(indices),
+        count(first),
+        count(len(ends) - 1),
+        address(marked),
+        address(parent),
+    )
+
+
+def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
+    """**Local.** Let the tree have a point more, and offer the one that is nearest to it then.
+
+    Both are rows of ``distance to the tree, number, nearest point of the tree, core distance, point``. The
+    point that was offered last leaves those outside if it is the one added. A distance of infinity
+    offers nothing.
+    """
+    c = library()
+    if c is None:
+        twins.grow_tree(outside, added, offer, alpha)
+        return
+    count = ctypes.c_int64
+    c.redist_prim_step(
+        *_of_tree(outside), address(added), address(offer), ctypes.c_double(alpha), count(1)
+    )
+
+
+def grow_alone(outside: OutsideTree, added: Values, alpha: float, found: Values) -> bool:
+    """**Local.** Take all points, nearest first, into the rows of ``found``; False without the library."""
+    c = library()
+    if c is None:
+        return False
+    count = ctypes.c_int64
+    steps = count(len(found))
+    c.redist_prim_step(
+        *_of_tree(outside), address(added), address(found), ctypes.c_double(alpha), steps
+    )
+    return True
+
+
+def _of_tree(outside: OutsideTree) -> tuple[Any, ...]:
+    """Where the points outside lie, for C; they stay there."""
+    if outside.addresses is None:
+        n = ctypes.c_int64(outside.columns.shape[1]), ctypes.c_int64(len(outside.columns))
+        parts = (outside.columns, outside.reach, outside.nearest, outside.core, outside.number)
+        outside.addresses = (*map(address, parts), *n, address(outside.state))
+    return outside.addresses

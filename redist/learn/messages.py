@@ -1,0 +1,117 @@
+"""A round of messages between points, as affinity propagation sends them, on the rows of one rank.
+
+In C where it was built, else in NumPy with the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.kernels import address, library
+
+Values = NDArray[Any]
+PART = 64
+"""Rows that NumPy works on at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Similarities, availabilities and responsibilities of rows ``first`` and following to all points."""
+
+    similar: Values
+    available: Values
+    responsible: Values
+    first: int
+    damping: float
+
+    @staticmethod
+    def of(similar: Values, first: int, damping: float) -> Messages:
+        """**Local.** No messages yet."""
+        return Messages(similar, np.zeros_like(similar), np.zeros_like(similar), first, damping)
+
+    @property
+    def own(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each row is the point itself."""
+        rows = np.arange(len(self.similar))
+        return rows, rows + self.first
+
+    def respond(self) -> float:
+        """**Local.** Renew responsibilities; the largest magnitude of what :meth:`support` adds."""
+        c = library()
+        if c is None:
+            return self._respond()
+        return float(
+            c.redist_respond(
+                *map(address, (self.similar, self.available, self.responsible)),
+                *self._counts(),
+                ctypes.c_double(self.damping),
+            )
+        )
+
+    def support(self, grid: ExactGrid) -> Values:
+        """**Local.** Exact sums of columns, of what speaks for each point: ``2, n``."""
+        c, sums = library(), np.zeros((2, self.similar.shape[1]))
+        if c is None:
+            for lo in range(0, len(self.similar), PART):
+                sums += grid.sum_rows(self._speaks(lo))
+            return sums
+        steps = map(ctypes.c_double, grid.steps)
+        c.redist_support(address(self.responsible), *self._counts(), *steps, address(sums))
+        return sums
+
+    def make_available(self, columns: Values) -> None:
+        """**Local.** Renew availabilities, from the sums of columns over all ranks."""
+        c = library()
+        if c is None:
+            self._make_available(columns)
+            return
+        c.redist_avail(
+            address(self.responsible),
+            address(self.available),
+            *self._counts(),
+            ctypes.c_double(self.damping),
+            address(np.ascontiguousarray(columns)),
+        )
+
+    def _counts(self) -> tuple[ctypes.c_int64, ...]:
+        return tuple(map(ctypes.c_int64, (*self.similar.shape, self.first)))
+
+    def _speaks(self, lo: int) -> Values:
+        """Responsibilities above 0, and each point's for itself, of a part of the rows."""
+        r = self.responsible[lo : lo + PART]
+        rows = np.arange(len(r))
+        out = np.maximum(r, 0)
+        out[rows, rows + lo + self.first] = r[rows, rows + lo + self.first]
+        return out
+
+    def _respond(self) -> float:
+        most = 0.0
+        for lo in range(0, len(self.similar), PART):
+            s, r = self.similar[lo : lo + PART], self.responsible[lo : lo + PART]
+            both = self.available[lo : lo + PART] + s
+            rows, at = np.arange(len(s)), both.argmax(axis=1)
+            best = both[rows, at]
+            both[rows, at] = -np.inf
+            new = s - best[:, None]
+            new[rows, at] = s[rows, at] - both.max(axis=1)
+            r *= self.damping
+            r += new * (1 - self.damping)
+            most = max(most, float(np.abs(self._speaks(lo)).max()))
+        return most
+
+    def _make_available(self, columns: Values) -> None:
+        for lo in range(0, len(self.similar), PART):
+            a, lacks = self.available[lo : lo + PART], self._speaks(lo) - columns
+            rows = np.arange(len(a))
+            diagonal = rows, rows + lo + self.first
+            own = lacks[diagonal].copy()
+            np.maximum(lacks, 0, out=lacks)
+            lacks[diagonal] = own
+            a *= self.damping
+            a -= lacks * (1 - self.damping)

@@ -1,0 +1,134 @@
+"""All rows within a radius of each row, as lists, a part at a time.
+
+Lists name *items*: first the rows that this rank looks after, then others' rows that it knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.learn.passing import Passing
+from redist.learn.rows import Rows, first_rows
+from redist.learn.searching import Search
+from redist.learn.slabs import Slabs
+from redist.learn.visits import Visits
+
+Values = NDArray[Any]
+Numbers = NDArray[np.int64]
+PART = 4096
+"""Rows that are searched for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPart:
+    """Items ``first``, ``first + 1``, ... are near ``indices[ends[i]:ends[i + 1]]``."""
+
+    first: int
+    ends: Numbers
+    indices: NDArray[np.int32]
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes."""
+        return self.ends.nbytes + self.indices.nbytes
+
+
+class NearLists(Protocol):
+    """Lists of what is near, and the way of values between rows, items and ranks."""
+
+    numbers: Numbers
+    """The row that each item is, by its number in the whole."""
+    n_own: int
+    homes: Numbers
+    """Who looks after each of the others."""
+
+    def lists(self) -> Iterator[ListPart]:
+        """**Collective.** What is near each own item; several parts may be about the same item."""
+
+    def tell(self, values: Values) -> Values:
+        """**Collective.** Values of own items, as others know them: those of this rank's others."""
+
+    def bring(self, values: Values) -> Values:
+        """**Collective.** Values of the ranks' rows, as values of own items."""
+
+    def take_back(self, values: Values) -> Values:
+        """**Collective.** Values of own items, as values of the ranks' rows."""
+
+
+class SlabLists:
+    """Near rows by slabs: each rank looks after a slab, and knows of what is within the radius of it."""
+
+    def __init__(self, rows: Rows, radius: float, search: Search) -> None:
+        self._slabs = slabs = Slabs.of(rows)
+        which, ranks = slabs.met(slabs.rows, np.full(len(slabs.rows), radius))
+        self._halo = halo = Passing.of(rows.comm, which, ranks)
+        self._items = np.concatenate([slabs.rows, halo.there(slabs.rows)])
+        self.numbers = np.concatenate([slabs.numbers, halo.there(slabs.numbers)])
+        self.n_own, self.homes = len(slabs.rows), halo.from_ranks
+        self._radius, self._search = radius, search
+        self.tell, self.bring, self.take_back = halo.there, slabs.bring, slabs.take_back
+
+    def lists(self) -> Iterator[ListPart]:
+        """**Local.** What is near each row of the slab, once."""
+        if self.n_own:
+            model = self._search.over(self._items)
+            for lo in range(0, self.n_own, PART):
+                part = self._items[lo : min(lo + PART, self.n_own)]
+                yield _part_of(lo, model.radius_neighbors(part, self._radius, False))
+
+
+class VisitLists:
+    """Near rows by visits: each rank looks after its rows, and knows of the numbers of all others."""
+
+    def __init__(self, rows: Rows, radius: float, search: Search) -> None:
+        self._rows, self._visits = rows, Visits(rows)
+        n, first = len(rows.local), rows.first
+        others = np.concatenate([np.arange(first), np.arange(first + n, rows.n)])
+        self.numbers = np.concatenate([np.arange(first, first + n), others])
+        self.n_own = n
+        self.homes = np.searchsorted(first_rows(rows)[:-1], others, side="right") - 1
+        self._radius, self._search = radius, search
+
+    def lists(self) -> Iterator[ListPart]:
+        """**Collective.** What is near each own row, in each tile."""
+        local, first = self._rows.local, self._rows.first
+        for start, tile in self._visits:
+            if not len(tile):
+                continue
+            model = self._search.over(tile)
+            shift = -first if start == first else (self.n_own if start < first else 0)
+            for lo in range(0, len(local), PART):
+                found = model.radius_neighbors(local[lo : lo + PART], self._radius, False)
+                part = _part_of(lo, found)
+                yield ListPart(part.first, part.ends, part.indices + np.int32(start + shift))
+
+    def tell(self, values: Values) -> Values:
+        """**Collective.** Values of the rows of all other ranks."""
+        whole, lo = self._rows.gather(values), self._rows.first
+        return np.concatenate([whole[:lo], whole[lo + self.n_own :]])
+
+    def bring(self, values: Values) -> Values:
+        """**Local.** The values: rows stay where they are."""
+        return values
+
+    take_back = bring
+
+
+def near_lists(rows: Rows, radius: float, search: Search) -> NearLists:
+    """**Collective.** Lists of all rows within a radius of each row."""
+    kind = SlabLists if search.by_slabs else VisitLists
+    return kind(rows, radius, search)
+
+
+def _part_of(first: int, found: NDArray[np.object_]) -> ListPart:
+    ends = np.zeros(len(found) + 1, np.int64)
+    np.cumsum([len(one) for one in found], out=ends[1:])
+    indices = np.empty(int(ends[-1]), np.int32)
+    if len(found):
+        np.concatenate(found, out=indices, casting="same_kind")
+    return ListPart(first, ends, indices)

@@ -1,0 +1,139 @@
+"""Hierarchies by chains of nearest neighbours: distances of all pairs are cut over ranks.
+
+A rank holds how far its points are from all: ``n`` rows of ``m`` columns. A step of a chain is an all-gather
+of three numbers a rank; a merge works out a new row where its parts are, and one all-gather of it brings the
+new column to the rank that holds it. Chains, merges and ties are those of SciPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from redist.learn.rows import Rows, first_rows
+from redist.learn.totals import RowsOfAll
+from redist.learn.visits import Visits
+
+Values = NDArray[Any]
+
+
+def distance_columns(rows: Rows, metric: str) -> Values:
+    """**Collective.** How far all rows are from each own row; infinitely from itself."""
+    out = np.empty((rows.n, len(rows.local)))
+    for first, tile in Visits(rows):
+        if len(tile) and len(rows.local):
+            out[first : first + len(tile)] = cdist(tile, rows.local, metric)
+    places = np.arange(len(rows.local))
+    out[places + rows.first, places] = np.inf
+    return out
+
+
+def merge_all(rows: Rows, far: Values, linkage: str) -> Values:
+    """**Collective.** The merges of all rows, the nearest first, as SciPy's ``linkage`` has them.
+
+    ``far`` are :func:`distance_columns`, and are changed. Each merge has two clusters, their distance and the
+    number of rows; row ``i`` of the result is cluster ``n + i``.
+    """
+    n, own = rows.n, slice(rows.first, rows.first + len(rows.local))
+    tell = RowsOfAll(rows.comm, 3)
+    pieces = RowPieces(rows)
+    size, merges, chain = np.ones(n), np.empty((n - 1, 4)), list[int]()
+    for k in range(n - 1):
+        if not chain:
+            chain = [int(np.flatnonzero(size)[0])]
+        while True:
+            x, before = chain[-1], chain[-2] if len(chain) > 1 else -1
+            y, least = _nearest(tell, far[x], rows.first, before)
+            if y == before:
+                break
+            chain.append(y)
+        del chain[-2:]
+        x, y = min(x, y), max(x, y)
+        merges[k] = x, y, least, size[x] + size[y]
+        new = _distances(linkage, far[x], far[y], least, size[x], size[y], size[own])
+        size[y] += size[x]
+        size[x] = 0
+        if own.start <= y < own.stop:
+            new[y - own.start] = np.inf
+        far[y] = new
+        whole = pieces.join(new)
+        if own.start <= y < own.stop:
+            far[:, y - own.start] = whole
+        if own.start <= x < own.stop:
+            far[:, x - own.start] = np.inf
+    return number_merges(merges[np.argsort(merges[:, 2], kind="stable")])
+
+
+class RowPieces:
+    """Joins a row of numbers whose pieces lie with the ranks' rows; prepared once."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._firsts = first_rows(rows)
+        self._most = int(np.diff(self._firsts).max())
+        self._tell = RowsOfAll(rows.comm, self._most)
+        self._row = np.zeros(self._most)
+
+    def join(self, piece: Values) -> Values:
+        """**Collective.** The whole row."""
+        self._row[: len(piece)] = piece
+        every = self._tell(self._row)
+        return np.concatenate(
+            [one[:n] for one, n in zip(every, np.diff(self._firsts), strict=True)]
+        )
+
+
+def _nearest(tell: RowsOfAll, row: Values, first: int, before: int) -> tuple[int, float]:
+    """**Collective.** The nearest of all points to one, and how far; in a tie the one before it."""
+    offer = np.full(3, np.inf)
+    if len(row):
+        at = int(row.argmin())
+        offer[:2] = row[at], at + first
+        if first <= before < first + len(row):
+            offer[2] = row[before - first]
+    every = tell(offer)
+    best = every[every[:, 0] == every[:, 0].min()][0]  # ranks are in the order of rows
+    back = float(every[:, 2].min())
+    if before >= 0 and not best[0] < back:
+        return before, back
+    return int(best[1]), float(best[0])
+
+
+def _distances(
+    linkage: str, to_x: Values, to_y: Values, apart: float, n_x: float, n_y: float, n: Values
+) -> Values:
+    """**Local.** How far the merged cluster is from others, by the formulas of Lance and Williams."""
+    if linkage == "complete":
+        return np.maximum(to_x, to_y)
+    if linkage == "average":
+        out: Values = (n_x * to_x + n_y * to_y) / (n_x + n_y)
+        return out
+    t = 1.0 / (n_x + n_y + n)
+    squares = (n + n_x) * t * to_x * to_x + (n + n_y) * t * to_y * to_y - n * t * apart * apart
+    return np.sqrt(squares)
+
+
+def number_merges(merges: Values) -> Values:
+    """**Local.** Name what is merged by clusters: rows, then earlier merges; the lower one first.
+
+    >>> number_merges(np.array([[0, 1, 1.0, 2], [1, 2, 3.0, 3]]))[:, :2].tolist()
+    [[0.0, 1.0], [2.0, 3.0]]
+    """
+    n = len(merges) + 1
+    parent = list(range(2 * n - 1))
+    size = [1] * n + [0] * (n - 1)
+
+    def top(one: int) -> int:
+        while parent[one] != one:
+            parent[one] = parent[parent[one]]
+            one = parent[one]
+        return one
+
+    for i, (x, y) in enumerate(merges[:, :2].astype(int).tolist()):
+        low, high = sorted((top(x), top(y)))
+        parent[low] = parent[high] = n + i
+        size[n + i] = size[low] + size[high]
+        merges[i, 0], merges[i, 1], merges[i, 3] = low, high, size[n + i]
+    return merges

@@ -1,0 +1,217 @@
+"""The rows of a matrix that a rank works on, taken from what a user gives, and answers given back alike.
+
+A global array stays where it is if its rows are cut over all ranks, else it is moved; labels come back as
+global arrays, cut as it was. NumPy arrays, lists and frames are the same on all ranks: each works on its
+share of the rows, and answers are NumPy arrays, whole on every rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import box_of, same_layout
+from redist.learn.borrowed import check_sample_weight
+from redist.learn.passing import Passing
+from redist.learn.totals import Totals, all_rows, same_error
+from redist.pgas.array import Array
+from redist.pgas.conversion import asarray
+from redist.pgas.tiles.budget import require_room
+from redist.pgas.tiles.devices import kind_of
+from redist.pgas.tiles.layouts import dtype_of, line_mesh
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.world import Comm, comm_or_world
+
+Values = NDArray[Any]
+FLOATS = (np.float64, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one rank has of the rows of a matrix: ``local`` are rows ``first`` and following of ``n``.
+
+    ``given`` is the global array that they are of, None if every rank was given the whole.
+    """
+
+    local: Values
+    first: int
+    n: int
+    comm: Comm
+    given: Array | None
+    is_even: bool = True
+    """Whether all ranks have the rows that a type would give them; not so where rows were chosen."""
+
+    @property
+    def d(self) -> int:
+        """Columns."""
+        return int(self.local.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.local.dtype
+
+    def need(self, what: str, row_bytes: int, n_bytes: int = 0) -> None:
+        """**Collective** under a memory limit. Raise on all ranks if there is no room to work.
+
+        That takes ``row_bytes`` for each row of the rank with most of them, and ``n_bytes`` besides.
+        """
+        if self.given is not None and not self.given._memory.on_device:
+            most = -(-self.n // self.comm.size)
+            require_room(self.given, what, most * row_bytes + n_bytes)
+
+    def holding(self, local: Values) -> Rows:
+        """**Local.** The same rows with other values."""
+        return replace(self, local=local)
+
+    def holds(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """**Local.** Which of some numbers of rows are of this rank."""
+        return (numbers >= self.first) & (numbers < self.first + len(self.local))
+
+    def fetch(self, numbers: Any) -> Values:
+        """**Collective.** Rows by their numbers, the same on every rank and for every rank."""
+        wanted = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
+        out = np.zeros((len(wanted), *self.local.shape[1:]), self.dtype)
+        here = self.holds(wanted)
+        out[here] = self.local[wanted[here] - self.first]
+        return Totals(self.comm, out.size, dtype=self.dtype)(out).reshape(out.shape)
+
+    def gather(self, values: Values) -> Values:
+        """**Collective.** Values of the rows of all ranks, whole on every rank."""
+        local = np.ascontiguousarray(values)
+        if not self.is_even:
+            out = np.zeros((self.n, *local.shape[1:]), local.dtype)
+            out[self.first : self.first + len(local)] = local
+            return Totals(self.comm, out.size, dtype=out.dtype)(out).reshape(out.shape)
+        t = cut_by_rows(self.comm.size, local.dtype, (self.n, *local.shape[1:]))
+        return np.asarray(Array(t, self.comm, local).gather())
+
+    def answer(self, values: Values) -> Any:
+        """**Collective.** Values of the own rows as a user gets them: global, cut as was given, or whole."""
+        if self.given is None or not self.is_even:
+            return self.gather(values)
+        local = np.ascontiguousarray(values)
+        shape = (self.n, *local.shape[1:])
+        made = Array(cut_by_rows(self.comm.size, local.dtype, shape), self.comm, local)
+        given = self.given.type
+        dims = (given.dims[0], *((),) * (local.ndim - 1))
+        target = ArrayType(given.mesh, dtype_of(local.dtype), shape, dims)
+        return made.to(target).to_device(kind_of(self.given))
+
+
+def is_global(x: Any) -> bool:
+    """**Local.** Whether something is a global array."""
+    return isinstance(x, Tiled)
+
+
+def whole_of(x: Any) -> Any:
+    """**Collective.** A global array as one of NumPy, whole on every rank; anything else as it is."""
+    return x.to_device("cpu").gather() if is_global(x) else x
+
+
+def cut_like(x: Array, values: Values) -> Array:
+    """**Local.** Values of all rows of a global array, the same on every rank, as an array cut as it is."""
+    dims = (x.type.dims[0], *((),) * (values.ndim - 1))
+    t = ArrayType(x.mesh, dtype_of(values.dtype), values.shape, dims)
+    return asarray(values, type=t, comm=x.comm, device=kind_of(x))
+
+
+def own_range(comm: Comm, n: int) -> tuple[int, int]:
+    """**Local.** Where the rows of this rank start and end if all ranks share ``n`` of them."""
+    box = box_of(cut_by_rows(comm.size, np.dtype(np.int8), (n,)), comm.rank)
+    assert box is not None
+    return box[0]
+
+
+def take_rows(estimator: Any, x: Any, *, reset: bool = True, **checks: Any) -> Rows:
+    """**Collective.** The rows of this rank, checked as scikit-learn checks; its errors come on all ranks.
+
+    ``checks`` are options of its ``validate_data``, which also notes the features on the estimator.
+    """
+    checks = {"dtype": list(FLOATS), "order": "C", **checks}
+    if not is_global(x):
+        found = validate_data(estimator, x, reset=reset, **checks)
+        comm = comm_or_world(None)
+        lo, hi = own_range(comm, len(found))
+        return Rows(found[lo:hi], lo, len(found), comm, None)
+    comm = x.comm
+    least = checks.pop("ensure_min_samples", 1)
+    if x.ndim != 2 or x.shape[0] < least:  # scikit-learn says why not, the same everywhere
+        stand_in = np.zeros(x.shape, x.dtype)
+        check_array(stand_in, ensure_min_samples=least, estimator=estimator)
+    tile = to_rows(x)
+    with same_error(comm):
+        local = validate_data(estimator, tile, reset=reset, ensure_min_samples=0, **checks)
+    return Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
+
+
+def to_rows(x: Array) -> Values:
+    """**Collective.** The rows of this rank of a global array of any layout, in memory."""
+    t = cut_by_rows(x.comm.size, x.dtype, x.shape)
+    here = x.settled().to_device("cpu")
+    tile = here.tile if same_layout(here.type, t) else here.to(t).tile
+    assert tile is not None
+    return tile
+
+
+def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
+    """**Collective.** The weights of the own rows, ones where none are given; scikit-learn's errors."""
+    dtype = checks.pop("dtype", rows.dtype)
+    if sample_weight is None:
+        return np.ones(len(rows.local), dtype)
+    if not is_global(sample_weight):
+        found = check_sample_weight(sample_weight, _shaped(rows), dtype=dtype, **checks)
+        return np.ascontiguousarray(found[rows.first : rows.first + len(rows.local)])
+    if sample_weight.shape != (rows.n,):  # scikit-learn says so, the same everywhere
+        check_sample_weight(np.ones(sample_weight.shape), _shaped(rows), **checks)
+    tile = to_rows(sample_weight)
+    with same_error(rows.comm):
+        found = check_array(
+            tile,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            dtype=dtype,
+            order="C",
+            input_name="sample_weight",
+        )
+    if not all_rows(rows.comm, np.count_nonzero(found)).any():
+        check_sample_weight(np.zeros(1), np.zeros((1, 1)), **checks)  # not all may be 0
+    return np.asarray(found)
+
+
+def even_out(rows: Rows) -> Rows:
+    """**Collective.** The same rows, shared among ranks as a type would cut them."""
+    if rows.is_even:
+        return rows
+    firsts = all_rows(rows.comm, np.int64(own_range(rows.comm, rows.n)[0]))
+    numbers = np.arange(rows.first, rows.first + len(rows.local))
+    ranks = np.searchsorted(firsts, numbers, side="right") - 1
+    # of several ranks that begin at one row all but the last have none
+    passing = Passing.of(rows.comm, np.arange(len(numbers)), ranks)
+    first = own_range(rows.comm, rows.n)[0]
+    return replace(rows, local=passing.there(rows.local), first=first, is_even=True)
+
+
+def first_rows(rows: Rows) -> NDArray[np.int64]:
+    """**Collective.** Where the rows of each rank begin, and at the end how many there are."""
+    return np.append(all_rows(rows.comm, np.int64(rows.first)), rows.n)
+
+
+def _shaped(rows: Rows) -> Values:
+    """Something as large as all rows together, without memory."""
+    return np.broadcast_to(np.zeros(1, rows.dtype), (rows.n, rows.d))
+
+
+def cut_by_rows(size: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ArrayType:
+    """**Local.** The type of an array whose rows are cut over all ranks, in order."""
+    mesh: Mesh = line_mesh(size)
+    dims = ((whole(mesh, "x"),), *((),) * (len(shape) - 1))
+    return ArrayType(mesh, dtype_of(dtype), shape, dims)

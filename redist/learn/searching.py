@@ -1,0 +1,51 @@
+"""Which search for neighbours scikit-learn would take, so that distances are worked out alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from redist.learn.slabs import METRICS
+
+Values = NDArray[Any]
+ENOUGH = 64
+"""So many rows are a set that is not small to scikit-learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Options of ``NearestNeighbors`` with its algorithm settled: ``kd_tree``, ``ball_tree`` or ``brute``."""
+
+    options: dict[str, Any]
+    by_slabs: bool
+    """Whether two points are at least as far apart as along one column, and a tree is searched."""
+
+    @staticmethod
+    def of(n: int, d: int, **options: Any) -> Search:
+        """**Local.** What scikit-learn would do with ``n`` rows of ``d`` columns; its errors."""
+        probe = NearestNeighbors(**options)
+        probe.fit(np.zeros((min(n, max(ENOUGH, 2 * probe.n_neighbors + 2)), d)))
+        settled = str(probe._fit_method)
+        metric, extra = probe.effective_metric_, probe.effective_metric_params_
+        even = not extra or (set(extra) <= {"p", "w"} and extra.get("w") is None)
+        holds = metric in METRICS and even and extra.get("p", 2) >= 1
+        return Search(
+            {**options, "algorithm": settled}, holds and settled in ("kd_tree", "ball_tree")
+        )
+
+    def over(self, rows: Values) -> NearestNeighbors:
+        """**Local.** A search over some rows, at least one."""
+        return NearestNeighbors(**self.options).fit(rows)
+
+
+def nearest_distances(model: NearestNeighbors | None, rows: Values, k: int) -> Values:
+    """**Local.** Distances of rows to the ``k`` nearest of a search; infinite where there are fewer."""
+    out = np.full((len(rows), k), np.inf)
+    if model is not None and len(rows):
+        n = min(k, model.n_samples_fit_)
+        out[:, :n] = model.kneighbors(rows, n)[0]
+    return out

@@ -1,0 +1,157 @@
+"""The kernels of native/ in NumPy: slower, with the same results.
+
+Sums have the same bits. Which of two centres is nearer is decided by products that BLAS adds up, as C does
+dim by dim where BLAS fuses products with additions: it can differ where both are equally far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.outside_tree import OutsideTree
+
+WIDTH = 8
+"""Centres that C compares at a time, as in native/learn.h."""
+PART = 4096
+Values = NDArray[Any]
+Numbers = NDArray[np.int64]
+
+
+def lloyd_step(
+    rows: Values,
+    weights: Values,
+    centers: Values,
+    norms: Values,
+    labels: NDArray[np.int32],
+    grids: tuple[ExactGrid, ExactGrid] | None,
+) -> tuple[int, Values | None]:
+    """**Local.** As :func:`redist.learn.kernels.lloyd_step`."""
+    k, d = centers.shape
+    changed, sums = 0, None if grids is None else np.zeros((k, 2, d + 1))
+    for lo in range(0, len(rows), PART):
+        part = rows[lo : lo + PART]
+        found = (norms - 2 * (part @ centers.T)).argmin(axis=1)
+        changed += int((labels[lo : lo + PART] != found).sum())
+        labels[lo : lo + PART] = found
+        if grids is None or sums is None:
+            continue
+        w = weights[lo : lo + PART]
+        parts = grids[0].split((part * w[:, None]).astype(np.float64))
+        of_weights = grids[1].split(w.astype(np.float64))
+        for which in range(2):
+            for j in range(d):
+                sums[:, which, j] += np.bincount(found, parts[which][:, j], k)
+            sums[:, which, d] += np.bincount(found, of_weights[which], k)
+    return changed, sums
+
+
+def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
+    """**Local.** As :func:`redist.learn.kernels.column_sums`."""
+    out = np.zeros((2, rows.shape[1]))
+    for lo in range(0, len(rows), PART):
+        part = rows[lo : lo + PART].astype(np.float64)
+        out += grid.sum_rows(part * part if squared else part)
+    return out
+
+
+def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
+    """**Local.** As :func:`redist.learn.kernels.pair_sums`."""
+    d = rows.shape[1]
+    out = np.zeros((2, d, d))
+    for lo in range(0, len(rows), PART):
+        part = rows[lo : lo + PART]
+        for i in range(d):
+            apart = part[:, i : i + 1] - part
+            out[:, i] += grid.sum_rows(apart * apart if squared else np.abs(apart))
+    return out
+
+
+def inertia_sums(
+    rows: Values,
+    weights: Values,
+    centers: Values,
+    labels: NDArray[np.int32],
+    into: NDArray[np.int32],
+    m: int,
+    grid: ExactGrid,
+) -> Values:
+    """**Local.** As :func:`redist.learn.kernels.inertia_sums`."""
+    out = np.zeros((2, m))
+    for lo in range(0, len(rows), PART):
+        own = slice(lo, lo + PART)
+        apart = rows[own].astype(np.float64) - centers[labels[own]].astype(np.float64)
+        far = np.zeros(len(apart))
+        for column in apart.T:
+            far += column * column
+        for which, part in enumerate(grid.split(far * weights[own])):
+            out[which] += np.bincount(into[own], part, m)
+    return out
+
+
+def try_candidates(
+    rows: Values,
+    norms: Values,
+    weights: Values,
+    candidates: Values,
+    candidate_norms: Values,
+    closest: Values,
+    grid: ExactGrid,
+) -> tuple[Values, Values]:
+    """**Local.** As :func:`redist.learn.kernels.try_candidates`."""
+    near, sums = np.empty((len(candidates), len(rows))), np.empty((len(candidates), 2))
+    for t, candidate in enumerate(candidates.astype(np.float64)):
+        product = np.zeros(len(rows))
+        for j, value in enumerate(candidate):
+            product += rows[:, j].astype(np.float64) * value
+        far = np.maximum((-2 * product + candidate_norms[t]) + norms, 0)
+        near[t] = np.minimum(far, closest)
+        sums[t] = grid.sum_rows(near[t] * weights)
+    return near, sums
+
+
+def join_lists(
+    ends: Numbers,
+    indices: NDArray[np.int32],
+    first: int,
+    marked: NDArray[np.bool_],
+    parent: Numbers,
+) -> None:
+    """**Local.** As :func:`redist.learn.kernels.join_lists`; parents become roots."""
+    n = len(parent)
+    owners = np.repeat(np.arange(first, first + len(ends) - 1), np.diff(ends))
+    both = marked[owners] & marked[indices]
+    one = np.concatenate([owners[both], np.arange(n)])
+    other = np.concatenate([indices[both], parent])
+    _, parts = connected_components(coo_array((np.ones(len(one)), (one, other)), (n, n)), False)
+    least = np.full(n, n)
+    np.minimum.at(least, parts, np.arange(n))
+    parent[:] = least[parts]
+
+
+def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
+    """**Local.** As :func:`redist.learn.kernels.grow_tree`."""
+    outside.take(int(added[1]))
+    far = np.zeros(outside.m)
+    for value, column in zip(added[4:], outside.columns, strict=True):
+        far += (value - column[: outside.m]) ** 2
+    at = approach(outside, np.sqrt(far) / alpha, float(added[3]), int(added[1]))
+    outside.offer(at, offer)
+
+
+def approach(outside: OutsideTree, far: Values, core: float, number: int) -> int:
+    """**Local.** Let a point of the tree be so far from the points outside; where the nearest of them is."""
+    m = outside.m
+    if m == 0:
+        return -1
+    far = np.maximum(np.maximum(far, outside.core[:m]), core)
+    nearer = far < outside.reach[:m]
+    outside.reach[:m][nearer] = far[nearer]
+    outside.nearest[:m][nearer] = number
+    least = np.flatnonzero(outside.reach[:m] == outside.reach[:m].min())
+    return int(least[outside.number[least].argmin()])

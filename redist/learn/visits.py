@@ -1,0 +1,151 @@
+"""Visits: every rank sees the rows of all ranks, one tile at a time, its own first.
+
+Tiles of the same node are read where they are: nothing is copied. Those of other nodes come by one planned
+move each, the next under way while one is used; those that came first are kept for the next visit, as
+long as there is room.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
+from redist.learn.rows import Rows, cut_by_rows, first_rows
+from redist.pgas.memory import BUFFERS
+from redist.pgas.tiles.move import tile_shape
+from redist.pgas.watch.seam import MoveUnderWay, TileMove, traffic
+from redist.runtime.ranks.neighbours import neighbour_tiles
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import world_of
+from redist.runtime.redistribute import prepare
+from redist.runtime.shm.segments import find, shared_empty
+
+Values = NDArray[Any]
+KEPT_BYTES = 2**26
+"""What a visit keeps of other nodes' tiles, if nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisitCounts:
+    """What visits did on this rank: tiles read in place, fetched and kept; bytes fetched; seconds waited."""
+
+    in_place: int = 0
+    fetched: int = 0
+    kept: int = 0
+    fetched_bytes: int = 0
+    waited_s: float = 0.0
+
+
+class Visits:
+    """Visits to the rows of all ranks; making them, and each visit, is **collective over** the rows' ranks.
+
+    In an SPMD program::
+
+        visits = Visits(rows)
+        for first, tile in visits:          # rows first, first + 1, ... of the whole
+            ...
+
+    Every rank must go through the whole of a visit, and may not move data inside it. ``prefetch=False``
+    and ``keep_bytes=0`` switch off what is fetched ahead and kept, for comparison; ``node_size``
+    pretends that nodes have so many ranks.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        prefetch: bool = True,
+        keep_bytes: int = KEPT_BYTES,
+        node_size: int | None = None,
+    ) -> None:
+        self._comm, self._prefetch = rows.comm, prefetch
+        self._world = world_of(rows.comm, node_size=node_size)
+        self._tile = _shared(rows.local)
+        self._firsts = first_rows(rows)
+        self._type = cut_by_rows(rows.comm.size, rows.dtype, (rows.n, rows.d))
+        self.counts = VisitCounts()
+        size, node = rows.comm.size, self._world.node
+        self._is_far = [rank not in node.ranks for rank in range(size)]
+        steps = range(1, size) if not self._world.one_node else ()
+        room = keep_bytes // max(1, self._type.tile_bytes)
+        self._steps = [(step, number < room) for number, step in enumerate(steps)]
+        self._moves = {step: self._prepared(step) for step in steps}
+        self._kept: dict[int, Values] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, Values]]:
+        """**Collective.** First rows and rows of all ranks, each once."""
+        rank, dtype = self._comm.rank, self._tile.dtype
+        with neighbour_tiles(
+            self._world, self._tile, dtype, "visit the rows of all ranks", TIMEOUT_S
+        ) as near:
+            seen = sorted(near.tiles, key=lambda other: (other - rank) % self._comm.size)
+            for other in seen:
+                yield int(self._firsts[other]), near.tiles[other]
+            self.counts = replace(self.counts, in_place=self.counts.in_place + len(seen))
+        yield from self._far()
+
+    def _far(self) -> Iterator[tuple[int, Values]]:
+        """**Collective.** The tiles of other nodes, in the same order of steps on all ranks."""
+        size, rank = self._comm.size, self._comm.rank
+        under_way: dict[int, MoveUnderWay] = {}
+        to_fetch = [step for step, _ in self._steps if step not in self._kept]
+        ahead = iter(to_fetch)
+        if self._prefetch:
+            self._start(next(ahead, None), under_way)
+        for step, keeps in self._steps:
+            other = (rank + step) % size
+            if step in self._kept:
+                tile, what = self._kept[step], "kept"
+            else:
+                if not self._prefetch:
+                    self._start(step, under_way)
+                started = time.perf_counter()
+                got = under_way.pop(step).wait()
+                waited = time.perf_counter() - started
+                tile, what = (self._tile[:0] if got is None else got), "fetched"
+                self.counts = replace(self.counts, waited_s=self.counts.waited_s + waited)
+                if self._prefetch:
+                    self._start(next(ahead, None), under_way)
+                if keeps:
+                    self._kept[step] = tile
+            if self._is_far[other]:
+                self._note(what, tile)
+                yield int(self._firsts[other]), tile
+
+    def _note(self, what: str, tile: Values) -> None:
+        more: dict[str, Any] = {what: getattr(self.counts, what) + 1}
+        if what == "fetched":
+            more["fetched_bytes"] = self.counts.fetched_bytes + tile.nbytes
+        self.counts = replace(self.counts, **more)
+
+    def _prepared(self, step: int) -> TileMove:
+        """**Collective.** The move by which each rank gets the tile of the rank ``step`` after it."""
+        size = self._comm.size
+        ranks = tuple((place - step) % size for place in range(size))
+        turned = Mesh({"x": size}, ranks=ranks)
+        t = self._type
+        target = ArrayType(turned, t.dtype, t.shape, t.dims)
+        transfer = prepare(t, target, self._comm)
+        shape = tile_shape(target, self._comm.rank)
+        return TileMove(self._tile, t, target, shape, BUFFERS, transfer)
+
+    def _start(self, step: int | None, under_way: dict[int, MoveUnderWay]) -> None:
+        """**Collective.** Begin to fetch the tile of a step, if there is one more."""
+        if step is not None:
+            under_way[step] = traffic().start(self._moves[step], self._comm)
+
+
+def _shared(local: Values) -> Values:
+    """**Local.** Rows where neighbours can read them: themselves, or a copy."""
+    if local.flags.c_contiguous and (not local.size or find(local) is not None):
+        return local
+    out = shared_empty(local.shape, local.dtype)
+    np.copyto(out, local)
+    return out

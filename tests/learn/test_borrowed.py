@@ -1,0 +1,34 @@
+"""The installed scikit-learn has every name that is borrowed, and those that are offered."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+if find_spec("sklearn") is None:
+    pytest.skip(
+        "needs scikit-learn: make learn has an environment with it", allow_module_level=True
+    )
+
+import inspect
+
+import sklearn.cluster
+
+from redist.learn import borrowed, cluster
+
+
+@pytest.mark.parametrize("name", borrowed.__all__)
+def test_the_name_is_there(name: str) -> None:
+    assert getattr(borrowed, name) is not None
+
+
+@pytest.mark.parametrize("name", cluster.__all__)
+def test_names_and_parameters_are_scikit_learns(name: str) -> None:
+    ours, theirs = getattr(cluster, name), getattr(sklearn.cluster, name)
+    given = [inspect.signature(one).parameters for one in (ours, theirs)]
+    assert list(given[0]) == list(given[1])
+    assert [p.default for p in given[0].values()] == [p.default for p in given[1].values()]
+    assert [p.kind for p in given[0].values()] == [p.kind for p in given[1].values()]
+    if inspect.isclass(theirs):
+        assert issubclass(ours, theirs)

@@ -1,0 +1,49 @@
+"""Clustering under mpirun, against scikit-learn and its own estimator checks: one item for every check."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.programs.checks import Job, Run, items, must_hold
+
+if find_spec("sklearn") is None:
+    pytest.skip(
+        "needs scikit-learn: make learn has an environment with it", allow_module_level=True
+    )
+
+SEVERAL = "on more numbers of ranks; 1 and 3 are the sample"
+FAMILIES = (
+    ("KMeans", "MiniBatchKMeans", "BisectingKMeans"), ("DBSCAN",), ("HDBSCAN",), ("OPTICS",),
+    ("MeanShift",), ("AffinityPropagation",), ("AgglomerativeClustering",), ("Birch",),
+    ("FeatureAgglomeration",),
+)  # fmt: skip
+"""Estimators whose parity is one program each."""
+
+
+def everything(slow: str = "") -> tuple[Run, ...]:
+    """What runs on any number of ranks."""
+    parity = (Run("learn.parity", names, slow) for names in FAMILIES)
+    return (Run("learn.frame", (), slow), Run("learn.primitives", (), slow), *parity)
+
+
+def estimator_checks() -> tuple[Run, ...]:
+    """scikit-learn's own checks."""
+    return tuple(Run("learn.estimator_checks", names) for names in FAMILIES)
+
+
+JOBS = [
+    Job(1, (*everything(), *estimator_checks())),
+    Job(2, (*estimator_checks(), *everything(SEVERAL))),
+    Job(3, everything()),
+    Job(4, everything(SEVERAL)),
+    Job(7, everything(SEVERAL)),
+    Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
+    Job(2, (Run("learn.on_gpus"),)),
+]
+
+
+@pytest.mark.parametrize(("job", "run", "check"), [*items(JOBS)])
+def test_check(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)

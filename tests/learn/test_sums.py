@@ -1,0 +1,167 @@
+"""Exact sums in every order, and kernels against their NumPy twins."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+if find_spec("sklearn") is None:
+    pytest.skip(
+        "needs scikit-learn: make learn has an environment with it", allow_module_level=True
+    )
+
+from redist.learn import kernels, messages, twins
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.messages import Messages
+from redist.learn.outside_tree import OutsideTree
+
+FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
+
+
+@settings(deadline=None)
+@given(st.lists(FLOATS, min_size=1, max_size=60), st.integers(0, 2**32 - 1), st.data())
+def test_sums_have_the_same_bits_in_every_order_and_cut(values, seed, data) -> None:
+    whole = np.array(values)
+    grid = ExactGrid.for_sum(float(np.abs(whole).max()), len(whole))
+    sums = grid.sum_rows(whole)
+    shuffled = np.random.default_rng(seed).permutation(whole)
+    cut = data.draw(st.integers(0, len(whole)))
+    parts = grid.sum_rows(shuffled[:cut]) + grid.sum_rows(shuffled[cut:])
+    assert np.array_equal(sums, parts)
+    exact = float(sum(map(Fraction, values)))
+    bound = len(values) * float(np.abs(whole).max()) * len(values) ** 2 * 2.0**-104
+    assert abs(Fraction(float(sums[0])) + Fraction(float(sums[1])) - Fraction(exact)) <= (
+        Fraction(bound) + Fraction(abs(exact)) / 2**53
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60))
+def test_sums_of_what_is_not_negative_never_fall(values) -> None:
+    coarse, fine = ExactGrid.for_sum(max(values), len(values)).split(np.array(values))
+    assert (np.diff(coarse.cumsum() + fine.cumsum()) >= 0).all()
+
+
+needs_c = pytest.mark.skipif(
+    kernels.library() is None, reason="needs the compiled kernels of clustering"
+)
+
+
+@needs_c
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("n", "d", "k"), [(0, 3, 2), (1, 1, 1), (101, 3, 7), (997, 20, 8), (64, 5, 33)]
+)
+def test_a_lloyd_step_is_its_twin(n: int, d: int, k: int, dtype) -> None:
+    rng = np.random.default_rng(n)
+    rows, centers = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(k, d)).astype(dtype)
+    weights = rng.uniform(0.5, 2, n).astype(dtype)
+    norms = (centers * centers).sum(axis=1)
+    most = float(np.abs(rows).max(initial=1)) * 2
+    grids = ExactGrid.for_sum(most, n), ExactGrid.for_sum(2.0, n)
+    found = []
+    for step in (kernels.lloyd_step, twins.lloyd_step):
+        labels = np.full(n, -1, np.int32)
+        changed, sums = step(rows, weights, centers, norms, labels, grids)
+        assert changed == n and sums is not None and sums.shape == (k, 2, d + 1)
+        again, none = step(rows, weights, centers, norms, labels, None)
+        assert (again, none) == (0, None)
+        found.append((labels, sums))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+@needs_c
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_candidates_are_their_twin(dtype) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(321, 4)).astype(dtype)
+    norms = (rows.astype(float) ** 2).sum(axis=1)
+    weights, closest = rng.uniform(size=321), rng.uniform(0, 5, 321)
+    candidates = rows[[3, 200, 20]]
+    grid = ExactGrid.for_sum(float(4 * norms.max()), 321)
+    given = rows, norms, weights, candidates, norms[[3, 200, 20]], closest, grid
+    for one, other in zip(
+        kernels.try_candidates(*given), twins.try_candidates(*given), strict=True
+    ):
+        assert np.array_equal(one, other)
+
+
+@needs_c
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_of_rows_are_their_twins(dtype) -> None:
+    rng = np.random.default_rng(1)
+    rows, centers = rng.normal(size=(5001, 3)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype)
+    weights = rng.uniform(size=5001).astype(dtype)
+    labels, into = (rng.integers(0, 4, 5001).astype(np.int32) for _ in range(2))
+    grid = ExactGrid.for_sum(300.0, 5001)
+    for squared in (False, True):
+        one, other = (m.column_sums(rows, grid, squared) for m in (kernels, twins))
+        assert np.array_equal(one, other)
+    if dtype is np.float64:
+        for squared in (False, True):
+            one, other = (m.pair_sums(rows, grid, squared) for m in (kernels, twins))
+            assert np.array_equal(np.triu(one, 1), np.triu(other, 1))
+    given = rows, weights, centers, labels, into, 4, grid
+    assert np.array_equal(kernels.inertia_sums(*given), twins.inertia_sums(*given))
+
+
+@needs_c
+def test_joined_lists_are_their_twin() -> None:
+    rng = np.random.default_rng(2)
+    ends = np.append(0, np.cumsum(rng.integers(0, 4, 60)))
+    indices = rng.integers(0, 90, ends[-1]).astype(np.int32)
+    marked = rng.random(90) < 0.7
+    one, other = np.arange(90), np.arange(90)
+    for first in (0, 30):
+        kernels.join_lists(ends, indices, first, marked, one)
+        twins.join_lists(ends, indices, first, marked, other)
+    while not np.array_equal(one, one[one]):
+        one = one[one]
+    assert np.array_equal(one, other)
+
+
+@needs_c
+@pytest.mark.parametrize("spread", [2, 1000])
+def test_a_growing_tree_is_its_twin(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    rows = rng.integers(0, spread, (150, 3)).astype(float)  # where distances tie, numbers decide
+    core = rng.uniform(0, spread / 9, 150)
+    one, other, alone = (OutsideTree(rows, core, 40) for _ in range(3))
+    for outside in (one, other, alone):
+        outside.state[1] = 0
+    added = np.array([0, 40, 0, core[0], *rows[0]])
+    found = np.empty((149, 7))
+    assert kernels.grow_alone(alone, added, 1.0, found)
+    offers = np.empty((2, 7))
+    for i in range(149):
+        kernels.grow_tree(one, added, offers[0], 1.0)
+        twins.grow_tree(other, added, offers[1], 1.0)
+        assert np.array_equal(*offers) and np.array_equal(offers[0], found[i])
+        assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
+        assert np.array_equal(one.nearest[: one.m], other.nearest[: one.m])
+        added = offers[0].copy()
+    kernels.grow_tree(one, added, offers[0], 1.0)
+    assert one.m == 0 and offers[0, 0] == np.inf
+
+
+@needs_c
+def test_messages_are_their_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    similar = -rng.uniform(size=(70, 130))
+    one, other = (Messages.of(similar, 40, 0.6) for _ in range(2))
+    for _ in range(4):
+        bounds, sums = [], []
+        for which, found in ((one, kernels.library()), (other, None)):
+            monkeypatch.setattr(messages, "library", lambda found=found: found)
+            bounds.append(which.respond())
+            sums.append(which.support(ExactGrid.for_sum(bounds[-1], 130)))
+            which.make_available(sums[-1].sum(axis=0))
+        assert bounds[0] == bounds[1] and np.array_equal(sums[0], sums[1])
+        assert np.array_equal(one.responsible, other.responsible)
+        assert np.array_equal(one.available, other.available)

@@ -1,0 +1,1 @@
+"""Programs of clustering that run under mpirun."""

@@ -1,0 +1,244 @@
+"""What every estimator keeps to: global in, global out, cut alike; errors on all ranks; good manners.
+
+As in ``mpirun -n 3 python -m tests.programs.learn.frame``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import sklearn.cluster
+from mpi4py import MPI
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import redist
+from redist import pgas
+from redist.learn.cluster import (
+    HDBSCAN,
+    AffinityPropagation,
+    KMeans,
+    MiniBatchKMeans,
+    kmeans_plusplus,
+)
+from redist.learn.draws import draw, draw_distinct
+from redist.learn.rows import Rows, own_range
+from redist.learn.totals import Totals, all_rows, total_of
+from redist.pgas.memory import BUFFERS
+from tests.programs.together import main, run_named
+
+COMM = MPI.COMM_WORLD
+X = make_blobs(203, 4, centers=5, random_state=0)[0]
+
+
+def layouts() -> list[redist.ArrayType]:
+    """Types of the data on several meshes; some leave ranks without a tile."""
+    n, out = COMM.size, []
+    line = redist.Mesh(x=n)
+    for cut in ("{x}, 4", "203, 4{x}", "203, 4"):
+        head = f"203{cut[:3]}" if cut.startswith("{") else "203"
+        out.append(redist.ArrayType.parse(f"f64[{head}, {cut.split(', ')[1]}]", line))
+    out.append(
+        redist.ArrayType.parse("f64[203{x}, 4]", redist.Mesh({"x": n}, ranks=range(n)[::-1]))
+    )
+    if n > 1:
+        few = redist.Mesh({"y": n - 1}, ranks=list(range(1, n)))
+        out.append(redist.ArrayType.parse("f64[203{y}, 4]", few))
+    if n == 4:
+        square = redist.Mesh(x=2, y=2)
+        out += [
+            redist.ArrayType.parse(text, square)
+            for text in ("f64[203{x}, 4{y}]", "f64[203{y,x}, 4]", "f64[203{y}, 4]")
+        ]
+    return out
+
+
+def labels_are_cut_as_the_rows() -> str | None:
+    want = KMeans(5, random_state=0).fit(X)
+    for t in layouts():
+        box = redist.box_of(t, COMM.rank)
+        tile = None if box is None else X[tuple(slice(*one) for one in box)].copy()
+        x = pgas.from_local(tile, t)
+        model = KMeans(5, random_state=0).fit(x)
+        if model.labels_.type.dims != (t.dims[0],) or model.labels_.mesh != t.mesh:
+            return f"{t}: labels are {model.labels_.type} on {model.labels_.mesh}"
+        for found, wanted in (
+            (model.labels_, want.labels_),
+            (model.predict(x), want.labels_),
+            (model.transform(x), want.transform(X)),
+        ):
+            if not np.allclose(found.gather(), wanted, rtol=1e-12):
+                return f"{t}: other values"
+        if not np.array_equal(x.gather(), X):
+            return f"{t}: the data was changed"
+    return None
+
+
+def numpy_in_numpy_out() -> str | None:
+    model = KMeans(3, random_state=0).fit(X.tolist())
+    kinds = {type(model.labels_), type(model.predict(X)), type(model.transform(X))}
+    kinds.add(type(model.cluster_centers_))
+    return None if kinds == {np.ndarray} else f"{kinds}"
+
+
+def refused(work: Callable[[], Any]) -> str:
+    try:
+        work()
+    except ValueError as problem:
+        return f"{type(problem).__name__}: {problem}"
+    return "nothing"
+
+
+def errors_come_on_all_ranks() -> str | None:
+    bad = X.copy()
+    bad[-1, 2] = np.nan  # on the last rank alone
+    sets = {"nan": bad, "rows": X[:3], "dims": X[:, 0], "none": X[:0]}
+    for name, data in sets.items():
+        x = pgas.asarray(data, type="{x}, {}" if data.ndim == 2 else "{x}")
+        ours = refused(partial(KMeans(5).fit, x))
+        theirs = refused(partial(sklearn.cluster.KMeans(5).fit, data))
+        if ours.split("\n")[0] != theirs.split("\n")[0] or ours == "nothing":
+            return f"{name}: {ours!r}, scikit-learn {theirs!r}"
+    weights = pgas.asarray(np.where(np.arange(203) == 202, np.inf, 1.0))
+    x = pgas.asarray(X, type="{x}, {}")
+    if "sample_weight" not in refused(lambda: KMeans(5).fit(x, sample_weight=weights)):
+        return "infinite weights are taken"
+    if refused(lambda: KMeans(5).fit(x, sample_weight=pgas.ones((7,)))) == "nothing":
+        return "too few weights are taken"
+    return None if refused(lambda: KMeans(0).fit(x)) != "nothing" else "no clusters are taken"
+
+
+def ranks_draw_the_same_seed() -> str | None:
+    np.random.seed(COMM.rank)  # which no rank shares with another
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind in (KMeans, MiniBatchKMeans):
+            centers = all_rows(COMM, kind(4).fit(X).cluster_centers_)
+            if not (centers == centers[0]).all():
+                return f"{kind.__name__}: ranks have other centres"
+    return None
+
+
+def weights_come_in_any_form() -> str | None:
+    weights = np.random.RandomState(0).rand(203)
+    x = pgas.asarray(X, type="{x}, {}")
+    want = sklearn.cluster.KMeans(4, random_state=0).fit(X, sample_weight=weights)
+    for given in (weights, pgas.asarray(weights, type="{x}"), pgas.asarray(weights, type="{}")):
+        model = KMeans(4, random_state=0).fit(x, sample_weight=given)
+        if not np.array_equal(model.labels_.gather(), want.labels_):
+            return f"{type(given).__name__}"
+        if not np.isclose(model.score(x, sample_weight=given), want.score(X, None, weights)):
+            return "score"
+    return None
+
+
+def manners_are_scikit_learns() -> str | None:
+    model = KMeans(4, random_state=3)
+    copy = clone(model)
+    if copy.get_params() != model.get_params() or repr(copy) != repr(model):
+        return f"{copy} of {model}"
+    x = pgas.asarray(X, type="{x}, {}")
+    pipe = make_pipeline(FunctionTransformer(lambda a: a * 2), KMeans(4, random_state=3))
+    if not np.array_equal(pipe.fit(x)[-1].labels_.gather(), model.fit(X).labels_):
+        return "a pipeline has other labels"
+    again = pickle.loads(pickle.dumps(pipe[-1]))
+    return None if np.array_equal(again.labels_.gather(), model.labels_) else "pickled"
+
+
+def seeds_are_scikit_learns() -> str | None:
+    for k in (1, 7, 30):
+        ours = kmeans_plusplus(pgas.asarray(X, type="{x}, {}"), k, random_state=k)
+        theirs = sklearn.cluster.kmeans_plusplus(X, k, random_state=k)
+        if not all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)):
+            return f"{k}: {ours[1]} and not {theirs[1]}"
+    return None
+
+
+def draws_are_numpys() -> str | None:
+    weights = np.random.RandomState(1).rand(203)
+    lo, hi = own_range(COMM, 203)
+    rows = Rows(X[lo:hi], lo, 203, COMM, None)
+    p = weights / weights.sum()
+    ours = draw(rows, weights[lo:hi], np.random.RandomState(2), 50)
+    if not np.array_equal(ours, np.random.RandomState(2).choice(203, 50, p=p)):
+        return "with replacement"
+    ours = draw_distinct(rows, weights[lo:hi], np.random.RandomState(2), 190)
+    want = np.random.RandomState(2).choice(203, 190, p=p, replace=False)
+    return None if np.array_equal(ours, want) else "without replacement"
+
+
+def totals_are_those_of_all_ranks() -> str | None:
+    row = np.arange(5.0) + COMM.rank
+    n = COMM.size
+    if not np.array_equal(Totals(COMM, 5)(row), np.arange(5.0) * n + n * (n - 1) / 2):
+        return "sum"
+    most = total_of(COMM, np.array([[COMM.rank, -COMM.rank]]), "max")
+    return None if most.tolist() == [[n - 1, 0]] else f"max {most}"
+
+
+def limits_are_kept_before_work_begins() -> str | None:
+    x = pgas.asarray(X, type="{x}, {}")
+    lo, hi = own_range(COMM, len(X))
+    rows = Rows(X[lo:hi], lo, len(X), COMM, x)
+    before = BUFFERS.live_bytes
+    with redist.memory_limit(before + 5000):
+        for n_bytes, fits in ((5000, True), (5001, False)):
+            if ("left of its limit" not in limited(partial(rows.need, "fit", 0, n_bytes))) != fits:
+                return f"{n_bytes} bytes of 5000"
+    with redist.memory_limit(before + 500):
+        for kind in (KMeans, AffinityPropagation, HDBSCAN):
+            said = limited(partial(kind().fit, x))
+            if f"cannot fit {kind.__name__} to f64[203" not in said:
+                return said
+    return None
+
+
+def limited(work: Callable[[], Any]) -> str:
+    try:
+        work()
+    except redist.MemoryLimitError as problem:
+        return str(problem)
+    return "nothing"
+
+
+def a_round_is_one_all_reduce() -> str | None:
+    x = pgas.asarray(X, type="{x}, {}")
+    start = X[:5].copy()
+    moves = {}
+    for rounds in (1, 4):
+        model = KMeans(5, init=start, max_iter=rounds, tol=0)
+        with redist.trace() as t:
+            model.fit(x)
+        moves[model.n_iter_] = [m for m in t.moves if m.source == f"f64[{2 * 5 * 5 + 1}] sum{{x}}"]
+    if COMM.size == 1:
+        return None if not any(moves.values()) else f"{moves}"
+    found = {n: len(each) for n, each in moves.items()}
+    if found != {1: 1, 4: 4}:
+        return f"all-reduces by rounds: {found}"
+    ways = {move.steps for each in moves.values() for move in each}
+    return None if ways == {"all_reduce"} else f"{ways}"
+
+
+CHECKED = (
+    labels_are_cut_as_the_rows, numpy_in_numpy_out, errors_come_on_all_ranks,
+    ranks_draw_the_same_seed, weights_come_in_any_form, manners_are_scikit_learns,
+    seeds_are_scikit_learns, draws_are_numpys, totals_are_those_of_all_ranks,
+    a_round_is_one_all_reduce, limits_are_kept_before_work_begins,
+)  # fmt: skip
+CHECKS = tuple(check.__name__ for check in CHECKED)
+
+
+def program() -> int:
+    """0 if nothing is wrong."""
+    return run_named({check.__name__: check for check in CHECKED})
+
+
+if __name__ == "__main__":
+    main(program)
