@@ -12,7 +12,8 @@ import ctypes
 import itertools
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from types import ModuleType, SimpleNamespace
@@ -229,6 +230,10 @@ class ndarray:
     def __int__(self) -> int:
         return int(asnumpy(self))
 
+    def transpose(self, *order: Any) -> ndarray:
+        """The same memory with its dims in another order."""
+        return self._viewed(self.values.transpose(*order))
+
     def reshape(self, *shape: Any) -> ndarray:
         """The same memory in another shape."""
         return self._viewed(self.values.reshape(*shape))
@@ -362,3 +367,32 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         sys.modules[f"cupy.cuda.{name}"] = things[name]
     CudaCopyList.bind = bind_moves  # type: ignore[method-assign]
     CudaReductionList.bind = bind_combine  # type: ignore[method-assign]
+
+
+MODULES = ("cupy", "cupy.cuda", "cupy.cuda.memory", "cupy.cuda.memory_hook")
+
+
+@contextmanager
+def gone_afterwards() -> Iterator[None]:
+    """Leave this process as it was found: no CuPy, nothing quick or greedy, no work put off."""
+    kinds = (CudaCopyList, CudaReductionList)
+    modules = {name: sys.modules.get(name) for name in MODULES}
+    binds = [kind.bind for kind in kinds]
+    flags = QUICK[0], GREEDY[0]
+    sys.modules.update(dict.fromkeys(MODULES))  # type: ignore[arg-type]
+    try:
+        yield
+        for stream in STREAMS.values():
+            stream.synchronize()
+    finally:
+        for stream in STREAMS.values():
+            stream.queue.clear()
+            stream.done = stream.put
+        KEPT.clear()
+        QUICK[0], GREEDY[0] = flags
+        for kind, bind in zip(kinds, binds, strict=True):
+            kind.bind = bind  # type: ignore[method-assign, assignment]
+        for name, module in modules.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module

@@ -15,8 +15,6 @@ from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.cuda.kernels.copies import CudaCopyList
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
 from redist.runtime.cuda.pinned_store import DeviceTiles, PinnedStore, launched
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
@@ -29,18 +27,12 @@ from tests.tiers import sample
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cupy() -> Iterator[Any]:
     """A pretended CuPy, gone afterwards."""
-    for kind in (CudaCopyList, CudaReductionList):
-        monkeypatch.setattr(kind, "bind", kind.bind)
-    for name in ("cupy", "cupy.cuda", "cupy.cuda.memory", "cupy.cuda.memory_hook"):
-        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    pretend.install("one")
-    monkeypatch.setattr(pretend, "GREEDY", [True])
-    yield sys.modules["cupy"]
-    for stream in pretend.STREAMS.values():
-        stream.synchronize()
-    pretend.KEPT.clear()
+    with pretend.gone_afterwards():
+        pretend.install("one")
+        pretend.GREEDY[0] = True
+        yield sys.modules["cupy"]
 
 
 def work_of(tasks: TaskList) -> list[TaskWork]:
