@@ -24,7 +24,7 @@ UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_e
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks clean
+.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks learn clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,12 @@ frameworks: $(STAMP)-dev ## run what needs JAX and PyTorch, in an environment of
 	@.venv/frameworks/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,dtypes,jax,torch]"
 	@.venv/frameworks/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/jax tests/torch redist/jax redist/torch
 
+learn: $(STAMP)-dev ## run what needs scikit-learn, its own estimator checks among it, in an environment of its own, .venv/learn
+	@test -x .venv/learn/bin/python || $(PYTHON) -m venv .venv/learn
+	@echo "installing scikit-learn into .venv/learn"
+	@.venv/learn/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,learn]"
+	@.venv/learn/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/learn redist/learn
+
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize
 
@@ -107,7 +113,7 @@ clean: ## remove the environment and everything built
 	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/*)
+$(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/* redist/learn/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "redist needs Python 3.10 or later, as in: PYTHON=python3.12 make test" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

@@ -9,6 +9,7 @@ PLACES = {
     "torch": (
         "redist/torch/*", "tests/programs/torch/*", "bench/pytorch/*", "bench/layouts/with_torch.py",
     ),
+    "sklearn": ("redist/learn/*", "tests/programs/learn/*"),
     "heat": ("bench/layouts/with_heat.py",),
 }  # fmt: skip
 

@@ -24,6 +24,10 @@ SMALL = {
     "power_iteration": (["--n", "601"], "power iteration: matrix of 2.8 MiB"),
     "hand_over": (["--width", "24", "--layers", "2"], "hand over: 6 arrays"),
     "transformer": (["--layers", "2", "--tokens", "9", "--width", "24"], "transformer: f32[4"),
+    "streamed_layers": (
+        ["--layers", "2", "--tokens", "6", "--width", "192"],
+        "streamed layers: proved for every order",
+    ),
     "train_mlp": (
         ["--samples", "50", "--width", "10", "--steps", "2"],
         "train an MLP: f64[50{x}, 16]",

@@ -53,7 +53,7 @@ INNER: dict[str, str] = {
     "redist.runtime.elements": "block_copies by_index by_position",
     "redist.runtime.onesided": "records read_service window publish intervals delivery",
     "redist.runtime.host": (
-        "report datatypes messages own_tiles staging places stage executor recorded_stages "
+        "report datatypes messages own_tiles message_needs staging places stage executor recorded_stages "
         "recorded_ends recorded"
     ),
     "redist.runtime.cuda": (
@@ -69,7 +69,9 @@ INNER: dict[str, str] = {
     "redist.lower": (
         "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
     ),
-    "redist.offload": "needs orders room evictions walks least_limit credits compile chunks chunk_tasks",
+    "redist.offload": (
+        "needs orders room evictions walks least_limit credits compile modelled_time chunks chunk_tasks"
+    ),
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
         "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "
@@ -82,15 +84,20 @@ INNER: dict[str, str] = {
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
-        "keeper memory suggestions watch tiles printing info elementwise indexing shapes reductions products "
-        "ordering onesided ufuncs operators array device_array ghosts joins creation conversion linalg fft "
-        "random programs"
+        "keeper memory suggestions watch tiles spill printing info elementwise indexing shapes reductions "
+        "products ordering onesided ufuncs operators array device_array ghosts joins creation conversion "
+        "linalg fft random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
+    "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
-        "signature strides outside capture graphing agree passes prepare planning elsewhere explain prepared "
-        "program loops map_tiles"
+        "signature strides outside capture graphing agree handing_over passes prepare planning elsewhere "
+        "explain prepared limited body program loops map_tiles"
+    ),
+    "redist.pgas.programs.limited": (
+        "listing sizes moves work arguments fit report run_timeline "
+        "limited_program limited_graph calls"
     ),
     "redist.pgas.programs.passes": "tidy judge blocks together order replay recorded",
     "redist.pgas.programs.planning": "recorder plan_calls plan_program plan_report ends",
@@ -120,6 +127,14 @@ INNER: dict[str, str] = {
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
+    "redist.learn": (
+        "borrowed exact_sums outside_tree twins kernels totals passing rows draws slabs visits searching "
+        "nearest near_lists components spanning_tree nearest_chain messages order_statistics cluster"
+    ),
+    "redist.learn.cluster": (
+        "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
+        "affinity agglomerative feature_agglomeration birch"
+    ),
     "redist.torch": (
         "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "
         "layouts redistribute global_arrays"

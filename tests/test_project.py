@@ -35,7 +35,7 @@ LAYERS = (
     "runtime",
     "judge",
     "pgas",
-    "jax torch",
+    "jax torch learn",
     "measure",
     "doctor",
     "redist",
@@ -54,7 +54,9 @@ HOME_OF = {
     "cupy": ("runtime", "doctor"),
     "jax": ("jax",),
     "torch": ("torch",),
-    "scipy": ("arrange",),
+    "scipy": ("arrange", "learn"),
+    "sklearn": ("learn",),
+    "threadpoolctl": ("learn",),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.larger import empty, waiting
+from bench.larger import blocks_race, empty, waiting
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Report, Table, Value, save_json
@@ -33,7 +33,7 @@ LAST = Path(__file__).parents[1] / "results" / "last" / "larger.json"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 1 if a result is wrong."""
+    """Measure and print; 1 if a result is wrong. With ``blocks`` first, a program on ranks instead."""
     parser = argparse.ArgumentParser(prog="python -m bench larger", description=__doc__)
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument(
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="of the file (%(default)s)")
     parser.add_argument("--json", type=Path, default=LAST)
+    if arguments and arguments[0] == "blocks":
+        return blocks_race.main(arguments[1:])
     args = parser.parse_args(arguments)
     chain = LayerChain(args.layers, args.rows, args.side)
     try:
@@ -137,7 +139,7 @@ def _table(
         ),
         tuple(rows),
         notes,
-        "larger",
+        "layers",
     )
 
 

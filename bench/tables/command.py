@@ -40,6 +40,7 @@ REPORTS = {
     "products": ("received",),
     "programs": ("here", "counted", "overlap", "reads"),
     "layouts": ("received", "times"),
+    "larger": ("layers", "blocks", "gpu"),
     "large": ("planning", "by-hand"),
     "ranking": ("hosts", "node"),
     "rivals": ("programs",),

@@ -88,6 +88,8 @@ class ProgramGraph:
     nodes: tuple[GraphNode, ...]
     results: tuple[int, ...]
     figures: Mapping[str, int]
+    memory: tuple[str, ...] = ()
+    """Under a limit: how it is kept, line by line."""
 
     @property
     def moves(self) -> tuple[GraphMove, ...]:
@@ -129,6 +131,7 @@ class ProgramGraph:
         parts = [f"{self.headline()}      mesh {self.mesh}", *shown]
         parts += [f"arguments  {given}"] if given else []
         parts += [f"figures    {figures}"] if figures else []
+        parts += self.memory
         return "\n".join(parts)
 
     def to_json(self) -> str:

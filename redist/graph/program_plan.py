@@ -10,6 +10,7 @@ from typing import Any
 from redist.draw.page import page_of
 from redist.errors import PlanFormatError
 from redist.graph.nodes import ProgramGraph, counted, grouped
+from redist.program.memory_certificate import MemoryCertificate
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
 
@@ -60,6 +61,8 @@ class ProgramPlan:
     floor_ps: int
     compute_ps: int
     peak_bytes: int
+    certificate: MemoryCertificate | None = None
+    """Under a limit: what was shown about the memory of this rank, in every order of its work."""
 
     @property
     def received_bytes(self) -> int:
@@ -108,7 +111,8 @@ class ProgramPlan:
         parts = [f"{self.headline()}      mesh {self.graph.mesh}", self.figures(), *lines]
         parts += ["moves", *moves] if moves else []
         given = "; ".join(f"{i}: {t}" for i, t in enumerate(self.graph.arguments))
-        return "\n".join([*parts, *([f"arguments  {given}"] if given else [])])
+        parts += [f"arguments  {given}"] if given else []
+        return "\n".join([*parts, *self.graph.memory])
 
     def to_json(self) -> str:
         """The plan as JSON; :meth:`from_json` reads it."""
@@ -126,7 +130,9 @@ class ProgramPlan:
         try:
             graph = ProgramGraph.from_json(json.dumps(data.pop("graph")))
             rows = tuple(PlannedRow(**_with_tuples(row)) for row in data.pop("rows"))
-            return ProgramPlan(graph=graph, rows=rows, **data)
+            shown = data.pop("certificate", None)
+            known = None if shown is None else MemoryCertificate(**_with_tuples(shown))
+            return ProgramPlan(graph=graph, rows=rows, certificate=known, **data)
         except (KeyError, TypeError, AttributeError) as problem:
             raise PlanFormatError(f"cannot read a plan of a program: {problem}") from None
 

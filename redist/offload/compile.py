@@ -35,6 +35,8 @@ def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGra
     limit = places[0].limit_bytes
     least, why = least_memory(listed)
     if limit is not None and limit < least:
+        if len(places) == 1:  # nothing can leave, so more is needed
+            raise no_plan(listed, places)
         raise NoPlanError(
             f"cannot keep {len(listed.tasks)} tasks within {limit} bytes of {places[0].name}: {why} "
             f"at once; give {least} bytes, or cut its tiles into chunks",

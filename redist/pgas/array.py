@@ -109,7 +109,8 @@ class Array(Operators):
                 f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
-        return _restore, (self.__class__, self.type, self.tile)
+        tile = self.tile  # which may change the class of an array that is put away
+        return _restore, (self.__class__, self.type, tile)
 
     # The standard's own
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import MemoryLimitError, RequestError
-from redist.pgas.keeper import FAR_BYTES
+from redist.errors import MemoryLimitError
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
-from redist.text.units import ceil_div, format_bytes, parse_bytes
+from redist.text.units import ceil_div, format_bytes
 
 Tile = NDArray[Any]
 
@@ -32,6 +33,7 @@ class TileMemory:
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
     ones only under a limit), ``limit_bytes`` what they may hold. ``made`` and ``reused`` count segments.
+    ``put_away``, if there is one, is asked to make room where there is none, for so many bytes more.
     """
 
     on_device: ClassVar[bool] = False
@@ -41,11 +43,20 @@ class TileMemory:
 
     def __init__(self) -> None:
         self.limit_bytes: int | None = None
+        self.granted_bytes: int | None = None
+        """What the exchange that runs may take on the way, where a plan has counted it."""
+        self.put_away: Callable[[int], None] | None = None
+        self.spill_folder: str | None = None
         self.live_bytes = 0
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
         self._kept_bytes = 0
+        self._most_kept_bytes = KEPT_BYTES
+        self._planned_bytes: int | None = None
+        """What living and dead segments may take together, where a plan has counted the living."""
         self._adopted: dict[int, _Held] = {}
+        self._lock = threading.RLock()
+        """Tiles of programs end in threads that load and store."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** Allocate a tile; raise if the limit has no room for it.
@@ -62,9 +73,10 @@ class TileMemory:
         counted = round_to_grains(counted)
         self.check(counted)
         size = round_to_grains(max(1, n_bytes))
-        memory = self._take(size)
-        owner = _Owner(memory)
-        self.live_bytes += counted
+        with self._lock:
+            memory = self._take(size)
+            self.live_bytes += counted
+        owner = _Owner(memory, counted)
         weakref.finalize(owner, self._give_back, memory, size, counted).atexit = False
         tile: Bytes = np.asarray(owner)
         return tile[:n_bytes].view(dtype).reshape(shape)
@@ -96,23 +108,75 @@ class TileMemory:
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
-        root: Any = tile
-        base = root.base
-        while base.__class__ is np.ndarray:
-            root, base = base, base.base
-        if base.__class__ is _Owner or id(root) in self._adopted:
+        root = root_of(tile)
+        if root.base.__class__ is _Owner or id(root) in self._adopted:
             return
         self._hold(root, worst_bytes)
+
+    def counted_for(self, tile: Tile) -> int:
+        """**Local.** The bytes of :attr:`live_bytes` that the memory of a tile is counted with.
+
+        >>> tile = BUFFERS.empty((2**16,), np.dtype("f4"), 0)
+        >>> BUFFERS.counted_for(tile[:3]), BUFFERS.counted_for(np.zeros(3))
+        (262144, 0)
+        """
+        root = root_of(tile)
+        if root.base.__class__ is _Owner:
+            return int(root.base.counted)
+        held = self._adopted.get(id(root))
+        return 0 if held is None else held.counted
 
     def _hold(self, root: Any, worst_bytes: int) -> None:
         held = _Held(root, self._disown)
         held.root, held.counted = id(root), max(root.nbytes, worst_bytes)
-        self._adopted[held.root] = held
-        self.live_bytes += held.counted
+        with self._lock:
+            self._adopted[held.root] = held
+            self.live_bytes += held.counted
 
     def _disown(self, held: Any) -> None:
-        del self._adopted[held.root]
-        self.live_bytes -= held.counted
+        with self._lock:
+            del self._adopted[held.root]
+            self.live_bytes -= held.counted
+
+    def make_room(self, n_bytes: int) -> None:
+        """**Local.** Under a limit with a place to spill to, put arrays away so that so much more fits."""
+        if (
+            self.put_away is not None
+            and self.limit_bytes is not None
+            and self.live_bytes + n_bytes > self.limit_bytes
+        ):
+            self.put_away(n_bytes)
+
+    @contextmanager
+    def planned(self, most_bytes: int) -> Iterator[None]:
+        """**Local.** While inside, a plan has counted all tiles: none is checked.
+
+        Dead segments are kept where they and the living take no more than ``most_bytes`` together.
+
+        >>> memory = TileMemory()
+        >>> with memory.planned(3 * 2**16):
+        ...     for _ in range(3):
+        ...         tile = memory.empty((2**17,), np.dtype("u1"), 0)
+        ...         del tile
+        >>> memory.made, memory.reused
+        (1, 2)
+        """
+        before = self.limit_bytes
+        self.limit_bytes, self._planned_bytes = None, most_bytes
+        self.forget(max(0, most_bytes - self.live_bytes))
+        try:
+            yield
+        finally:
+            self.limit_bytes, self._planned_bytes = before, None
+
+    @contextmanager
+    def granting(self, n_bytes: int) -> Iterator[None]:
+        """**Local.** While inside, an exchange may take so much on the way, the same on all ranks."""
+        self.granted_bytes = n_bytes
+        try:
+            yield
+        finally:
+            self.granted_bytes = None
 
     def check(self, n_bytes: int) -> None:
         """Raise if ``n_bytes`` more would pass the limit, garbage collected: ranks have different garbage."""
@@ -120,6 +184,7 @@ class TileMemory:
         if limit is None or self.live_bytes + n_bytes <= limit:
             return
         gc.collect()
+        self.make_room(n_bytes)
         if self.live_bytes + n_bytes > limit:
             raise MemoryLimitError(
                 f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
@@ -134,24 +199,29 @@ class TileMemory:
             self.reused += 1
             return found.pop()
         self.made += 1
-        if self.limit_bytes is not None:
-            self.forget(max(0, self.limit_bytes - self.live_bytes - size))
+        most = self.limit_bytes if self._planned_bytes is None else self._planned_bytes
+        if most is not None:
+            self.forget(max(0, most - self.live_bytes - size))
         return shared_bytes(size)
 
     def _give_back(self, memory: Bytes, size: int, counted: int) -> None:
-        self.live_bytes -= counted
-        if self._kept_bytes + size <= KEPT_BYTES:
-            self._free.setdefault(size, []).append(memory)
-            self._kept_bytes += size
+        with self._lock:
+            self.live_bytes -= counted
+            most = self._most_kept_bytes
+            if self._planned_bytes is not None:
+                most = min(most, self._planned_bytes - self.live_bytes)
+            if self._kept_bytes + size <= most:
+                self._free.setdefault(size, []).append(memory)
+                self._kept_bytes += size
 
     def forget(self, most_bytes: int = 0) -> None:
-        """Free dead segments until at most so many bytes are kept."""
-        while self._kept_bytes > most_bytes and self._free:
-            size, found = next(iter(self._free.items()))
-            if found:
+        """Free dead segments until at most so many bytes are kept, the largest first."""
+        for size in sorted(self._free, reverse=True):
+            found = self._free[size]
+            while found and self._kept_bytes > most_bytes:
                 found.pop()
                 self._kept_bytes -= size
-            else:
+            if not found:
                 del self._free[size]
 
 
@@ -164,10 +234,19 @@ class _Held(weakref.ref[Any]):
 
 
 class _Owner:
-    """Keeps a segment in use as long as an array looks at it."""
+    """Keeps a segment in use as long as an array looks at it; knows what was counted for it."""
 
-    def __init__(self, memory: Bytes) -> None:
+    def __init__(self, memory: Bytes, counted: int) -> None:
         self.__array_interface__ = memory.__array_interface__
+        self.counted = counted
+
+
+def root_of(tile: Any) -> Any:
+    """The array that a tile is a view of, or itself."""
+    root = tile
+    while root.base.__class__ is np.ndarray:
+        root = root.base
+    return root
 
 
 class DeviceTileMemory(TileMemory):
@@ -225,41 +304,10 @@ def round_to_grains(n_bytes: int) -> int:
     return ceil_div(n_bytes, GRAIN) * GRAIN
 
 
-class memory_limit:
-    """Bound what global arrays may hold on each rank: from now on, or while a block runs.
+def counted_bytes(n_bytes: int) -> int:
+    """What a tile of so many bytes is counted with.
 
-    >>> import redist
-    >>> with redist.memory_limit("1MiB"):
-    ...     BUFFERS.empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
-
-    **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
-    ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
-    move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
-    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
+    >>> counted_bytes(100), counted_bytes(2**16 + 1)
+    (100, 131072)
     """
-
-    def __init__(self, limit_bytes: int | str | None) -> None:
-        limit = parse_bytes(limit_bytes) if isinstance(limit_bytes, str) else limit_bytes
-        if limit is not None and (isinstance(limit, bool) or limit < 0):
-            raise RequestError(
-                f"cannot limit memory to {limit_bytes!r}: need bytes, as 2**30 or '1GiB'"
-            )
-        self._before = BUFFERS.limit_bytes
-        FAR_BYTES.clear()
-        _limit_all(limit)
-        if limit is not None:
-            BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
-
-    def __enter__(self) -> memory_limit:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _limit_all(self._before)
-
-
-def _limit_all(limit_bytes: int | None) -> None:
-    """Set one limit for memory and for GPUs; each counts its own bytes against it."""
-    BUFFERS.limit_bytes = DEVICE.limit_bytes = limit_bytes
+    return n_bytes if n_bytes < SHARED_FROM else round_to_grains(n_bytes)

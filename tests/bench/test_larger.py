@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.larger import empty, race, waiting
+from bench.larger import blocks_race, empty, gpu_race, race, waiting
 from bench.larger.layers import LayerChain
 from bench.problems.judge import WrongPlanError
+from tests.fakes import eager_cupy, pretended_cupy
+from tests.programs.launch import alone, default_mpi, one_worker
 
 
 def test_larger_measures_every_policy_within_every_limit(
@@ -31,6 +35,62 @@ def test_larger_measures_every_policy_within_every_limit(
     assert [row["vertices"] for row in loop["rows"]] == [101, 100, 150]
     assert "GB/s" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+def found_by_ranks() -> dict[str, Any]:
+    """What a job of blocks writes, made up."""
+    times = {
+        "unlimited": [2.0, 2.2],
+        "longest path": [2.4, 2.4],
+        "in order": [2.5, 2.5],
+        "synchronous": [3.6, 3.6],
+    }
+    return {
+        "ranks": 4, "mpi": "MPICH", "stack": "24 blocks", "weight_bytes": 2**30, "limit_bytes": 2**26,
+        "peak_bytes": 2**28, "held_bytes": 2**25, "largest_node_bytes": 2**24, "certificate": "proved",
+        "loaded_bytes": 10**9, "read_bytes_per_s": 10**9, "times": times, "cpu_s": times,
+    }  # fmt: skip
+
+
+def test_blocks_report_aims_and_losses() -> None:
+    dask = {"library": "Dask 1", "times": [4.8], "spilled_bytes": 2**20}
+    said = str(blocks_race.table(found_by_ranks(), dask))
+    assert "of unlimited 1.15, aim at most 1.5: met" in said
+    assert "times as fast as one at a time 1.50, aim 1.4: met" in said
+    assert "times as fast as Dask 2.0, aim 3.0: MISSED" in said
+    assert "compute / I-O 2.1 (condition 2: met)" in said
+    assert "Dask was not there" in str(blocks_race.table(found_by_ranks(), None))
+
+
+@one_worker
+@pytest.mark.slow("an MPI job that captures programs")
+@pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+def test_blocks_are_measured_on_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = tmp_path / "found.json"
+    words = ["--ranks", "2", "--layers", "3", "--width", "256", "--tokens", "8", "--repeat", "1"]
+    more = ["--share", "0.5", "--folder", str(tmp_path), "--dask", "", "--json", str(stored)]
+    with alone():
+        assert main(["larger", "blocks", *words, *more]) == 0
+    (table,) = json.loads(stored.read_text())["reports"][0]["tables"]
+    ways = [row["way"] for row in table["rows"]]
+    assert ways == ["unlimited", "event-driven", "fixed order", "one at a time"]
+    assert "proved for every order" in capsys.readouterr().out
+
+
+def test_stacks_on_a_gpu_give_one_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    stored = tmp_path / "found.json"
+    words = ["--rows", "32", "--chain-side", "16", "--block-side", "16", "--repeat", "1"]
+    with pretended_cupy.gone_afterwards():
+        eager_cupy.install()
+        assert gpu_race.main([*words, "--block-layers", "5", "--json", str(stored)]) == 0
+    (table,) = json.loads(stored.read_text())["reports"][0]["tables"]
+    ways = ["all there", "limited", "one at a time", "two buffers"]
+    found = [(row["stack"], row["way"]) for row in table["rows"]]
+    assert found == [(name, way) for name in ("GEMM chain", "transformer blocks") for way in ways]
+    assert "limited / two buffers" in capsys.readouterr().out
 
 
 def test_larger_takes_no_result_on_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

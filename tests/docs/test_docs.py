@@ -129,9 +129,9 @@ def test_every_picture_is_drawn_by_a_command() -> None:
     ids=title,
 )
 def test_programs_run(program: Program, tmp_path: Path) -> None:
-    for name in ("jax", "torch"):
+    for name, target in (("jax", "frameworks"), ("torch", "frameworks"), ("sklearn", "learn")):
         if re.search(rf"^import {name}\b", program.text, re.MULTILINE) and find_spec(name) is None:
-            pytest.skip(f"needs {name}: make frameworks has an environment with it")
+            pytest.skip(f"needs {name}: make {target} has an environment with it")
     path = tmp_path / program.name
     path.write_text(program.text, encoding="utf-8")
     command = [sys.executable, str(path)]

@@ -17,6 +17,7 @@ AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
     "einstein": {1: (1, 6), 2: (0, 3), 3: (1, 3), 4: (0, 3), 6: (0, 1)},
     "everything": {1: (2, 8), 2: (0, 4), 3: (1, 3), 4: (0, 2), 6: (0, 1)},
     "floats": {1: (0, 100), 2: (0, 100), 3: (5, 100), 4: (0, 100), 6: (0, 40)},
+    "limited": {1: (3, 60), 2: (0, 20), 3: (3, 20), 4: (0, 10)},
     "joins": {1: (4, 80), 2: (0, 60), 3: (6, 60), 4: (0, 60), 6: (0, 10)},
     "products": {1: (4, 40), 2: (0, 12), 3: (4, 12), 4: (0, 10), 6: (0, 2)},
     "programs": {1: (4, 300), 2: (0, 200), 3: (8, 200), 4: (0, 200), 6: (0, 100)},
@@ -54,7 +55,7 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 ]
 """Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
 
-ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured", "planned")
+ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured", "planned", "spilling")
 
 
 def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") -> Job:
@@ -65,7 +66,8 @@ PROMISES = [
     promised(1, ALONE[1:]),
     promised(1, ALONE[:1], slow=SEVERAL),
     promised(2, ("mistakes",), slow=SEVERAL),
-    promised(3, (*ALONE, "traffic")),
+    promised(3, (*ALONE, "traffic", "spill_faults")),
+    promised(2, ("spill_faults",), slow=SEVERAL),
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(4, ("limits", "tracing", "mistakes", "traffic", "captured", "planned"), slow=SEVERAL),

@@ -61,7 +61,10 @@ class GhostMemory(TileMemory):
         return note(_tape(), function, args, options, like)
 
     def check_room(self, n_bytes: int) -> None:
-        """**Local.** Nothing is allocated."""
+        """**Local.** Nothing is allocated; what an operation would take goes onto the tape."""
+        tape = current_tape()
+        if tape is not None:
+            tape.note_room(n_bytes)
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Nothing is held."""

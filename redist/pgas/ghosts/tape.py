@@ -116,6 +116,10 @@ class Tape:
         self.roots: dict[int, int] = {}
         """The memory of every value that has some, by the value that it was first."""
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.n_bytes: dict[int, int] = {}
+        """The bytes of every value that has some."""
+        self.rooms: dict[int, int] = {}
+        """By node: what its operation says that it needs, its results included."""
         self._looks: dict[int, dict[int, CapturedNode | None]] = {}
         """By memory: the tiles of arrays that look at it, and the nodes that made them."""
         self._stale: dict[int, tuple[CapturedNode | None, CapturedNode]] = {}
@@ -164,6 +168,11 @@ class Tape:
         if tile is not None:
             self._looks.setdefault(tile.root, {})[tile.number] = node
 
+    def note_room(self, n_bytes: int) -> None:
+        """Note that the call under way needs so many bytes, its results included."""
+        node = self.current_node()
+        self.rooms[node] = max(n_bytes, self.rooms.get(node, 0))
+
     def own(self, tile: Any) -> None:
         """Note the tile of an array that was there before."""
         self._looks[tile.root] = {tile.number: None}
@@ -186,6 +195,10 @@ class Tape:
                     f"cannot use an array after {node.name} ({node.line}) has changed its memory "
                     f"through another: {how} was updated; write .copy() first"
                 )
+
+    def end(self) -> None:
+        """Let go the call under way: whoever keeps a ghost must not keep what stood on the stack."""
+        self._frame = None
 
     def refuse(self, why: str) -> NoReturn:
         """Raise because the call under way cannot be part of a program."""

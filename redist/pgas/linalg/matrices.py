@@ -22,6 +22,9 @@ from redist.text.units import format_bytes
 
 LARGEST_BYTES = 2**28
 """A matrix that must be whole on a rank may be so large."""
+WORK_MATRICES = 12
+"""So many square matrices are the most that a decomposition of one takes: singular values with both sides
+take the matrix, both sides, and 8 of workspace."""
 Function = Callable[..., Any]
 R = TypeVar("R")
 
@@ -58,10 +61,18 @@ def run_together(name: str, x: Tiled, work: Callable[..., R], *tiles: Any) -> R 
     """**Collective.** ``work(*tiles)``; raise on every rank if it refuses a matrix on one."""
     if not x._memory.is_ghost:
         return _run_together(name, x, work, tiles)[0]
+    x._memory.check_room(work_bytes(x, tiles))
     exchange = ElementExchange(name, x.type, x.type)
     given = name, x, work, tiles
     instead = None if x.tile is None else work(*tiles)
     return traffic().perform(exchange, _run_together, given, lambda: instead)
+
+
+def work_bytes(x: Tiled, tiles: Sequence[Any]) -> int:
+    """At most what NumPy and LAPACK take on the way to matrices of a stack, which come one after another."""
+    side = max(x.shape[-2:])
+    copies = sum(tile.nbytes for tile in tiles if hasattr(tile, "nbytes"))
+    return WORK_MATRICES * side * side * x.dtype.itemsize + copies
 
 
 def _run_together(

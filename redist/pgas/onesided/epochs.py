@@ -74,7 +74,7 @@ class Epoch(Generic[T]):
         text = f"{type(error).__name__}: {error}"
         world = space.window.world
         if not isinstance(error, Exception):  # Ctrl-C waits for nobody
-            world.failure.abort(text)
+            world.failure.abort(error)
             return
         with contextlib.suppress(RedistError):
             come_together(space.window, EpochEvent.END, False, text, self._timeout_s)

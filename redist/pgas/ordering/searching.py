@@ -64,13 +64,14 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
     ) <= max(asked_bytes, SMALL_BYTES):
         return _count_in_tiles(move(x1, whole), x2, side)
     t = with_dtype(x2.type, dtype_of(INT))
-    require_room(x2, "search for", 4 * (t.tile_bytes + x2.type.tile_bytes))
+    moved_bytes = t.tile_bytes + x2.type.tile_bytes
+    require_room(x2, "search for", 4 * moved_bytes)
     tile = traffic().perform(
         ElementExchange("search", x2.type, t),
         _ask_holders,
         (x1, x2, side),
         lambda: new_tile(x2, t),
-        lambda: t.tile_bytes + x2.type.tile_bytes,
+        lambda: moved_bytes,
     )
     return x2.new(t, tile)
 

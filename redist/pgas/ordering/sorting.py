@@ -59,12 +59,13 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
     t = with_dtype(x.type, dtype_of(np.dtype(np.int64))) if with_places else x.type
     if x.type.cuts[dim] > 1:
         require_room(x, what, 2 * x.type.tile_bytes + 3 * with_places * t.tile_bytes)
+        moved_bytes = x.type.tile_bytes + with_places * t.tile_bytes
         tile = traffic().perform(
             ElementExchange(what, x.type, t),
             _sort_cut,
             (x, dim, descending, stable, with_places),
             lambda: new_tile(x, t),
-            lambda: x.type.tile_bytes + with_places * t.tile_bytes,
+            lambda: moved_bytes,
         )
         return x.new(t, tile)
     if x.tile is None:

@@ -17,7 +17,7 @@ from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
 from redist.pgas.tiles.arranging import Arranger, arranging
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import Tiled, held_by, hold
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.world import Comm
 
@@ -51,6 +51,10 @@ class Capture:
     result: Any
     roots: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
+    n_bytes: Mapping[int, int]
+    """Of every value that has some."""
+    rooms: Mapping[int, int]
+    """By node: what its operation says that it needs, its results included."""
     on_device: bool
 
     @property
@@ -88,7 +92,7 @@ def capture(
     ``comm`` are the ranks of new arrays where these are pretended; ``arranger`` decides on layouts.
     """
     tape = Tape(explains, comm)
-    strides = tuple(None if array.tile is None else array.tile.strides for array in arrays)
+    strides = strides_of(arrays)
     with haunted(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
@@ -123,6 +127,7 @@ def capture(
             or getattr(tile, "root", None) in written
             for array, (t, tile) in zip(arrays, before, strict=True)
         )
+    tape.end()
     return Capture(
         tuple(tape.tasks),
         tuple(tape.nodes),
@@ -133,8 +138,15 @@ def capture(
         made,
         tape.roots,
         tape.shapes,
+        tape.n_bytes,
+        tape.rooms,
         any(array._memory.on_device for array in arrays),
     )
+
+
+def strides_of(arrays: Sequence[Tiled]) -> tuple[tuple[int, ...] | None, ...]:
+    """**Local.** The strides of the tiles of arrays, put away or not; None where there are none."""
+    return tuple(None if (held := held_by(array)) is None else held.strides for array in arrays)
 
 
 def _number(array: Tiled) -> int | None:
@@ -146,13 +158,13 @@ def _number(array: Tiled) -> int | None:
 def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
     """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
     held = [
-        (array.__class__, array.tile, array._type, array.version, array.shared_with)
+        (array.__class__, held_by(array), array._type, array.version, array.shared_with)
         for array in arrays
     ]
     numbers: list[int | None] = []
     try:
         for array in arrays:
-            tile = array.tile
+            tile = held_by(array)
             array.__class__ = ghost_kind(array.__class__)
             array._version = 0
             if tile is not None:
@@ -168,7 +180,8 @@ def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, .
     finally:
         for array, (kind, tile, t, version, token) in zip(arrays, held, strict=True):
             array.__class__ = kind
-            array.tile, array._type = tile, t
+            hold(array, tile)
+            array._type = t
             array._version, array._is_shared = version, token
 
 

@@ -35,11 +35,16 @@ class ProgramOptions:
     ``prefetch`` begins moves between nodes early, as soon as their sources are there, or, if it is
     ``"always"``, those within a node too; ``cache`` keeps moved copies of arguments for the next call.
     ``layouts`` are those of the best plan, or as written: where each function would put its result.
+    ``limit_bytes`` is what a rank may hold, ``spill`` the folder to put tiles into where they do not fit;
+    ``progress`` says how far a run within a limit has come.
     """
 
     prefetch: bool | str = True
     cache: bool = True
     layouts: str = PLANNED
+    limit_bytes: int | None = None
+    spill: str | None = None
+    progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +135,18 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
         judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
-    fates = _fates(captured, firsts, tasks, ordered, values)
+    fates = fates_of(captured, firsts, tasks, ordered, values)
     return Ready(tuple(ordered), replay, outputs, copies, short, fates, figures)
 
 
-def _fates(
+def fates_of(
     captured: Capture,
     firsts: Sequence[int],
     tasks: Sequence[Task],
     ordered: Sequence[Task],
     copied: Sequence[int],
 ) -> Fates:
+    """**Local.** What became of every captured move."""
     moves = [task for task in captured.tasks if task.kind is TaskKind.MOVE]
     left = {task.out for task in tasks}
     begun = {task.out for task in ordered if task.kind is TaskKind.WAIT}

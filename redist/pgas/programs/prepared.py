@@ -9,7 +9,8 @@ from typing import Any
 from redist.errors import TransferError
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.agree import union_of
-from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
+from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.handing_over import find_aliases, hand_over
 from redist.pgas.programs.outside import Outside
 from redist.pgas.programs.planning.plan_program import DecidedLayouts
 from redist.pgas.programs.prepare import KeptMove, Ready
@@ -43,7 +44,7 @@ class Prepared:
         self.things, self.comm = outside.things, comm
         self.key, self.kept = signature.key, signature.kept
         self._outside_types = [one.array.type for one in self.outside]
-        self._aliases = _aliases(captured, comm)
+        self._aliases = find_aliases(captured, comm)
         self._misses = 0
         self._given: list[tuple[weakref.ref[Tiled], int]] = []
         """The arrays of the first call, and their versions."""
@@ -96,37 +97,7 @@ class Prepared:
         if ready.fates.spared:
             traffic().note_spared(ready.fates.spared)
         by_number = dict(zip(ready.outputs, values, strict=False))
-        captured = self.captured
-        for array, end, is_changed in zip(arrays, captured.ends, captured.changed, strict=True):
-            if is_changed:
-                tile = None if end.tile is None else by_number[end.tile]
-                if copied and id(tile) in copied:
-                    own = copied[id(tile)]
-                    own[...] = tile
-                    tile = own
-                array.tile = tile
-                array._type = end.type
-                array.version += 1
-
-        results: dict[int, Tiled] = {}
-
-        def made(end: ArrayEnd) -> Tiled:
-            if end.argument is not None:
-                return arrays[end.argument]
-            if id(end) not in results:
-                kind: Any = Tiled._kinds[end.on_device]
-                tile = None if end.tile is None else by_number[end.tile]
-                results[id(end)] = kind(end.type, end.comm, tile)
-            return results[id(end)]
-
-        result = map_ends(captured.result, made)
-        if self._aliases:  # arrays in one memory, as the function would have left them
-            everyone = [*arrays, *(results[id(end)] for end in _new_ends(captured))]
-            for several in self._aliases:
-                token = everyone[several[0]].share()
-                for number in several[1:]:
-                    everyone[number]._is_shared = token
-        return result
+        return hand_over(self.captured, arrays, by_number, self._aliases, copied)
 
     def _lay_out(self, tiles: list[Any]) -> dict[int, Any]:
         """**Local.** Put copies in the places of tiles that lie otherwise than captured; theirs, by id."""
@@ -206,22 +177,3 @@ _KEYS: dict[int, dict[Any, Any]] = {}
 def _drop_all(array: int) -> None:
     for key in _KEYS.pop(array, {}).values():
         FAR_BYTES.drop(key)
-
-
-def _aliases(captured: Capture, comm: Comm) -> list[tuple[int, ...]]:
-    """**Collective.** Groups of arrays that lie in one memory at the end: arguments, then results, by number.
-
-    A rank without tiles cannot see it: what one rank says holds for all.
-    """
-    groups: dict[int, list[int]] = {}
-    for number, end in enumerate((*captured.ends, *_new_ends(captured))):
-        if end.tile is not None:
-            groups.setdefault(captured.roots[end.tile], []).append(number)
-    found = [tuple(group) for group in groups.values() if len(group) > 1]
-    return union_of(comm, found)
-
-
-def _new_ends(captured: Capture) -> list[ArrayEnd]:
-    """The results that are no arguments, each once."""
-    ends = {id(end): end for end in ends_in(captured.result) if end.argument is None}
-    return list(ends.values())

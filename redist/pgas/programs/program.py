@@ -5,43 +5,39 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, update_wrapper
+from dataclasses import replace
+from functools import update_wrapper
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import ArgumentError, CaptureError, RequestError
+from redist.errors import ArgumentError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.ghost_array import GhostArray
 from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import COLLECTIVE, TaskKind, current_tape
-from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.agree import agree_on_nodes
-from redist.pgas.programs.capture import Capture, capture
+from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.graphing import graph_of
-from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.planning.ends import wanted_types
-from redist.pgas.programs.planning.plan_program import costs_of, decide_layouts
+from redist.pgas.programs.limited.calls import LimitedCalls, limit_in_force
+from redist.pgas.programs.limited.limited_graph import limited_graph
+from redist.pgas.programs.limited.limited_program import RunLimit
+from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
 from redist.pgas.programs.planning.plan_report import make_program_plan
-from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import (
     ALWAYS,
     AS_WRITTEN,
     PLANNED,
     ProgramOptions,
-    Tidied,
     prepare,
-    tidy_up,
 )
 from redist.pgas.programs.prepared import Prepared
 from redist.pgas.programs.signature import Signature, sign
-from redist.pgas.tiles.arranging import Arranger
+from redist.pgas.spill.limit import bytes_from, memory_limit
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
-from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,24 +58,40 @@ class Program(Generic[P, R]):
         options: ProgramOptions,
         ends: tuple[ArrayType, ...] | None = None,
     ) -> None:
-        self.function, self.options, self._ends = function, options, ends
+        self.function, self.options = function, options
         self.name = getattr(function, "__name__", type(function).__name__)
+        self._body = ProgramBody(self.name, function, options.layouts == PLANNED, ends)
         self._prepared: dict[Any, Prepared] = {}
         self._captured = 0
+        self._limited = LimitedCalls(self.name, self._body.decide)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> R:
         """**Collective.** Run the program; the first call of a kind captures it."""
-        if os.environ.get(EAGER) or BUFFERS.limit_bytes is not None or current_tape() is not None:
+        if current_tape() is not None:
             return self.function(*args, **options)
-        signature = sign(args, options)
-        if signature.has_aliases:  # what is written through one is seen through another
-            return self.function(*args, **options)
+        limit = limit_in_force(self.options)
+        signature = None if os.environ.get(EAGER) else sign(args, options)
+        if signature is None or signature.has_aliases:  # written through one, seen through another
+            return self._eagerly(limit, args, options)
+        if limit is not None:
+            within = self._limited.find(limit, signature, args, options)
+            if isinstance(within, str):
+                return self._eagerly(limit, args, options)
+            kept: R = within.run(signature.arrays, progress=self.options.progress)
+            return kept
         found = self._found(signature, args, options)
         if found.should_settle and self.options.cache:
             found = self._settle(found, signature, args, options)
         result: R = found.run(signature.arrays)
         return result
+
+    def _eagerly(self, limit: RunLimit | None, args: Any, options: Any) -> R:
+        """**Collective.** Run the function as it is, within the limit."""
+        if limit is None or self.options.limit_bytes is None:
+            return self.function(*args, **options)
+        with memory_limit(limit.limit_bytes, spill=limit.spill):
+            return self.function(*args, **options)
 
     def _found(
         self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
@@ -97,6 +109,11 @@ class Program(Generic[P, R]):
         move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
         signature = sign(args, options)
+        limit = limit_in_force(self.options)
+        if limit is not None and not signature.has_aliases:
+            within = self._limited.find(limit, signature, args, options)
+            if not isinstance(within, str):
+                return limited_graph(within, signature.arrays)[0]
         found = self._found(signature, args, options)
         arrays = [*signature.arrays, *(one.array for one in found.outside)]
 
@@ -104,7 +121,11 @@ class Program(Generic[P, R]):
             return plan_move(source, target, found.comm, None)
 
         ready, types = found.ready, [array.type for array in arrays]
-        return graph_of(self.name, found.captured, types, plan, ready.fates.words, ready.figures)
+        graph = graph_of(self.name, found.captured, types, plan, ready.fates.words, ready.figures)
+        if limit is None:
+            return graph
+        why = "two arguments may lie in one memory" if signature.has_aliases else within
+        return replace(graph, memory=(f"memory     runs as it is under the limit: {why}",))
 
     explain = graph
 
@@ -116,8 +137,36 @@ class Program(Generic[P, R]):
         ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
         signature = sign(args, options)
+        limit = limit_in_force(self.options)
+        if limit is not None and not signature.has_aliases:
+            within = self._limited.find(limit, signature, args, options)
+            if not isinstance(within, str):
+                graph, certificate = limited_graph(within, signature.arrays)
+                decided = self._limited.decide(limit, signature, args, options, within.layouts)[1]
+                return replace(make_program_plan(graph, decided), certificate=certificate)
         found = self._found(signature, args, options)
         return make_program_plan(self.graph(*args, **options), found.decided)
+
+    def timeline(self, *args: P.args, **options: P.kwargs) -> RunTimeline:
+        """**Collective.** Call the program within its limit, and note what lanes of ranks do when.
+
+        ``print(step.timeline(x, w))`` gives a table, ``svg(file)`` a picture, ``result`` that of the call.
+        """
+        limit, signature = limit_in_force(self.options), sign(args, options)
+        if limit is None or signature.has_aliases:
+            raise RequestError(
+                f"cannot note the lanes of {self.name}: it has no limit or two arguments may lie in one "
+                "memory; give @pgas.program(limit=...), or use redist.trace() for its moves"
+            )
+        within = self._limited.find(limit, signature, args, options)
+        if isinstance(within, str):
+            raise RequestError(
+                f"cannot note the lanes of {self.name}: it runs as it is under the limit, because {within}"
+            )
+        result = within.run(signature.arrays, records=True, progress=self.options.progress)
+        assert within.fitted is not None
+        spans = named_spans(within.fitted.graph, within.spans)
+        return RunTimeline(tuple(gather(within.comm, spans, TIMEOUT_S)), result)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: called with the object, which counts as an argument."""
@@ -131,53 +180,11 @@ class Program(Generic[P, R]):
         steady: frozenset[int] | None = None,
     ) -> Prepared:
         """**Collective.** Capture, plan and make ready; copies are kept of ``steady`` arguments, or all."""
-        recorder = CallRecorder() if self.options.layouts == PLANNED else None
-        captured, outside, arrays, comm = self._capture(signature, args, options, recorder)
-
-        def capture_again(arranger: Arranger) -> Capture:
-            return capture(self._body, args, options, arrays, arranger=arranger)
-
-        def tidy(captured: Capture) -> Tidied:
-            return tidy_up(captured, comm, self.options.cache, steady)
-
-        tidied, decided = tidy(captured), None
-        if recorder is not None:
-            stay = [arrays[number] for number in sorted(steady or ())]
-            decided = decide_layouts(
-                tidied, recorder, capture_again, tidy, partial(costs_of, comm=comm), comm, stay
-            )
-            tidied = decided.tidied
+        tidied, decided, outside, comm = self._body.decide(
+            signature, args, options, self.options.cache, steady
+        )
         ready = prepare(tidied, comm, self.options)
         return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)
-
-    def _capture(
-        self,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        arranger: Arranger | None,
-    ) -> tuple[Capture, Outside, list[Tiled], Comm]:
-        """**Collective.** Capture the program: what it reaches, and all its arrays; all ranks agree on it."""
-        given = {id(array) for array in signature.arrays}
-        reached = find_outside(self.function, (*args, *options.values()))
-        outside = Outside(
-            tuple(one for one in reached.arrays if id(one.array) not in given), reached.things
-        )
-        arrays = [*signature.arrays, *(one.array for one in outside.arrays)]
-        comm = _comm_of(arrays)
-        try:
-            for array in arrays:
-                if isinstance(array, GhostArray):
-                    raise CaptureError(
-                        f"cannot use {array.type}: it was made while a program was captured and has no "
-                        "values; return it from the program"
-                    )
-            captured = capture(self._body, args, options, arrays, arranger=arranger)
-        except Exception as problem:
-            agree_on_nodes(self.name, comm, (), problem)
-            raise
-        agree_on_nodes(self.name, comm, captured.nodes, None)
-        return captured, outside, arrays, comm
 
     def arrange(self, *args: P.args, **options: P.kwargs) -> tuple[Any, ...]:
         """**Collective.** Move arguments to where the program wants them; they are given back, as a tuple.
@@ -186,20 +193,11 @@ class Program(Generic[P, R]):
         in place stay where they are.
         """
         signature = sign(args, options)
-        types = self.wanted_types(args, options)
+        types = self._body.wanted_types(args, options)
         moved = {
             id(x): move(x, t, asked=True) for x, t in zip(signature.arrays, types, strict=True)
         }
         return tuple(replaced(args, (Tiled,), lambda x: moved[id(x)]))
-
-    def wanted_types(
-        self, args: Sequence[Any], options: Mapping[str, Any], goes_round: bool = False
-    ) -> list[ArrayType]:
-        """**Collective.** The types in which the program finds the arrays among its arguments best."""
-        signature, recorder = sign(tuple(args), options), CallRecorder()
-        captured, _, _, comm = self._capture(signature, args, options, recorder)
-        found = wanted_types(captured, recorder, signature.arrays, comm, goes_round)
-        return [x.type for x in signature.arrays] if found is None else found
 
     def joined(self, state: Any) -> tuple[Callable[..., Any], Any]:
         """**Collective.** A program whose results lie as its arguments do, and a state to begin with.
@@ -213,21 +211,12 @@ class Program(Generic[P, R]):
         if len({id(x) for x in args}) < len(args):
             return self, state
         try:
-            types = self.wanted_types(args, {}, goes_round=True)
+            types = self._body.wanted_types(args, {}, goes_round=True)
         except ArgumentError:  # other results than arguments
             return self, state
         begin = tuple(move(x, t, asked=True) for x, t in zip(args, types, strict=True))
         step: Program[P, R] = Program(self.function, self.options, tuple(types))
         return step, begin if isinstance(state, tuple) else begin[0]
-
-    def _body(self, *args: Any, **options: Any) -> Any:
-        """What is captured: the function, its results brought to their types if there are any."""
-        made = self.function(*args, **options)
-        if self._ends is None:
-            return made
-        ends = made if isinstance(made, tuple) else (made,)
-        there = tuple(x.to(t) for x, t in zip(ends, self._ends, strict=True))
-        return there if isinstance(made, tuple) else there[0]
 
     def _settle(
         self, found: Prepared, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
@@ -280,20 +269,19 @@ def _difference(one: Any, other: Any, where: str = "arguments") -> str:
     return f"{where}: {one} and {other}"
 
 
-def _comm_of(arrays: Sequence[Tiled]) -> Comm:
-    comms = [array.comm for array in arrays]
-    if any(one != comms[0] for one in comms[1:]):
-        raise RequestError("cannot run a program of arrays over several communicators")
-    return comms[0] if comms else comm_or_world(None)
-
-
 @overload
 def program(function: Callable[P, R], /) -> Program[P, R]: ...
 
 
 @overload
 def program(
-    *, layouts: str = PLANNED, prefetch: bool | str = True, cache: bool = True
+    *,
+    layouts: str = PLANNED,
+    prefetch: bool | str = True,
+    cache: bool = True,
+    limit: int | str | None = None,
+    spill: str | None = None,
+    progress: bool = False,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
 
 
@@ -304,6 +292,9 @@ def program(
     layouts: str = PLANNED,
     prefetch: bool | str = True,
     cache: bool = True,
+    limit: int | str | None = None,
+    spill: str | None = None,
+    progress: bool = False,
 ) -> Any:
     """**Local.** Make a function of global arrays a program: captured once, then repeated.
 
@@ -320,13 +311,23 @@ def program(
 
     ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
     of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too.
+
+    ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in every order of its work:
+    tiles that have no room are written to a file of that folder and loaded before they are needed. Without
+    ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` says the
+    least that would do. Inside ``redist.memory_limit`` programs take limit and folder from there. With
+    ``progress`` rank 0 says how far a run within a limit has come: a bar on a terminal, a line now and then
+    elsewhere.
     """
     if layouts not in (PLANNED, AS_WRITTEN):
         known = f"{PLANNED!r}, {AS_WRITTEN!r}"
         raise ArgumentError(f"cannot use layouts {layouts!r}: known are {known}")
     if prefetch not in (True, False, ALWAYS):
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
-    options = ProgramOptions(prefetch, bool(cache), layouts)
+    folder = None if spill is None else os.fspath(spill)
+    options = ProgramOptions(
+        prefetch, bool(cache), layouts, bytes_from(limit), folder, bool(progress)
+    )
     if function is not None:
         return Program(function, options)
     return lambda given: Program(given, options)

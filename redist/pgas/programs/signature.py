@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.spill.put_away import kind_of
 from redist.pgas.tiles.tiled import Tiled
 
 BY_VALUE = (str, int, bool, type(None))
@@ -41,16 +42,27 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
     >>> sign((1,), {}).key == sign((True,), {}).key
     False
     """
-    arrays: list[Tiled] = []
-    kept: list[Any] = []
-    places: dict[int, int] = {}
+    maker = _KeyMaker()
+    key = maker.key_of(args), maker.key_of(dict(options))
+    return Signature(tuple(maker.arrays), key, tuple(maker.kept))
 
-    def key_of(thing: Any) -> Hashable:
+
+class _KeyMaker:
+    """Makes keys of arguments, and notes the arrays among them."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Tiled] = []
+        self.kept: list[Any] = []
+        self._places: dict[int, int] = {}
+
+    def key_of(self, thing: Any) -> Hashable:
+        """The key of anything."""
+        key_of = self.key_of
         if isinstance(thing, Tiled):
-            at = places.setdefault(id(thing), len(arrays))
-            if at == len(arrays):
-                arrays.append(thing)
-            return ("array", at, thing.__class__, thing._type, getattr(thing.comm, "handle", 0))
+            at = self._places.setdefault(id(thing), len(self.arrays))
+            if at == len(self.arrays):
+                self.arrays.append(thing)
+            return ("array", at, kind_of(thing), thing._type, getattr(thing.comm, "handle", 0))
         if thing.__class__ in BY_VALUE:
             return (thing.__class__, thing)
         if isinstance(thing, (tuple, list)):
@@ -67,13 +79,9 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
         if is_dataclass(thing) and not isinstance(thing, type):
             found = [key_of(getattr(thing, one.name)) for one in fields(thing)]
             return (type(thing), *found)
+        self.kept.append(thing)
         try:
             hash(thing)
         except TypeError:
-            kept.append(thing)
             return ("object", id(thing))
-        kept.append(thing)
         return (type(thing), thing)
-
-    key = key_of(args), key_of(dict(options))
-    return Signature(tuple(arrays), key, tuple(kept))

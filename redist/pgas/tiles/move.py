@@ -79,9 +79,12 @@ def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
         return None
-    held = 0 if a.tile is None else a.tile.nbytes
+    tile = a.tile  # held here, so that it is not put away
+    held = 0 if tile is None else tile.nbytes
+    best = plan_move(a.type, target, a.comm, None).peak_bytes
+    memory.make_room(best - held + GRAIN)
     room = memory.limit_bytes - memory.live_bytes - GRAIN + held
-    if all_fit(a.comm, plan_move(a.type, target, a.comm, None).peak_bytes <= room):
+    if all_fit(a.comm, best <= room):
         return None
     found = _most_served(a, target, room)
     if isinstance(found, int):

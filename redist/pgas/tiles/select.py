@@ -49,8 +49,10 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
     )
 
-    def expected_bytes() -> int:
-        return planned_bytes(x.comm.rank, *ends, x.dtype.itemsize)
+    rank, itemsize = x.comm.rank, x.dtype.itemsize
+
+    def expected_bytes() -> int:  # a program keeps it, and must not keep the array
+        return planned_bytes(rank, *ends, itemsize)
 
     def work(x: Tiled, out: Tiled) -> tuple[Tile | None, int]:
         return _carry(x, out, links, ends)

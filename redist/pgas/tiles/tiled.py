@@ -123,3 +123,16 @@ class Tiled:
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
         return self._type.dtype.to_numpy()
+
+
+_SLOT: Any = vars(Tiled)["tile"]
+
+
+def held_by(array: Tiled) -> Any:
+    """**Local.** What an array holds: its tile, None, or what stands in its place if it is put away."""
+    return _SLOT.__get__(array)
+
+
+def hold(array: Tiled, held: Any) -> None:
+    """**Local.** Let an array hold something, of whatever class it is."""
+    _SLOT.__set__(array, held)

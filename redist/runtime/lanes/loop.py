@@ -9,6 +9,7 @@ only started (work on a GPU, a move in the background) is asked by the calling t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -24,7 +25,7 @@ from redist.runtime.lanes.vertex_table import HERE, LOAD, STORE, VertexTable
 
 LOOK_S = 0.05
 """So often a waiting rank looks whether another one has failed."""
-BUSY_S, POLL_S = 3e-4, 1e-3
+BUSY_S, POLL_S = 3e-4, 1e-4
 """So long questions whether work is done follow each other; after that so much time is between them."""
 
 
@@ -42,12 +43,16 @@ class LaneLoop:
         policy: LanePolicy,
         n_threads: int,
         look: Callable[[], None],
+        awake: bool,
         spans: list[LaneSpan] | None,
+        said: Callable[[int, int], None] = nothing,
     ) -> None:
         self._rows, self._tiles, self._look, self._spans = table.rows, tiles, look, spans
+        self._busy_s = math.inf if awake else BUSY_S
         self._ready = ReadyVertices(table, tiles, policy)
         self._lock, self._wake = self._ready.lock, self._ready.wake
         self._waits = policy.is_synchronous
+        self._said, self._total = said, len(table.rows)
         self._errors: list[tuple[int, BaseException]] = []
         self._under_way: list[tuple[int, UnderWay, float]] = []
         self._is_over = False
@@ -110,6 +115,7 @@ class LaneLoop:
                 continue
             try:
                 self._do(number)
+                self._said(self._total - ready.left, self._total)
             except Exception as error:
                 self._errors.append((number, error))
         if self._errors:
@@ -122,7 +128,7 @@ class LaneLoop:
             now = time.perf_counter()
             if not self._under_way:
                 self._wake[HERE].wait(LOOK_S)
-            elif now - since > BUSY_S:
+            elif now - since > self._busy_s:
                 self._wake[HERE].wait(POLL_S)
             else:
                 self._unlocked(os.sched_yield)

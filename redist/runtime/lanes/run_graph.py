@@ -56,9 +56,17 @@ class GraphRunner:
         n_threads: int = 1,
     ) -> None:
         self.graph, self.policy = graph, policy or LanePolicy()
+        self._work = work
         self._stores, self._make_tile = tuple(stores), make_tile
         self._n_threads = max(1, n_threads)
         self._table = VertexTable(graph, work, stores, self.policy)
+
+    def choosing(self, policy: LanePolicy) -> GraphRunner:
+        """**Local.** The same graph, run by another policy."""
+        return GraphRunner(
+            self.graph, self._work, self._stores, self._make_tile, policy=policy,
+            n_threads=self._n_threads,
+        )  # fmt: skip
 
     def reserve(self) -> None:
         """**Local.** Make sure that stores have room for what they hold at once, as the graph is listed.
@@ -74,8 +82,10 @@ class GraphRunner:
         *,
         checks: bool = False,
         records: bool = False,
+        awake: bool = False,
         look: Callable[[], None] = nothing,
         told: Callable[[BaseException], None] = nothing,
+        said: Callable[[int, int], None] = nothing,
     ) -> GraphOutcome:
         """**Local**, unless tasks are collective. Run the graph on what is given, by tile and place.
 
@@ -83,14 +93,20 @@ class GraphRunner:
         graph, which may end it. If a vertex fails, what is under way is waited for, all that was made is
         freed, and its error is raised; of several, that of the first vertex in the list. ``look`` is called
         now and then while this rank waits, and may raise; ``told`` hears of an error before anything waits.
-        ``checks`` asserts limits and operands at every vertex, ``records`` notes when each ran.
+        ``said`` hears after every task how many vertices of how many are done. ``checks`` asserts limits and
+        operands at every vertex, ``records`` notes when each ran. ``awake`` asks without a pause whether what
+        was started is done: work on a GPU is followed sooner by the next, and a core is busy.
         """
         tiles = LiveTiles(self.graph, self._stores, self._make_tile, given, checks)
         spans: list[LaneSpan] | None = [] if records else None
-        loop = LaneLoop(self._table, tiles, self.policy, self._n_threads, look, spans)
+        loop = LaneLoop(
+            self._table, tiles, self.policy, self._n_threads, look, awake, spans, said
+        )  # fmt: skip
         try:
             loop.run(told)
-            return GraphOutcome(tiles.results(), tuple(tiles.peak_bytes), tuple(spans or ()))
+            outcome = GraphOutcome(tiles.results(), tuple(tiles.peak_bytes), tuple(spans or ()))
+            tiles.held.clear()  # whoever looks on still knows the run, and must not keep its arrays
+            return outcome
         except BaseException:
             tiles.give_up()
             raise

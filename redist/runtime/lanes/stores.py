@@ -54,17 +54,31 @@ class TileStore(Protocol):
         """**Local.** Give everything back. A second call does nothing."""
 
 
-def bytes_of(array: Any) -> Any:
-    """The memory of an array in C order, as bytes.
+def memory_order(array: Any) -> tuple[int, ...] | None:
+    """The dims of an array from the outermost in memory to the innermost; None if there are gaps.
 
-    >>> bytes_of(np.array([1, 256], "<u2"))
-    array([1, 0, 0, 1], dtype=uint8)
+    >>> memory_order(np.zeros((2, 3, 4)).transpose(1, 2, 0)), memory_order(np.zeros((4, 4))[:, :2])
+    ((2, 0, 1), None)
     """
-    if not array.flags.c_contiguous:
+    if array.flags.c_contiguous:
+        return tuple(range(array.ndim))
+    order = sorted(range(array.ndim), key=lambda dim: (-array.strides[dim], dim))
+    return tuple(order) if array.transpose(order).flags.c_contiguous else None
+
+
+def bytes_of(array: Any) -> Any:
+    """The memory of an array without gaps, as bytes, in whatever order its dims lie.
+
+    >>> bytes_of(np.array([[1, 2], [3, 4]], "u1").T)
+    array([1, 2, 3, 4], dtype=uint8)
+    """
+    order = memory_order(array)
+    if order is None:
         raise SpillError(
-            f"cannot store or load a tile of shape {array.shape}: it is not in C order; give a copy"
+            f"cannot store or load a tile of shape {array.shape} and strides {array.strides}: there are "
+            "gaps in it; give a copy"
         )
-    return array.reshape(-1).view(np.uint8)
+    return array.transpose(order).reshape(-1).view(np.uint8)
 
 
 class MemoryStore:

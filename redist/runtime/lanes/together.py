@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from redist.errors import RedistError, TransferError
+from redist.program.memory_graph import MemoryGraph
+from redist.program.tasks import digest_of
+from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
 from redist.runtime.ranks.agreement import all_agree
 from redist.runtime.ranks.meeting import Met
@@ -19,7 +23,8 @@ def make_together(
 ) -> GraphRunner:
     """**Collective over** ``comm``. Make a runner on every rank, with room in its stores.
 
-    If a rank cannot, because its disk is full or its graph is another one, all raise the same error.
+    Graphs may differ between ranks, as tiles do; what meets others must not. If a rank cannot, because its
+    disk is full or its moves are others, all raise the same error.
     """
     runner, error = None, None
     try:
@@ -27,10 +32,20 @@ def make_together(
         runner.reserve()
     except RedistError as problem:
         error = problem
-    digest = None if runner is None else runner.graph.digest
-    all_agree(comm, "cannot run a program", digest, error, timeout_s)
+    said = None if runner is None else moves_of(runner.graph)
+    all_agree(comm, "cannot run a program", said, error, timeout_s)
     assert runner is not None
     return runner
+
+
+def moves_of(graph: MemoryGraph) -> str:
+    """What a rank says of its graph: the moves in their order, as a number and a digest."""
+    names = [
+        graph.tasks.tasks[one.task].name
+        for number, one in enumerate(graph.vertices)
+        if one.task is not None and graph.lane_of(number) == "moves"
+    ]
+    return f"{len(names)} moves, {digest_of(json.dumps(names))}"
 
 
 def run_together(
@@ -41,6 +56,7 @@ def run_together(
     timeout_s: float | None = TIMEOUT_S,
     checks: bool = False,
     records: bool = False,
+    said: Callable[[int, int], None] = nothing,
 ) -> GraphOutcome:
     """**Collective over** ``comm``. Run a graph; moves of its tasks go over the same communicator.
 
@@ -50,7 +66,7 @@ def run_together(
     world = world_of(comm, timeout_s=timeout_s)
     with world.operation(timeout_s):
         look, told = world.failure.raise_if_any, world.abort_once
-        outcome = runner.run(given, checks=checks, records=records, look=look, told=told)
+        outcome = runner.run(given, checks=checks, records=records, look=look, told=told, said=said)
         if world.meet(Token.GRAPH_DONE) is Met.DISAGREE:
             raise TransferError("ranks run different programs: all must make one call")
     return outcome

@@ -65,7 +65,8 @@ def brute_force(text: str, values: list[Values], join: Callable[..., Any], agg: 
 
     Joined elements, and the largest and smallest of them, have the same bits, but for products of complex
     numbers, which NumPy rounds otherwise one by one. A sum or product of n floats may differ by n + 8
-    roundings of the sum or product of their magnitudes, in whatever order it was made.
+    roundings of the sum or product of their magnitudes, in whatever order it was made: roundings of the
+    narrowest floats among the operands, of which NumPy rounds a product before it meets wider ones.
     """
     inputs, output = pgas_labels(text, values)
     labels = tuple(dict.fromkeys(label for one in inputs for label in one))
@@ -95,11 +96,9 @@ def brute_force(text: str, values: list[Values], join: Callable[..., Any], agg: 
     if gone and agg in ("sum", "prod") and joined.dtype.kind in "fc":
         size = np.abs(joined).astype(np.float64)
         n_terms = int(np.prod([joined.shape[dim] for dim in gone]))
-        bound = (
-            (ROUNDED + n_terms)
-            * float(np.finfo(joined.dtype).eps)
-            * getattr(np, agg)(size, axis=gone)
-        )
+        floats = [x.dtype for x in (joined, *values) if x.dtype.kind in "fc"]
+        eps = max(float(np.finfo(dtype).eps) for dtype in floats)
+        bound = (ROUNDED + n_terms) * eps * getattr(np, agg)(size, axis=gone)
     order = [kept.index(label) for label in output]
     return np.asarray(out).transpose(order), np.asarray(bound).transpose(order)
 

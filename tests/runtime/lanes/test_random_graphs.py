@@ -29,7 +29,7 @@ from tests.runtime.lanes.array_tasks import (
 )
 from tests.tiers import sample
 
-GRAPHS = sample(6, of=100)
+GRAPHS = sample(6, of=500)
 POLICIES = [
     LanePolicy(),
     LanePolicy("in order"),
@@ -88,6 +88,7 @@ def test_every_policy_gives_the_same_bits_within_the_certified_bytes(
                 moves = [n for n in ran if graph.tasks.tasks[n].lane == "moves"]
                 assert moves == sorted(moves)
                 ran.clear()
+                held: Any = None
                 for (tile, place), held in outcome.held.items():
                     if place and not (place in graph.tasks.tiles[tile].begins and held is None):
                         stores[place - 1].give(held)

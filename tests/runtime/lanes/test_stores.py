@@ -155,8 +155,8 @@ def test_what_fails_in_the_middle_is_one_error(
         store.read(space, data)
     with pytest.raises(SpillError, match="give another folder"):
         SpillFile(tmp_path / "nowhere")
-    with pytest.raises(SpillError, match="not in C order"):
-        bytes_of(np.zeros((3, 4)).T)
+    with pytest.raises(SpillError, match="there are gaps in it"):
+        bytes_of(np.zeros((3, 4))[:, :2])
     store.close()
 
 

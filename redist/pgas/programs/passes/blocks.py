@@ -40,10 +40,18 @@ class BlockedJoin:
     aggregation: Aggregation
     keepdims: bool
 
+    @property
+    def work_bytes(self) -> int:
+        """The most that a call takes beside tiles and result: a block for every value of the join."""
+        return (self.join.width + 2) * self._rows * _row_bytes(self.shape)
+
+    @property
+    def _rows(self) -> int:
+        return max(1, BLOCK_BYTES // max(1, _row_bytes(self.shape)))
+
     def __call__(self, *tiles: Tile) -> Tile:
         """**Local.** The reduced tile."""
-        rows = max(1, BLOCK_BYTES // max(1, _row_bytes(self.shape)))
-        block = (rows, *self.shape[1:])
+        block = (self._rows, *self.shape[1:])
         out = run_blocks(self.join, tiles, self.shape, block, self.aggregation)
         return out if self.keepdims else out.squeeze(self.aggregation.dims)
 

@@ -133,8 +133,9 @@ def plan_calls(
     costs: ProgramCosts,
     free: Collection[int] = (),
     loops: Mapping[int, int] | None = None,
+    limit_bytes: int | None = None,
 ) -> LayoutPlan:
-    """**Local.** The best types for the calls of a program.
+    """**Local.** The best types for the calls of a program, of which tiles keep a limit if there is one.
 
     Calls in ``left`` stay as they were; values in ``free``, which no call makes, may begin in any type;
     those in ``loops`` become others in the next round.
@@ -148,7 +149,15 @@ def plan_calls(
     for parts in _factors(mesh, fine, list(pins.values())):
         try:
             plan = plan_layouts(
-                graph, mesh, parts, costs.book.topology, costs.device, pins, loops, ends
+                graph,
+                mesh,
+                parts,
+                costs.book.topology,
+                costs.device,
+                pins,
+                loops,
+                ends,
+                limit_bytes,
             )
         except RequestError as problem:
             why = problem

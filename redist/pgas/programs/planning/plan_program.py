@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
-from redist.errors import CaptureError, RequestError
+from redist.errors import CaptureError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
@@ -47,10 +47,13 @@ def decide_layouts(
     find_costs: Callable[[CallRecorder], ProgramCosts],
     comm: Comm,
     steady: Sequence[Tiled] = (),
+    limit_bytes: int | None = None,
+    as_written: str = "",
 ) -> DecidedLayouts:
     """**Collective.** The program in the best layouts, or as written if nothing moves or none are better.
 
-    Arguments in ``steady`` stay as they are in calls to come: what is moved of them is moved once.
+    Arguments in ``steady`` stay as they are in calls to come: what is moved of them is moved once. With
+    ``as_written``, which says why, none are planned.
     """
     if not any(task.kind in COLLECTIVE for task in written.tasks):
         return DecidedLayouts(written, recorder, "nothing moves")
@@ -58,18 +61,21 @@ def decide_layouts(
         costs = find_costs(recorder)
     except RequestError as problem:  # of several meshes: all ranks see that
         return DecidedLayouts(written, recorder, str(problem))
+    if as_written:
+        return DecidedLayouts(written, recorder, as_written, costs=costs)
     here = written.captured
     left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
     left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
     planned: tuple[LayoutPlan, CallRecorder, Capture] | None = None
     said = ""
     try:
-        plan = plan_calls(recorder, left, costs, recorder.sources_of(steady))
+        free = recorder.sources_of(steady)
+        plan = plan_calls(recorder, left, costs, free, limit_bytes=limit_bytes)
         calls = planned_calls(recorder, plan, left)
         steered = CallRecorder(calls, held, recorder.decisions)
         planned = plan, steered, capture_again(steered)
         said = repr(calls)
-    except (RequestError, CaptureError) as problem:
+    except (RequestError, CaptureError, NoPlanError) as problem:
         why = str(problem)
     if len(union_of(comm, [said])) > 1:
         return DecidedLayouts(written, recorder, "ranks found different plans")

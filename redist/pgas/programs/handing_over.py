@@ -1,0 +1,80 @@
+"""The end of a call: arrays get the tiles that a run has left, and results are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redist.pgas.programs.agree import union_of
+from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.world import Comm
+
+Aliases = Sequence[tuple[int, ...]]
+
+
+def hand_over(
+    captured: Capture,
+    arrays: Sequence[Tiled],
+    by_number: Mapping[int, Any],
+    aliases: Aliases,
+    copied: Mapping[int, Any] | None = None,
+    skipped: frozenset[int] = frozenset(),
+) -> Any:
+    """**Local.** Let arrays stand as a run has left them; the result of the call.
+
+    ``by_number`` has the tiles of values. Where a copy was used in the place of a tile, ``copied`` has the
+    tile itself by the identity of the copy. Arrays in ``skipped`` have their tiles already.
+    """
+    ends = zip(arrays, captured.ends, captured.changed, strict=True)
+    for number, (array, end, is_changed) in enumerate(ends):
+        if not is_changed:
+            continue
+        if number not in skipped:
+            tile = None if end.tile is None else by_number[end.tile]
+            if copied and id(tile) in copied:
+                own = copied[id(tile)]
+                own[...] = tile
+                tile = own
+            array.tile = tile
+        array._type = end.type
+        array.version += 1
+
+    results: dict[int, Tiled] = {}
+
+    def made(end: ArrayEnd) -> Tiled:
+        if end.argument is not None:
+            return arrays[end.argument]
+        if id(end) not in results:
+            kind: Any = Tiled._kinds[end.on_device]
+            tile = None if end.tile is None else by_number[end.tile]
+            results[id(end)] = kind(end.type, end.comm, tile)
+        return results[id(end)]
+
+    result = map_ends(captured.result, made)
+    if aliases:  # arrays in one memory, as the function would have left them
+        everyone = [*arrays, *(results[id(end)] for end in _new_ends(captured))]
+        for several in aliases:
+            token = everyone[several[0]].share()
+            for number in several[1:]:
+                everyone[number]._is_shared = token
+    return result
+
+
+def find_aliases(captured: Capture, comm: Comm) -> list[tuple[int, ...]]:
+    """**Collective.** Groups of arrays that lie in one memory at the end: arguments, then results, by number.
+
+    A rank without tiles cannot see it: what one rank says holds for all.
+    """
+    groups: dict[int, list[int]] = {}
+    for number, end in enumerate((*captured.ends, *_new_ends(captured))):
+        if end.tile is not None:
+            groups.setdefault(captured.roots[end.tile], []).append(number)
+    found = [tuple(group) for group in groups.values() if len(group) > 1]
+    return union_of(comm, found)
+
+
+def _new_ends(captured: Capture) -> list[ArrayEnd]:
+    """The results that are no arguments, each once."""
+    ends = {id(end): end for end in ends_in(captured.result) if end.argument is None}
+    return list(ends.values())

@@ -1,0 +1,81 @@
+"""The arguments of a program within a limit: which lie in memory, which in a store, and what else is held."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redist.pgas.memory import BUFFERS, counted_bytes
+from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.spill.put_away import can_leave, stored_tile
+from redist.pgas.spill.spill_store import StoredTile
+from redist.pgas.tiles.tiled import Tiled, held_by
+from redist.program.tasks import MemoryTile
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentTile:
+    """The tile of an argument: its memory by number, where it lies, and whether it may be put away."""
+
+    number: int
+    memory: int
+    size_bytes: int
+    counted_bytes: int
+    is_stored: bool
+    may_leave: bool
+
+
+def argument_tiles(arrays: Sequence[Tiled], captured: Capture) -> list[ArgumentTile]:
+    """**Local.** The tiles that this rank has of the arguments."""
+    out = []
+    for number, (array, memory) in enumerate(zip(arrays, captured.inputs, strict=True)):
+        if memory is None:
+            continue
+        held = held_by(array)
+        worst = counted_bytes(max(held.nbytes, array.type.tile_bytes))
+        if isinstance(held, StoredTile):
+            out.append(ArgumentTile(number, memory, worst, 0, True, True))
+        else:
+            counted = BUFFERS.counted_for(held)
+            size = max(held.nbytes, counted)
+            del held
+            out.append(ArgumentTile(number, memory, size, counted, False, can_leave(array)))
+    return out
+
+
+def held_elsewhere(arguments: Sequence[ArgumentTile]) -> int:
+    """**Local.** What global arrays hold in memory that are no arguments."""
+    return BUFFERS.live_bytes - sum(one.counted_bytes for one in arguments)
+
+
+def as_memory_tile(
+    one: ArgumentTile, size_bytes: int, is_away: bool, ends_in_memory: bool
+) -> MemoryTile:
+    """An argument as a tile of a graph: the caller's, or one that passes through from the store."""
+    if not is_away:
+        return MemoryTile(
+            max(size_bytes, one.size_bytes), (0,), (0,), True, f"argument {one.number}"
+        )
+    ends = (0,) if ends_in_memory else (1,)
+    return MemoryTile(size_bytes, (1,), ends, False, f"argument {one.number}")
+
+
+def needed_in_memory(captured: Capture, bases: Any) -> set[int]:
+    """The memories that must be there at the end: of results, and of arguments that have become others."""
+    ends = [*ends_in(captured.result)]
+    ends = [one for one in ends if one.argument is None]
+    own = zip(captured.ends, captured.inputs, strict=True)
+    ends += [end for end, number in own if end.tile != number]
+    return {bases[end.tile] for end in ends if end.tile is not None}
+
+
+def state_of(arrays: Sequence[Tiled]) -> tuple[bool, ...]:
+    """**Local.** Of every argument, whether it is put away."""
+    return tuple(stored_tile(array) is not None for array in arrays)
+
+
+def largest_first(arguments: Collection[ArgumentTile]) -> list[ArgumentTile]:
+    """Those in memory that may be put away, the largest first."""
+    found = [one for one in arguments if one.may_leave and not one.is_stored]
+    return sorted(found, key=lambda one: (-one.size_bytes, one.number))

@@ -1,0 +1,147 @@
+"""Fit a program into memory: compile its tasks for what is left; put arguments away if they have no room."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from redist.check.certify_memory import certify_memory
+from redist.errors import NoPlanError
+from redist.offload.compile import compile_memory
+from redist.offload.least_limit import least_memory
+from redist.pgas.ghosts.tape import COLLECTIVE
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.limited.arguments import (
+    ArgumentTile,
+    as_memory_tile,
+    largest_first,
+    needed_in_memory,
+)
+from redist.pgas.programs.limited.listing import EFFECTS, GraphTask, ListedTasks
+from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, staging_of
+from redist.program.memory_certificate import MemoryCertificate
+from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+
+FILE_BYTE_FS = 10**6
+"""The modelled time of a byte between memory and a spill file: 1 GB/s."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedProgram:
+    """A program that fits: its graph, what was shown about it, and the arguments that are put away."""
+
+    graph: MemoryGraph
+    certificate: MemoryCertificate
+    away: frozenset[int]
+
+    @property
+    def bound_bytes(self) -> int:
+        """The most that any order of the graph holds in memory."""
+        bound = self.certificate.bound_bytes[0]
+        assert bound is not None
+        return bound
+
+
+class MemoryFitter:
+    """The tasks of a program with all that a graph needs to know of them."""
+
+    def __init__(self, listed: ListedTasks, captured: Capture, times: Sequence[int]) -> None:
+        self.listed, self.captured, self.times = listed, captured, times
+        self.sizes = memory_sizes(listed, captured)
+        self.in_memory = needed_in_memory(captured, listed.bases)
+        inputs = [number for number in captured.inputs if number is not None]
+        made = [number for one in listed.tasks for number in one.makes]
+        self.tile_of = {memory: n for n, memory in enumerate((*inputs, EFFECTS, *made))}
+        self.made_bytes: dict[int, int] = {}
+        for one in listed.tasks:
+            for number in one.makes:
+                n_bytes = self.made_bytes.get(one.task.node, 0) + self.sizes.get(number, 0)
+                self.made_bytes[one.task.node] = n_bytes
+
+    def staging(self, peaks: Mapping[MoveEnds, int]) -> list[int]:
+        """**Local.** What every task takes on the way."""
+        return [staging_of(one, self.captured, self.made_bytes, peaks) for one in self.listed.tasks]
+
+    def tasks_for(self, peaks: Mapping[MoveEnds, int]) -> tuple[MemoryTask, ...]:
+        """**Local.** The tasks, wherever arguments lie."""
+        return tuple(
+            MemoryTask(
+                self.name_of(one),
+                self._tiles(one.reads),
+                self._tiles(one.makes),
+                self._tiles(one.updates),
+                staging,
+                "moves" if one.task.kind in COLLECTIVE else "compute",
+                time_ps,
+            )
+            for one, staging, time_ps in zip(
+                self.listed.tasks, self.staging(peaks), self.times, strict=True
+            )
+        )
+
+    def tiles_for(
+        self, arguments: Sequence[ArgumentTile], away: Collection[int]
+    ) -> tuple[MemoryTile, ...]:
+        """**Local.** The tiles, with these arguments in the store."""
+        tiles: list[MemoryTile] = []
+        by_memory = {one.memory: one for one in arguments}
+        for memory in self.tile_of:
+            size = self.sizes.get(memory, 0)
+            if memory in by_memory:
+                one = by_memory[memory]
+                tiles.append(
+                    as_memory_tile(one, size, one.number in away, memory in self.in_memory)
+                )
+            elif memory == EFFECTS:
+                tiles.append(MemoryTile(0, (0,), (0,), True, "effects"))
+            else:
+                ends = (0,) if memory in self.in_memory else ()
+                tiles.append(MemoryTile(size, (), ends))
+        return tuple(tiles)
+
+    def _tiles(self, memories: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.tile_of[one] for one in memories)
+
+    def name_of(self, one: GraphTask) -> str:
+        """A task in words; those that meet others have the same on all ranks."""
+        match one.task.function:
+            case TileMover(move=move):
+                return f"move {move.source} to {move.target}"
+            case Exchanger(exchange=exchange):
+                return f"{exchange.what} {exchange.source} to {exchange.target}"
+        node = self.captured.nodes[one.task.node]
+        return f"{node.name} ({node.line})"
+
+    def fit(
+        self,
+        arguments: Sequence[ArgumentTile],
+        peaks: Mapping[MoveEnds, int],
+        budget_bytes: int,
+        has_store: bool,
+    ) -> FittedProgram:
+        """**Local.** The graph that keeps a budget, with as few arguments put away as will do.
+
+        Raises :class:`~redist.errors.NoPlanError` with the least budget.
+        """
+        away = {one.number for one in arguments if one.is_stored}
+        listed = TaskList(self.tiles_for(arguments, away), self.tasks_for(peaks))
+        places: tuple[MemoryPlace, ...] = (MemoryPlace("memory", max(0, budget_bytes)),)
+        if has_store or away:
+            places += (MemoryPlace("file", None, FILE_BYTE_FS),)
+            for one in largest_first(arguments) if has_store else ():
+                # Where something streams, the next shall be loaded while the one before is worked on.
+                ahead = max(
+                    (tile.size_bytes for tile in listed.tiles if 1 in tile.begins), default=0
+                )
+                if least_memory(listed)[0] + ahead <= budget_bytes:
+                    break
+                away.add(one.number)
+                listed = replace(listed, tiles=self.tiles_for(arguments, away))
+        graph = compile_memory(listed, places)
+        if budget_bytes < 0:  # a program that needs nothing
+            raise NoPlanError("cannot keep a limit that other arrays exceed", 0)
+        certificate = certify_memory(graph)
+        assert certificate.verdict == "proved", certificate
+        return FittedProgram(graph, certificate, frozenset(away))

@@ -1,0 +1,325 @@
+"""A program of one signature within a memory limit: fitted to what is held now, certified, and run."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from redist.errors import CaptureError, NoPlanError
+from redist.pgas.ghosts.tape import Task
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.memory import BUFFERS, GRAIN
+from redist.pgas.programs.agree import most_of
+from redist.pgas.programs.capture import strides_of
+from redist.pgas.programs.handing_over import find_aliases, hand_over
+from redist.pgas.programs.limited.arguments import (
+    ArgumentTile,
+    argument_tiles,
+    held_elsewhere,
+    state_of,
+)
+from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
+from redist.pgas.programs.limited.listing import EFFECTS, list_tasks
+from redist.pgas.programs.limited.moves import (
+    MovePeaks,
+    peaks_of,
+    single_moves,
+    with_limited_transfers,
+)
+from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, task_times
+from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
+from redist.pgas.programs.outside import Outside
+from redist.pgas.programs.passes.blocks import block_joins
+from redist.pgas.programs.passes.judge import judge
+from redist.pgas.programs.passes.replay import write_replay
+from redist.pgas.programs.prepare import Tidied
+from redist.pgas.spill.put_away import hold_stored, put_away, stored_tile
+from redist.pgas.spill.spill_store import SpillStore, StoredTile, store_in
+from redist.pgas.tiles.tiled import Tiled, held_by
+from redist.runtime.lanes.loop import nothing
+from redist.runtime.lanes.policies import LanePolicy
+from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
+from redist.runtime.lanes.timeline import LaneSpan
+from redist.runtime.lanes.together import make_together, run_together
+from redist.runtime.ranks.free_memory import all_fit
+from redist.runtime.ranks.world import Comm
+from redist.text.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimit:
+    """What a program may hold on a rank, and the folder to spill to: None if nothing may be put away."""
+
+    limit_bytes: int
+    spill: str | None = None
+
+    def refusal(self, name: str, needed_bytes: int) -> NoPlanError:
+        """The error of a program that needs more."""
+        return NoPlanError(
+            f"cannot run {name} within {self.limit_bytes} bytes a rank: it needs {needed_bytes} bytes, "
+            f"arrays of others included; give limit={needed_bytes}"
+            + ("" if self.spill else ", a folder to spill to")
+            + ", or cut its arrays into smaller tiles",
+            needed_bytes,
+        )
+
+
+class LayoutsFor(Enum):
+    """What the layouts of a program were planned for: its limit, speed alone, or nothing, as written."""
+
+    LIMIT = "limit"
+    SPEED = "speed"
+    NOTHING = "nothing"
+
+
+class LimitedProgram:
+    """A captured program of one signature that runs within a limit."""
+
+    def __init__(
+        self,
+        name: str,
+        tidied: Tidied,
+        outside: Outside,
+        comm: Comm,
+        limit: RunLimit,
+        node_ps: dict[int, int],
+        move_ps: Callable[[TileMover | Exchanger], int],
+        layouts: LayoutsFor = LayoutsFor.LIMIT,
+    ) -> None:
+        """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
+        captured = tidied.captured
+        if captured.on_device:
+            raise CaptureError("arrays on GPUs are not put away")
+        nodes = range(len(captured.nodes))
+        rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
+        captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
+        self.name, self.captured, self.comm, self.limit = name, captured, comm, limit
+        self.tidied, self.layouts = tidied, layouts
+        self.outside, self.things = outside.arrays, outside.things
+        self._outside_types = [one.array.type for one in self.outside]
+        kept, roots = sorted(captured.kept), captured.roots
+        next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
+        tasks = single_moves(tidied.tasks, next_value)
+        self.tasks: list[Task] = block_joins(tasks, kept, roots, captured.shapes)
+        judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
+        listed = list_tasks(self.tasks, captured)
+        times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps)
+        self.fitter = MemoryFitter(listed, captured, times)
+        self._aliases = find_aliases(captured, comm)
+        self._peaks: MovePeaks = peaks_of(self.tasks, comm)
+        self.fitter.staging(self._peaks.best)  # all is known that tasks take
+        self.fitted: FittedProgram | None = None
+        self._held: tuple[bool, ...] = ()
+        self._held_bytes = 0
+        """What other arrays held when it was fitted."""
+        self._values = RunValues()
+        self._runner: GraphRunner | None = None
+        self._by_policy: dict[LanePolicy, GraphRunner] = {}
+        self._store: SpillStore | None = None
+        self.peak_bytes: tuple[int, ...] = ()
+        """By place: the most that the last run held."""
+        self.spans: tuple[LaneSpan, ...] = ()
+        """What the last run that was recorded did when."""
+
+    def still_holds(self, arrays: Sequence[Tiled]) -> bool:
+        """**Local.** Whether what it reaches is that of the capture, and tiles lie as they did."""
+        pairs = zip(self.outside, self._outside_types, strict=True)
+        return (
+            all(one.array.type == t and one.still_stands() for one, t in pairs)
+            and all(one.still_stands() for one in self.things)
+            and self.captured.strides == strides_of(arrays)
+        )
+
+    # Fitting
+
+    def fit(self, arrays: Sequence[Tiled]) -> FittedProgram:
+        """**Collective.** Make sure that it fits what is left of the limit now; else raise on all ranks."""
+        if all_fit(self.comm, self.still_fits(arrays)):
+            assert self.fitted is not None
+            return self.fitted
+        fitted, peaks, limits = self._choose_plans(arrays)
+        self.fitted = None
+        self._prepare(arrays, fitted, peaks, limits)
+        self.fitted, self._held = fitted, state_of(arrays)
+        self._held_bytes = held_elsewhere(argument_tiles(arrays, self.captured))
+        return fitted
+
+    def still_fits(self, arrays: Sequence[Tiled]) -> bool:
+        """**Local.** Whether it was fitted, and what is left of the limit now does for that."""
+        if self.fitted is None or self._held != state_of(arrays):
+            return False
+        return self.fitted.bound_bytes <= self._budget(argument_tiles(arrays, self.captured))
+
+    def look(self, arrays: Sequence[Tiled]) -> tuple[FittedProgram, int]:
+        """**Collective.** How it would fit now, and the least limit that would do; nothing is changed."""
+        fitted, _, _ = self._choose_plans(arrays)
+        arguments = argument_tiles(arrays, self.captured)
+        held = held_elsewhere(arguments)
+        least = held
+        try:
+            self.fitter.fit(arguments, self._peaks.least, 0, self.limit.spill is not None)
+        except NoPlanError as error:
+            least += error.least_bytes
+        return fitted, most_of(self.comm, [least])[0]
+
+    def begins_with(self, arrays: Sequence[Tiled]) -> int:
+        """**Collective.** What is held before it begins: without a folder no layouts need less."""
+        arguments = argument_tiles(arrays, self.captured)
+        here = sum(one.size_bytes for one in arguments if not one.is_stored)
+        return most_of(self.comm, [held_elsewhere(arguments) + here])[0]
+
+    def _budget(self, arguments: Sequence[ArgumentTile]) -> int:
+        """**Local.** What other arrays leave of the limit."""
+        return self.limit.limit_bytes - held_elsewhere(arguments)
+
+    def _choose_plans(
+        self, arrays: Sequence[Tiled]
+    ) -> tuple[FittedProgram, dict[MoveEnds, int], dict[MoveEnds, int | None]]:
+        """**Collective.** A graph that fits on all ranks, the peaks of moves, and the limits of their plans.
+
+        Moves go by their best plans if these fit, else by those that take what is left, or the least.
+        """
+        best, least = dict(self._peaks.best), dict(self._peaks.least)
+        for collect in (lambda: None, gc.collect):  # ranks have different garbage
+            collect()
+            arguments = argument_tiles(arrays, self.captured)
+            budget = self._budget(arguments)
+            fitted, needed = self._try(arguments, best, budget)
+            if not needed:
+                return fitted, best, dict.fromkeys(best)
+        smallest, needed = self._try(arguments, least, budget)
+        if needed:
+            raise self.limit.refusal(self.name, needed)
+        fixed = sum(one.size_bytes for one in arguments if not one.may_leave)
+        left = -most_of(self.comm, [fixed - budget + 2 * GRAIN])[0]
+        limits = self._peaks.within(left)
+        tight = {ends: best[ends] if one is None else one for ends, one in limits.items()}
+        fitted, needed = self._try(arguments, tight, budget)
+        return (smallest, least, dict(least)) if needed else (fitted, tight, limits)
+
+    def _try(
+        self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int
+    ) -> tuple[Any, int]:
+        """**Collective.** The graph, and the least limit with which all ranks fit: 0 if they do."""
+        needed, fitted = 0, None
+        try:
+            fitted = self.fitter.fit(arguments, peaks, budget, self.limit.spill is not None)
+        except NoPlanError as error:
+            needed = error.least_bytes + self.limit.limit_bytes - budget
+        return fitted, most_of(self.comm, [needed])[0]
+
+    def _prepare(
+        self,
+        arrays: Sequence[Tiled],
+        fitted: FittedProgram,
+        peaks: dict[MoveEnds, int],
+        limits: dict[MoveEnds, int | None],
+    ) -> None:
+        """**Collective.** Prepare moves, put arguments away, and make what runs the graph."""
+        tasks = with_limited_transfers(self.tasks, limits)
+        listed = list_tasks(tasks, self.captured)
+        staging = self.fitter.staging(peaks)
+        work = [
+            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values)
+            for one, n_bytes in zip(listed.tasks, staging, strict=True)
+        ]
+
+        def make() -> GraphRunner:
+            store = self._open_store(arrays, fitted)
+            for number in sorted(fitted.away):
+                if stored_tile(arrays[number]) is None:
+                    assert store is not None
+                    put_away(arrays[number], store)
+            stores = [] if store is None else [store]
+            return GraphRunner(fitted.graph, work, stores, self._values.make_tile)
+
+        self._runner = make_together(self.comm, make)
+        self._by_policy = {}
+
+    def _open_store(self, arrays: Sequence[Tiled], fitted: FittedProgram) -> SpillStore | None:
+        if len(fitted.graph.places) == 1:
+            return None
+        if self.limit.spill is not None:
+            self._store = store_in(self.limit.spill)
+        else:  # nothing leaves memory; what lies in a file is read from there
+            stored = next(one for array in arrays if (one := stored_tile(array)) is not None)
+            self._store = stored.space.store
+        return self._store
+
+    # Running
+
+    def run(
+        self,
+        given: Sequence[Tiled],
+        *,
+        records: bool = False,
+        checks: bool = False,
+        policy: LanePolicy | None = None,
+        progress: bool = False,
+    ) -> Any:
+        """**Collective.** Run it on the arrays of a call; see :meth:`GraphRunner.run` for the options."""
+        arrays = [*given, *(one.array for one in self.outside)]
+        fitted = self.fit(arrays)
+        runner, tile_of, captured = self._runner, self.fitter.tile_of, self.captured
+        assert runner is not None
+        if policy is not None:
+            if policy not in self._by_policy:
+                self._by_policy[policy] = runner.choosing(policy)
+            runner = self._by_policy[policy]
+        held: dict[tuple[int, int], Any] = {(tile_of[EFFECTS], 0): NOTHING}
+        for array, memory in zip(arrays, captured.inputs, strict=True):
+            if memory is None:
+                continue
+            tile, one = tile_of[memory], held_by(array)
+            if isinstance(one, StoredTile):
+                held[tile, 1] = one.space
+                self._values.layouts[tile] = one.layout
+            else:
+                held[tile, 0] = one
+        try:
+            bound = fitted.bound_bytes + self._held_bytes
+            with BUFFERS.planned(bound + bound // 100 + 2 * GRAIN):
+                says = progress and self.comm.rank == 0
+                said = Progress(self.name) if says else nothing
+                outcome = run_together(
+                    self.comm, runner, held, records=records, checks=checks, said=said
+                )
+        finally:
+            self._values.clear()
+        self.peak_bytes, self.spans = outcome.peak_bytes, outcome.spans
+        values = self._ends(outcome)
+        skipped = self._put_back(arrays, fitted, outcome)
+        return hand_over(captured, arrays, values, self._aliases, skipped=skipped)
+
+    def _ends(self, outcome: GraphOutcome) -> dict[int, Any]:
+        """The values that are needed at the end, and are in memory."""
+        listed, tile_of = self.fitter.listed, self.fitter.tile_of
+        there = {tile for tile, place in outcome.held if place == 0}
+        kept = [n for n in sorted(self.captured.kept) if tile_of[listed.bases[n]] in there]
+        bases = list(dict.fromkeys(listed.bases[number] for number in kept))
+        finish = write_replay(listed.views_of(kept), bases, kept)
+        found = finish(*(outcome.held[tile_of[base], 0] for base in bases))
+        return dict(zip(kept, found, strict=True))
+
+    def _put_back(
+        self, arrays: Sequence[Tiled], fitted: FittedProgram, outcome: GraphOutcome
+    ) -> frozenset[int]:
+        """Let arguments in the store stand as they are now; the numbers of those that stay there."""
+        tile_of, captured, staying = self.fitter.tile_of, self.captured, set()
+        for number in fitted.away:
+            memory, array = captured.inputs[number], arrays[number]
+            stored = stored_tile(array)
+            assert memory is not None and stored is not None
+            tile = tile_of[memory]
+            if captured.ends[number].tile != memory or memory in self.fitter.in_memory:
+                if (tile, 0) in outcome.held:
+                    array.tile = outcome.held[tile, 0]
+                continue
+            staying.add(number)
+            space = outcome.held[tile, 1]
+            if space is not stored.space:
+                hold_stored(array, StoredTile(space, stored.layout, stored.worst_bytes))
+        return frozenset(staying)

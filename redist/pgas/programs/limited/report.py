@@ -1,0 +1,64 @@
+"""Say how a program keeps its limit: peak, least limit, modelled time, what leaves and comes when."""
+
+from __future__ import annotations
+
+from redist.offload.modelled_time import modelled_ps
+from redist.pgas.programs.limited.fit import FittedProgram
+from redist.program.memory_graph import MemoryGraph
+from redist.text.units import format_bytes, format_time
+
+MOST_EVENTS = 30
+"""So many loads and stores are listed."""
+
+
+def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> tuple[str, ...]:
+    """**Local.** How this rank keeps the limit, line by line; ``least_bytes`` would do on all ranks."""
+    graph = fitted.graph
+    budget = graph.places[0].limit_bytes or 0
+    others = limit_bytes - budget
+    alone = sum(task.time_ps for task in graph.tasks.tasks)
+    lines = [
+        f"memory     {fitted.certificate}; limit {format_bytes(limit_bytes)} a rank, "
+        f"{format_bytes(others)} of it held by other arrays",
+        f"least      limit={least_bytes} ({format_bytes(least_bytes)}) would do",
+        f"modelled   {format_time(modelled_ps(graph))}, {format_time(alone)} without a limit",
+    ]
+    if fitted.away:
+        numbers = ", ".join(map(str, sorted(fitted.away)))
+        lines.append(f"put away   arguments {numbers}")
+    events = list_events(graph)
+    if events:
+        moved = graph.moved_bytes
+        lines.append(
+            f"file       {format_bytes(moved['load'])} loaded, {format_bytes(moved['store'])} stored"
+        )
+        lines += [f"  {event}" for event in events[:MOST_EVENTS]]
+        left = len(events) - MOST_EVENTS
+        lines += [f"  and {left} more"] if left > 0 else []
+    return tuple(lines)
+
+
+def list_events(graph: MemoryGraph) -> list[str]:
+    """**Local.** Loads and stores in the order of the list, each with the task that comes next."""
+    names = [_maker_of(graph, tile) for tile in range(len(graph.tasks.tiles))]
+    out: list[str] = []
+    waiting: list[str] = []
+    for vertex in graph.vertices:
+        if vertex.kind in ("load", "store"):
+            tile = graph.residencies[vertex.reads[0]].tile
+            waiting.append(
+                f"{vertex.kind} {names[tile]}, {format_bytes(graph.bytes_of(vertex.reads[0]))}"
+            )
+        elif vertex.task is not None and waiting:
+            out += [f"{one}, before {graph.tasks.tasks[vertex.task].name}" for one in waiting]
+            waiting.clear()
+    return out + [f"{one}, at the end" for one in waiting]
+
+
+def _maker_of(graph: MemoryGraph, tile: int) -> str:
+    """A tile in words: its name, or the task that makes it."""
+    name = graph.tasks.tiles[tile].name
+    if name:
+        return name
+    makers = (task.name for task in graph.tasks.tasks if tile in task.makes)
+    return f"result of {next(makers, '?')}"

@@ -1,0 +1,86 @@
+"""Bound what global arrays may hold, and put away what is not used lately where there is a place for it."""
+
+from __future__ import annotations
+
+import gc
+
+from redist.errors import RequestError
+from redist.pgas.keeper import FAR_BYTES
+from redist.pgas.memory import BUFFERS, DEVICE
+from redist.pgas.spill.put_away import can_leave, last_loads, put_away
+from redist.pgas.spill.spill_store import SpillStore, store_in
+from redist.pgas.tiles.tiled import Tiled
+from redist.text.units import parse_bytes
+
+
+class memory_limit:
+    """Bound what global arrays may hold on each rank: from now on, or while a block runs.
+
+    >>> import numpy as np, redist
+    >>> with redist.memory_limit("1MiB"):
+    ...     BUFFERS.empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
+
+    **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
+    ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
+    move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
+    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
+
+    With ``spill``, a folder, arrays that nobody else looks at are written to a file there, the oldest first,
+    where an allocation has no room, and come back when they are touched. The file has no name and is gone
+    with the last array in it. Programs (:func:`redist.pgas.program`) keep the limit by a plan instead, which
+    is quicker: it knows what is needed next.
+    """
+
+    def __init__(self, limit_bytes: int | str | None, *, spill: str | None = None) -> None:
+        limit = bytes_from(limit_bytes)
+        self._before = BUFFERS.limit_bytes, BUFFERS.spill_folder, BUFFERS.put_away
+        FAR_BYTES.clear()
+        spiller = None if spill is None or limit is None else Spiller(store_in(spill))
+        BUFFERS.limit_bytes = DEVICE.limit_bytes = limit
+        BUFFERS.spill_folder = None if spiller is None else spill
+        BUFFERS.put_away = None if spiller is None else spiller.make_room
+        if limit is not None:
+            BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
+
+    def __enter__(self) -> memory_limit:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        limit, BUFFERS.spill_folder, BUFFERS.put_away = self._before
+        BUFFERS.limit_bytes = DEVICE.limit_bytes = limit
+
+
+def bytes_from(limit: int | str | None) -> int | None:
+    """Bytes as people write them; None is no limit.
+
+    >>> bytes_from("2MiB"), bytes_from(None)
+    (2097152, None)
+    """
+    n_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
+    if n_bytes is not None and (isinstance(n_bytes, bool) or n_bytes < 0):
+        raise RequestError(f"cannot limit memory to {limit!r}: need bytes, as 2**30 or '1GiB'")
+    return n_bytes
+
+
+class Spiller:
+    """Makes room by putting arrays away, those first that came longest ago."""
+
+    def __init__(self, store: SpillStore) -> None:
+        self._store = store
+
+    def make_room(self, n_bytes: int) -> None:
+        """**Local.** Put arrays away until so many bytes more fit, or none can leave any more."""
+        limit, kind = BUFFERS.limit_bytes, Tiled._kinds[False]
+        assert limit is not None
+        # There is no list of all arrays, so that they cost nothing; the collector has them, oldest first.
+        arrays = [one for one in gc.get_objects() if type(one) is kind]
+        loaded = last_loads()
+        arrays.sort(key=lambda array: loaded.get(id(array), 0))
+        for array in arrays:
+            if BUFFERS.live_bytes + n_bytes <= limit:
+                return
+            if can_leave(array):
+                put_away(array, self._store)

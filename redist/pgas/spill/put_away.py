@@ -1,0 +1,107 @@
+"""Arrays whose tiles lie in a store: they are as any other, and come back when somebody touches the tile."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.memory import root_of
+from redist.pgas.spill.spill_store import SpillStore, StoredTile, TileLayout
+from redist.pgas.tiles.tiled import Tile, Tiled, held_by, hold
+from redist.runtime.lanes.file_io import BLOCK_BYTES
+
+HERE = 3
+"""How many hold a tile that only its array holds: that, the name in a function, and whoever counts."""
+
+
+class ComesBack:
+    """What an array is more while it is put away: it has its tile again as soon as that is asked for."""
+
+    __slots__ = ()
+
+    @property
+    def tile(self) -> Tile | None:
+        """**Local.** The tile, in memory from now on."""
+        bring_back(self)  # type: ignore[arg-type]
+        tile: Tile | None = held_by(self)  # type: ignore[arg-type]
+        return tile
+
+    @tile.setter
+    def tile(self, tile: Tile | None) -> None:
+        self.__class__ = _plain_kind(self.__class__)
+        hold(self, tile)  # type: ignore[arg-type]
+
+
+@cache
+def _put_away_kind(kind: Any) -> Any:
+    return type(f"PutAway{kind.__name__}", (ComesBack, kind), {"__slots__": ()})
+
+
+def _plain_kind(kind: Any) -> Any:
+    """The class of which a class of arrays that are put away was made."""
+    return kind.__bases__[1]
+
+
+def kind_of(array: Tiled) -> type[Tiled]:
+    """**Local.** The class of an array, whether or not it is put away."""
+    kind: Any = array.__class__
+    return _plain_kind(kind) if issubclass(kind, ComesBack) else kind
+
+
+def stored_tile(array: Tiled) -> StoredTile | None:
+    """**Local.** What an array holds that is put away; None if it is not."""
+    held = held_by(array)
+    return held if isinstance(held, StoredTile) else None
+
+
+def can_leave(array: Tiled) -> bool:
+    """**Local.** Whether a tile may be put away: nobody else holds it or its memory, and it has no gaps."""
+    if array.is_shared or not array._memory.is_plain:
+        return False
+    tile = held_by(array)
+    if not isinstance(tile, np.ndarray) or tile.nbytes < BLOCK_BYTES:
+        return False
+    if sys.getrefcount(tile) > HERE:
+        return False
+    root = root_of(tile)
+    if root is not tile and sys.getrefcount(root) > HERE:
+        return False
+    return TileLayout.of(tile) is not None
+
+
+def put_away(array: Tiled, store: SpillStore) -> None:
+    """**Local.** Write the tile of an array that :func:`can_leave` to a store, and free its memory."""
+    stored = StoredTile.of(held_by(array), store, array.type.tile_bytes)
+    hold_stored(array, stored)
+
+
+def hold_stored(array: Tiled, stored: StoredTile) -> None:
+    """**Local.** Let an array be put away, with these bytes."""
+    kind: Any = kind_of(array)
+    hold(array, stored)
+    array.__class__ = _put_away_kind(kind)
+
+
+def bring_back(array: Tiled) -> None:
+    """**Local.** Load the tile of an array that is put away."""
+    stored = stored_tile(array)
+    if stored is not None:
+        tile = stored.load()
+        array.__class__ = kind_of(array)
+        hold(array, tile)
+        _LOADED[next(_LOADS)] = array
+
+
+_LOADS = itertools.count(1)
+_LOADED: weakref.WeakValueDictionary[int, Tiled] = weakref.WeakValueDictionary()
+"""Arrays that came back, by when."""
+
+
+def last_loads() -> dict[int, int]:
+    """**Local.** By the identity of arrays that came back: the number of their last load."""
+    return {id(array): number for number, array in sorted(_LOADED.items())}
