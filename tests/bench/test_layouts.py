@@ -26,7 +26,6 @@ from redist.launch.outside import environment
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from tests.programs.launch import alone, default_mpi, one_worker
-from tests.tiers import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -143,7 +142,8 @@ def test_jax_runs_a_workload() -> None:
     assert row["cannot"] is None and row["received_bytes"] > 0
 
 
-@pytest.mark.parametrize("batch", [1, 16][: sample(1, of=2)])
+@pytest.mark.slow("plans ten ways by hand across nodes")
+@pytest.mark.parametrize("batch", [1, 16])
 def test_plans_by_hand_are_not_better(batch: int) -> None:
     mesh = Mesh(x=2, y=8)
     parts = [whole(mesh, name) for name in "xy"]

@@ -93,7 +93,7 @@ def emulate(program: Path, cases: list[Case], tuning: Tuning, folder: Path, rng:
 @pytest.mark.parametrize("number", range(len(TUNINGS)))
 def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     rng = Random(number)
-    cases = [random_case(rng) for _ in range(sample(25, of=100))]
+    cases = [random_case(rng) for _ in range(sample(15, of=100))]
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
 
 
@@ -268,9 +268,7 @@ def test_random_reductions(op: str, name: str, tmp_path: Path) -> None:
         pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
     rng = Random(op + name)
     program = build(tmp_path, prelude_of(op, dtype))
-    several = [random_reduction(rng, 3000, dtype) for _ in range(sample(20, of=40))]
+    several = [random_reduction(rng, 3000, dtype) for _ in range(sample(10, of=40))]
     assert agree(program, several, op, dtype, tmp_path, rng) > 100
-    alone = [
-        Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(sample(10, of=20))
-    ]
+    alone = [Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(sample(5, of=20))]
     assert agree(program, alone, op, dtype, tmp_path, rng) == 0
