@@ -375,7 +375,7 @@ MODULES = ("cupy", "cupy.cuda", "cupy.cuda.memory", "cupy.cuda.memory_hook")
 @contextmanager
 def gone_afterwards() -> Iterator[None]:
     """Leave this process as it was found: no CuPy, nothing quick or greedy, no work put off."""
-    kinds = (CudaCopyList, CudaReductionList)
+    kinds: tuple[Any, ...] = (CudaCopyList, CudaReductionList)
     modules = {name: sys.modules.get(name) for name in MODULES}
     binds = [kind.bind for kind in kinds]
     flags = QUICK[0], GREEDY[0]
@@ -391,7 +391,7 @@ def gone_afterwards() -> Iterator[None]:
         KEPT.clear()
         QUICK[0], GREEDY[0] = flags
         for kind, bind in zip(kinds, binds, strict=True):
-            kind.bind = bind  # type: ignore[method-assign, assignment]
+            kind.bind = bind
         for name, module in modules.items():
             sys.modules.pop(name, None)
             if module is not None:
