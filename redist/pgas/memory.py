@@ -24,6 +24,8 @@ SHARED_FROM = 2**16
 """Smaller tiles lie in private memory: neighbours get them through the pool. They count where a
 limit was set before they were made."""
 GRAIN = 2**16
+DEVICE_GRAIN = 512
+"""CuPy's pool lends memory in whole grains."""
 KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
 
@@ -46,7 +48,8 @@ class TileMemory:
         self.granted_bytes: int | None = None
         """What the exchange that runs may take on the way, where a plan has counted it."""
         self.put_away: Callable[[int], None] | None = None
-        self.spill_folder: str | None = None
+        self.spill: str | None = None
+        """Where tiles are put away: a folder, or the host's memory for those of a GPU."""
         self.live_bytes = 0
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
@@ -244,7 +247,7 @@ class _Owner:
 def root_of(tile: Any) -> Any:
     """The array that a tile is a view of, or itself."""
     root = tile
-    while root.base.__class__ is np.ndarray:
+    while root.base.__class__ in (np.ndarray, root.__class__):
         root = root.base
     return root
 
@@ -278,13 +281,18 @@ class DeviceTileMemory(TileMemory):
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile, once with all views of it, for as long as it lives."""
-        root = tile if tile.base is None else tile.base
+        root = root_of(tile)
         if id(root) not in self._adopted:
             self._hold(root, worst_bytes)
 
 
 BUFFERS = TileMemory()
 DEVICE = DeviceTileMemory()
+
+
+def memory_for(on_device: bool) -> TileMemory:
+    """The memory of tiles on the rank's GPU, or on the host."""
+    return DEVICE if on_device else BUFFERS
 
 
 def as_tile(values: Any, dtype: Any = None) -> Tile:
@@ -304,10 +312,12 @@ def round_to_grains(n_bytes: int) -> int:
     return ceil_div(n_bytes, GRAIN) * GRAIN
 
 
-def counted_bytes(n_bytes: int) -> int:
+def counted_bytes(n_bytes: int, on_device: bool = False) -> int:
     """What a tile of so many bytes is counted with.
 
-    >>> counted_bytes(100), counted_bytes(2**16 + 1)
-    (100, 131072)
+    >>> counted_bytes(100), counted_bytes(2**16 + 1), counted_bytes(100, on_device=True)
+    (100, 131072, 512)
     """
+    if on_device:
+        return ceil_div(n_bytes, DEVICE_GRAIN) * DEVICE_GRAIN
     return n_bytes if n_bytes < SHARED_FROM else round_to_grains(n_bytes)

@@ -6,6 +6,7 @@ as CuPy's do; NumPy's functions are handed on to them by the same protocols. Til
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,6 +15,9 @@ import numpy as np
 
 MISSING = {"vector_norm", "unravel_index"}
 """Functions that CuPy does not have."""
+
+LENT = [0, 0]
+"""Bytes of all arrays of the pretended GPU, and the most that they were."""
 
 
 class ndarray:
@@ -24,6 +28,12 @@ class ndarray:
     def __init__(self, values: Any, base: Any = None) -> None:
         self.values, self.base = np.asarray(values), base
         self.device = SimpleNamespace(id=0)
+        self._lent = self.values.nbytes if base is None else 0
+        LENT[0] += self._lent
+        LENT[1] = max(LENT)
+
+    def __del__(self) -> None:
+        LENT[0] -= self._lent
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -74,7 +84,8 @@ class ndarray:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.values, name)
         if not callable(found) or name in ("dtype", "item", "tolist"):
-            return ndarray(found, self) if isinstance(found, np.ndarray) else found
+            whole = self if self.base is None else self.base
+            return ndarray(found, whole) if isinstance(found, np.ndarray) else found
 
         def call(*args: Any, **options: Any) -> Any:
             if name == "reshape" and "copy" in options:
@@ -82,9 +93,10 @@ class ndarray:
             out = found(*_opened(args), **options)
             if out is None:
                 return None
-            return (
-                self if out is self.values else ndarray(out, self if _views(out, found) else None)
-            )
+            if out is self.values:
+                return self
+            whole = self if self.base is None else self.base
+            return ndarray(out, whole if _views(out, self.values) else None)
 
         return call
 
@@ -136,8 +148,61 @@ def _opened(x: Any) -> Any:
     return _values(x)
 
 
+class Stream:
+    """A stream whose work is done as soon as it is put there."""
+
+    ptr = 0
+
+    def __init__(self, **options: bool) -> None:
+        pass
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        """Nothing is put off."""
+
+    def record(self) -> Any:
+        """An event that has come."""
+        return SimpleNamespace(done=True, synchronize=lambda: None)
+
+
+class PinnedMemory:
+    """Memory of the host with an address."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._bytes = np.full(n_bytes, 0xA5, np.uint8)
+        self.ptr = self._bytes.ctypes.data
+
+
+class HostTransfer:
+    """A prepared transfer that moves tiles of the pretended GPU through memory."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __call__(self, local: Any, out: Any) -> Any:
+        """The tile that it was given to fill."""
+        self._inner(_hosted(local), _hosted(out))
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _hosted(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {name: _hosted(one) for name, one in x.items()}
+    return x.values if isinstance(x, ndarray) else x
+
+
 def install() -> None:
     """Stand for CuPy in this process, and let tiles move through memory."""
+    from redist.pgas.programs import prepare
+    from redist.pgas.programs.limited import moves
     from redist.pgas.watch import seam
     from redist.runtime import redistribute as of_host
 
@@ -148,22 +213,28 @@ def install() -> None:
     cupy.full = lambda shape, value, dtype: ndarray(np.full(shape, value, dtype))
     cupy.asnumpy = lambda x: x.values.copy()
     cupy.may_share_memory = lambda a, b: np.may_share_memory(a.values, b.values)
-    runtime = SimpleNamespace(getDevice=lambda: 0, getDeviceCount=lambda: 1)
-    cupy.cuda = SimpleNamespace(runtime=runtime)
+    runtime = SimpleNamespace(
+        getDevice=lambda: 0,
+        getDeviceCount=lambda: 1,
+        memcpyAsync=lambda to, of, n_bytes, kind, stream: ctypes.memmove(to, of, n_bytes),
+    )
+    cupy.cuda = SimpleNamespace(
+        runtime=runtime, Stream=Stream, PinnedMemory=PinnedMemory, get_current_stream=Stream
+    )
     sys.modules["cupy"] = cupy
-
-    def host(x: Any) -> Any:
-        if isinstance(x, dict):
-            return {name: host(one) for name, one in x.items()}
-        return x.values if isinstance(x, ndarray) else x
 
     def redistribute(local: Any, *args: Any, out: Any = None, **options: Any) -> Any:
         tiles = [one for one in (local, out) if one is not None and not isinstance(one, dict)]
         assert len({isinstance(one, ndarray) for one in tiles}) < 2, "mixed tiles"
         call: Any = of_host.redistribute_with_transfer
-        done, transfer = call(host(local), *args, out=host(out), **options)
+        done, transfer = call(_hosted(local), *args, out=_hosted(out), **options)
         if out is not None or not isinstance(local, ndarray):
             return (out if out is not None else done), transfer
         return (None if done is None else ndarray(done)), transfer
 
+    def prepared(*args: Any) -> HostTransfer:
+        return HostTransfer(of_host.prepare(*args))
+
     vars(seam)["redistribute_with_transfer"] = redistribute
+    for module in (prepare, moves):
+        vars(module)["prepare_transfer"] = prepared

@@ -315,7 +315,8 @@ def program(
     ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in every order of its work:
     tiles that have no room are written to a file of that folder and loaded before they are needed. Without
     ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` says the
-    least that would do. Inside ``redist.memory_limit`` programs take limit and folder from there. With
+    least that would do. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
+    Inside ``redist.memory_limit`` programs take limit and folder from there. With
     ``progress`` rank 0 says how far a run within a limit has come: a bar on a terminal, a line now and then
     elsewhere.
     """

@@ -6,11 +6,13 @@ import gc
 
 from redist.errors import RequestError
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import BUFFERS, DEVICE
+from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
 from redist.pgas.spill.put_away import can_leave, last_loads, put_away
-from redist.pgas.spill.spill_store import SpillStore, store_in
+from redist.pgas.spill.spill_store import SpillStore, store_for
 from redist.pgas.tiles.tiled import Tiled
 from redist.text.units import parse_bytes
+
+MEMORIES = (BUFFERS, DEVICE)
 
 
 class memory_limit:
@@ -30,18 +32,20 @@ class memory_limit:
 
     With ``spill``, a folder, arrays that nobody else looks at are written to a file there, the oldest first,
     where an allocation has no room, and come back when they are touched. The file has no name and is gone
-    with the last array in it. Programs (:func:`redist.pgas.program`) keep the limit by a plan instead, which
-    is quicker: it knows what is needed next.
+    with the last array in it. ``spill="host"`` puts arrays on a GPU away into pinned memory instead. Programs
+    (:func:`redist.pgas.program`) keep the limit by a plan, which is quicker: it knows what is needed next.
     """
 
     def __init__(self, limit_bytes: int | str | None, *, spill: str | None = None) -> None:
         limit = bytes_from(limit_bytes)
-        self._before = BUFFERS.limit_bytes, BUFFERS.spill_folder, BUFFERS.put_away
+        self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()
-        spiller = None if spill is None or limit is None else Spiller(store_in(spill))
-        BUFFERS.limit_bytes = DEVICE.limit_bytes = limit
-        BUFFERS.spill_folder = None if spiller is None else spill
-        BUFFERS.put_away = None if spiller is None else spiller.make_room
+        store = None if spill is None or limit is None else store_for(spill)
+        for memory in MEMORIES:
+            memory.limit_bytes = limit
+            memory.spill = None if store is None else spill
+            is_served = store is not None and (memory.on_device or not store.starts)
+            memory.put_away = Spiller(store, memory).make_room if store and is_served else None
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
 
@@ -49,8 +53,8 @@ class memory_limit:
         return self
 
     def __exit__(self, *error: object) -> None:
-        limit, BUFFERS.spill_folder, BUFFERS.put_away = self._before
-        BUFFERS.limit_bytes = DEVICE.limit_bytes = limit
+        for memory, limit, spill, make_room in self._before:
+            memory.limit_bytes, memory.spill, memory.put_away = limit, spill, make_room
 
 
 def bytes_from(limit: int | str | None) -> int | None:
@@ -68,19 +72,19 @@ def bytes_from(limit: int | str | None) -> int | None:
 class Spiller:
     """Makes room by putting arrays away, those first that came longest ago."""
 
-    def __init__(self, store: SpillStore) -> None:
-        self._store = store
+    def __init__(self, store: SpillStore, memory: TileMemory) -> None:
+        self._store, self._memory = store, memory
 
     def make_room(self, n_bytes: int) -> None:
         """**Local.** Put arrays away until so many bytes more fit, or none can leave any more."""
-        limit, kind = BUFFERS.limit_bytes, Tiled._kinds[False]
+        limit, kind = self._memory.limit_bytes, Tiled._kinds[self._memory.on_device]
         assert limit is not None
         # There is no list of all arrays, so that they cost nothing; the collector has them, oldest first.
         arrays = [one for one in gc.get_objects() if type(one) is kind]
         loaded = last_loads()
         arrays.sort(key=lambda array: loaded.get(id(array), 0))
         for array in arrays:
-            if BUFFERS.live_bytes + n_bytes <= limit:
+            if self._memory.live_bytes + n_bytes <= limit:
                 return
             if can_leave(array):
                 put_away(array, self._store)

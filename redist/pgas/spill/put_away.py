@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.memory import root_of
+from redist.pgas.memory import BUFFERS, SHARED_FROM, root_of
 from redist.pgas.spill.spill_store import SpillStore, StoredTile, TileLayout
 from redist.pgas.tiles.tiled import Tile, Tiled, held_by, hold
+from redist.runtime.copies.gpu_arrays import is_cupy_array
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 
 HERE = 3
@@ -61,10 +62,10 @@ def stored_tile(array: Tiled) -> StoredTile | None:
 
 def can_leave(array: Tiled) -> bool:
     """**Local.** Whether a tile may be put away: nobody else holds it or its memory, and it has no gaps."""
-    if array.is_shared or not array._memory.is_plain:
+    if array.is_shared or array._memory.is_ghost:
         return False
     tile = held_by(array)
-    if not isinstance(tile, np.ndarray) or tile.nbytes < BLOCK_BYTES:
+    if not (isinstance(tile, np.ndarray) or is_cupy_array(tile)) or tile.nbytes < BLOCK_BYTES:
         return False
     if sys.getrefcount(tile) > HERE:
         return False
@@ -94,6 +95,8 @@ def bring_back(array: Tiled) -> None:
         tile = stored.load()
         array.__class__ = kind_of(array)
         hold(array, tile)
+        if tile.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None:  # as that of a new array
+            array._memory.adopt(tile, stored.worst_bytes)
         _LOADED[next(_LOADS)] = array
 
 

@@ -1,4 +1,4 @@
-"""The file that tiles of a folder are put away into, and tiles as they lie in it."""
+"""What tiles are put away into, a file of a folder or memory of the host, and tiles as they lie there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.memory import BUFFERS, Tile
-from redist.runtime.lanes.spill_file import FileSpace, SpillFile
-from redist.runtime.lanes.stores import Bytes, bytes_of, memory_order
+from redist.errors import SpillError
+from redist.pgas.memory import Tile, counted_bytes, memory_for
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import current_stream, to_device, to_host
+from redist.runtime.cuda.pinned_store import PinnedStore
+from redist.runtime.lanes.spill_file import SpillFile
+from redist.runtime.lanes.stores import Bytes, TileStore, UnderWay, bytes_of, memory_order
+
+HOST = "host"
+"""Where tiles of a GPU are put away in the place of a folder: pinned memory of the host."""
 
 
 class SpillSpace:
@@ -22,16 +29,20 @@ class SpillSpace:
 
     __slots__ = ("_room", "store")
 
-    def __init__(self, store: SpillStore, room: FileSpace) -> None:
+    def __init__(self, store: SpillStore, room: Any) -> None:
         self.store, self._room = store, room
 
-    def write(self, data: Bytes) -> None:
-        """**Local.** Copy bytes there."""
-        self.store.file.write(self._room, data)
+    def write(self, data: Any) -> UnderWay | None:
+        """**Local.** Copy bytes there, or start to."""
+        return self.store.inner.write(self._room, data)
 
-    def read(self, out: Bytes) -> None:
-        """**Local.** Copy the first bytes from there."""
-        self.store.file.read(self._room, out)
+    def read(self, out: Any) -> UnderWay | None:
+        """**Local.** Copy the first bytes from there, or start to."""
+        return self.store.inner.read(self._room, out)
+
+    def memory(self) -> Bytes | None:
+        """**Local.** The bytes, where the host can read and write them in place."""
+        return self.store.inner.memory_of(self._room)
 
     def __del__(self) -> None:
         self.store.let_go(self._room)
@@ -42,71 +53,79 @@ class SpillStore:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = store_in(folder)
+    ...     store = store_for(folder)
     ...     stored = StoredTile.of(np.arange(6.0).reshape(2, 3).T, store)
     ...     tile = stored.load()
     >>> tile.strides, tile.tolist()
     ((8, 24), [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
     """
 
-    starts = False
-
-    def __init__(self, folder: str) -> None:
-        self.file = SpillFile(folder)
-        self._gone: deque[FileSpace] = deque()
+    def __init__(self, inner: TileStore) -> None:
+        self.inner, self.starts = inner, inner.starts
+        self._gone: deque[Any] = deque()
         """Rooms that were let go, at any moment and by any thread; given back when one is taken."""
         self._lock = threading.Lock()
-        weakref.finalize(self, self.file.close)
+        weakref.finalize(self, inner.close).atexit = not inner.starts
 
-    def let_go(self, room: FileSpace) -> None:
+    def let_go(self, room: Any) -> None:
         """**Local.** Note that nobody needs a room any more."""
         self._gone.append(room)
 
     def _give_back(self) -> None:
         while self._gone:
-            self.file.give(self._gone.popleft())
+            self.inner.give(self._gone.popleft())
 
     def reserve(self, n_bytes: int) -> None:
-        """**Local.** Make sure of room on the disk, or raise :class:`~redist.errors.SpillError`."""
+        """**Local.** Make sure of room, or raise :class:`~redist.errors.SpillError`."""
         with self._lock:
             self._give_back()
-            self.file.reserve(n_bytes)
+            self.inner.reserve(n_bytes)
 
     def take(self, n_bytes: int) -> SpillSpace:
         """**Local.** Room for a copy."""
         with self._lock:
             self._give_back()
-            return SpillSpace(self, self.file.take(n_bytes))
+            return SpillSpace(self, self.inner.take(n_bytes))
 
     def give(self, space: SpillSpace) -> None:
         """**Local.** Nothing: a space ends when nobody holds it."""
 
-    def write(self, space: SpillSpace, data: Bytes) -> None:
+    def write(self, space: SpillSpace, data: Any) -> UnderWay | None:
         """**Local.** Copy bytes there, wherever the space is."""
-        space.write(data)
+        return space.write(data)
 
-    def read(self, space: SpillSpace, out: Bytes) -> None:
+    def read(self, space: SpillSpace, out: Any) -> UnderWay | None:
         """**Local.** Copy the first bytes from there."""
-        space.read(out)
+        return space.read(out)
 
-    def memory_of(self, space: SpillSpace) -> None:
-        """**Local.** None: a file is not memory."""
+    def memory_of(self, space: SpillSpace) -> Bytes | None:
+        """**Local.** The bytes of a copy, where the host can read and write them in place; else None."""
+        return space.memory()
 
     def close(self) -> None:
-        """**Local.** Nothing: the file ends when nobody holds the store or a space of it."""
+        """**Local.** Nothing: what is behind it ends when nobody holds the store or a space of it."""
 
 
 _STORES: weakref.WeakValueDictionary[str, SpillStore] = weakref.WeakValueDictionary()
 """By folder: one file a process, while anything is in it or somebody may put something there."""
 
 
-def store_in(folder: str) -> SpillStore:
-    """**Local.** The store of a folder, made if there is none; whoever needs it holds it."""
-    key = os.path.realpath(folder)
+def store_for(where: str) -> SpillStore:
+    """**Local.** The store of a folder, or of the host, made if there is none; whoever needs it holds it."""
+    key = where if where == HOST else os.path.realpath(where)
     store = _STORES.get(key)
     if store is None:
-        store = _STORES[key] = SpillStore(folder)
+        store = _STORES[key] = SpillStore(_pinned() if where == HOST else SpillFile(where))
     return store
+
+
+def _pinned() -> PinnedStore:
+    try:
+        return PinnedStore()
+    except ImportError as error:
+        raise SpillError(
+            'cannot spill to "host", which is for arrays on a GPU: CuPy is missing; give a folder'
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +135,7 @@ class TileLayout:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     order: tuple[int, ...]
+    on_device: bool = False
 
     @staticmethod
     def of(tile: Tile) -> TileLayout | None:
@@ -127,7 +147,7 @@ class TileLayout:
         order = memory_order(tile)
         if order is None:
             return None
-        return TileLayout(tile.shape, tile.dtype, order)
+        return TileLayout(tile.shape, tile.dtype, order, is_device(tile))
 
     @property
     def nbytes(self) -> int:
@@ -150,7 +170,7 @@ class TileLayout:
     def empty(self, worst_bytes: int = 0) -> Tile:
         """**Local.** A new tile that lies so."""
         shape = tuple(self.shape[dim] for dim in self.order)
-        tile = BUFFERS.empty(shape, self.dtype, worst_bytes)
+        tile = memory_for(self.on_device).empty(shape, self.dtype, worst_bytes)
         return tile.transpose([self.order.index(dim) for dim in range(len(shape))])
 
 
@@ -193,12 +213,34 @@ class StoredTile:
         """**Local.** Write a tile to a store; it must have no gaps."""
         layout = TileLayout.of(tile)
         assert layout is not None
-        space = store.take(tile.nbytes)
-        space.write(bytes_of(tile))
+        size = tile.nbytes
+        if (
+            layout.on_device
+        ):  # in front of a file it lies in memory of the size that it is counted with
+            size = counted_bytes(max(size, worst_bytes), on_device=True)
+        space, data = store.take(size), bytes_of(tile)
+        if not store.starts:
+            space.write(to_host(data))
+        else:
+            current_stream().synchronize()  # whatever fills it
+            under_way = space.write(data)
+            assert under_way is not None
+            under_way.wait()
         return StoredTile(space, layout, worst_bytes)
 
     def load(self) -> Tile:
         """**Local.** The tile, in memory again."""
         tile = self.layout.empty(self.worst_bytes)
-        self.space.read(bytes_of(tile))
+        out = bytes_of(tile)
+        if self.space.store.starts:
+            current_stream().synchronize()  # whoever had the memory before
+            under_way = self.space.read(out)
+            assert under_way is not None
+            under_way.wait()
+        elif self.layout.on_device:
+            there = np.empty(self.nbytes, np.uint8)
+            self.space.read(there)
+            out[...] = to_device(there)
+        else:
+            self.space.read(out)
         return tile

@@ -67,7 +67,8 @@ def name_of(x: Tiled) -> str:
     """**Local.** Where the tile of this rank lies, or would."""
     if not x._memory.on_device:
         return "cpu"
-    return f"cuda:{current_gpu() if x.tile is None else gpu_of(x.tile)}"
+    is_here = x.tile is None or x._memory.is_ghost
+    return f"cuda:{current_gpu() if is_here else gpu_of(x.tile)}"
 
 
 def kind_of(x: Tiled) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from redist.runtime.cuda.arrays import current_stream, device_address
+from redist.runtime.cuda.arrays import current_stream, device_address, empty_on_device
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 from redist.runtime.lanes.first_fit import FirstFit
 from redist.runtime.lanes.stores import Bytes
@@ -52,25 +52,36 @@ def launched(function: Callable[..., Any], gives: bool = False) -> TaskWork:
     return TaskWork(start, gives, starts=True)
 
 
-class DeviceTiles:
-    """Makes arrays for tiles, from CuPy's pool, in memory that it lends for nothing else.
+class SeparateMemory:
+    """While inside, CuPy's pool makes arrays in memory that it lends for nothing else.
 
     The pool lends memory again to the stream that it was made for. Kernels of tasks run on other streams,
     and what they take on the way is never a tile's: a copy into a new tile cannot meet them.
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]) -> None:
+    def __init__(self) -> None:
         import cupy
 
-        self._shapes, self._dtypes = shapes, dtypes
         self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def __enter__(self) -> None:
+        self._stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.__exit__(*error)
+
+
+class DeviceTiles:
+    """Makes arrays for tiles of known shapes, in :class:`SeparateMemory`."""
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]) -> None:
+        self._shapes, self._dtypes = shapes, dtypes
+        self._apart = SeparateMemory()
 
     def __call__(self, tile: int) -> Any:
         """**Local.** A new array for a tile."""
-        import cupy
-
-        with self._stream:
-            return cupy.empty(self._shapes[tile], self._dtypes[tile])
+        with self._apart:
+            return empty_on_device(self._shapes[tile], self._dtypes[tile])
 
 
 class PinnedSpace(NamedTuple):

@@ -56,6 +56,7 @@ def run_together(
     timeout_s: float | None = TIMEOUT_S,
     checks: bool = False,
     records: bool = False,
+    awake: bool = False,
     said: Callable[[int, int], None] = nothing,
 ) -> GraphOutcome:
     """**Collective over** ``comm``. Run a graph; moves of its tasks go over the same communicator.
@@ -66,7 +67,9 @@ def run_together(
     world = world_of(comm, timeout_s=timeout_s)
     with world.operation(timeout_s):
         look, told = world.failure.raise_if_any, world.abort_once
-        outcome = runner.run(given, checks=checks, records=records, look=look, told=told, said=said)
+        outcome = runner.run(
+            given, checks=checks, records=records, awake=awake, look=look, told=told, said=said
+        )
         if world.meet(Token.GRAPH_DONE) is Met.DISAGREE:
             raise TransferError("ranks run different programs: all must make one call")
     return outcome

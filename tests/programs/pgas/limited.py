@@ -10,7 +10,7 @@ import argparse
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,6 +20,8 @@ from mpi4py import MPI
 from redist import CaptureError, NoPlanError, pgas
 from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.programs.limited.limited_program import LimitedProgram
+from tests.fakes import numpy_cupy
+from tests.programs.gpu.global_checks import OnGpu
 from tests.programs.pgas.drawing import Draw
 from tests.programs.pgas.programs import (
     EXACT_OPS,
@@ -38,22 +40,26 @@ CHECKS = ("random",)
 
 
 @contextmanager
-def high_water() -> Iterator[list[int]]:
+def high_water(memory: TileMemory = BUFFERS) -> Iterator[list[int]]:
     """The most bytes that global arrays held while a block ran."""
     most = [0]
-    kind: Any = TileMemory
-    empty = kind.empty
+    kind: Any = memory.__class__
+    empty, adopt = kind.empty, kind.adopt
 
     def watched(self: TileMemory, *args: Any) -> Any:
         tile = empty(self, *args)
         most[0] = max(most[0], self.live_bytes)
         return tile
 
-    kind.empty = watched
+    def adopted(self: TileMemory, *args: Any) -> None:
+        adopt(self, *args)
+        most[0] = max(most[0], self.live_bytes)
+
+    kind.empty, kind.adopt = watched, adopted
     try:
         yield most
     finally:
-        kind.empty = empty
+        kind.empty, kind.adopt = empty, adopt
 
 
 def planned_within(step: Any) -> list[LimitedProgram]:
@@ -85,11 +91,12 @@ def run_within(
     """**Collective.** Call a program twice within a limit, and compare."""
     differ = other_bits if layouts == "as written" else other_values
     step: Any = pgas.program(layouts=layouts, limit=limit, spill=spill)(function)
+    memory = arrays[0]._memory
     for call in range(2):
         mine = [copied(one) for one in arrays]
-        before = BUFFERS.live_bytes
+        before = memory.live_bytes
         try:
-            with high_water() as most:
+            with high_water(memory) as most:
                 got = step(*mine)
         except NoPlanError as error:
             touch(mine)
@@ -113,7 +120,7 @@ def run_within(
     return Outcome(None, 0, bool(planned_within(step)))
 
 
-def random_limited(draw: Draw, seed: int, folder: str) -> tuple[str | None, bool]:
+def random_limited(draw: Draw, seed: int, spills: Sequence[str | None]) -> tuple[str | None, bool]:
     """A random program within random limits; whether it was planned."""
     mesh = draw.mesh()
     shapes = [(48, 36), (36,), (36, 24), (24, 36)]
@@ -128,7 +135,7 @@ def random_limited(draw: Draw, seed: int, folder: str) -> tuple[str | None, bool
         want = function(*given), given
         what = f"seed {seed}, {n} nodes on {mesh}, {layouts}"
         try:
-            for spill in (folder, None):
+            for spill in spills:
                 least = run_within(function, arrays, want, 1, spill, layouts)
                 if least.wrong or not least.least:
                     return f"{what}: {least.wrong}" if least.wrong else None, least.planned
@@ -150,15 +157,20 @@ def program() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--n", type=int, default=20, help="random programs")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="arrays on GPUs")
+    parser.add_argument("--without-gpu", action="store_true", help="where NumPy stands for CuPy")
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
+    if args.without_gpu:
+        numpy_cupy.install()
+    draw = OnGpu(comm, args.seed) if args.gpu or args.without_gpu else Draw(comm, args.seed)
+    spills = (None, "host") if isinstance(draw, OnGpu) else (None,)
     bad = planned = 0
     with tempfile.TemporaryDirectory() as folder:
         for number in range(args.n):
             seed = 100_000 * args.seed + number
             with counting_as_large() if number % 2 else nullcontext():
-                found, is_planned = random_limited(draw, seed, folder)
+                found, is_planned = random_limited(draw, seed, (folder, *spills))
             planned += is_planned
             bad += not all_well(comm, "random", found, str(seed))
         left = os.listdir(folder)

@@ -70,7 +70,7 @@ def other_bits(one: Any, other: Any) -> str | None:
         return None if one.tile is other.tile else "a tile where there is none"
     if one.tile.dtype != other.tile.dtype or one.tile.shape != other.tile.shape:
         return f"a tile of {one.tile.dtype}{one.tile.shape}, not {other.tile.shape}"
-    if one.tile.tobytes() != other.tile.tobytes():
+    if to_host(one.tile).tobytes() != to_host(other.tile).tobytes():
         return f"{one.type}: {one.tile.tolist()}, not {other.tile.tolist()}"[:600]
     return None
 
@@ -268,7 +268,10 @@ def updated(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
 
 def new(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
     made = (xp.zeros_like, xp.ones_like)[rng.integers(2)](x)
-    return made + xp.arange(x.shape[-1], dtype="f8", mesh=x.mesh, comm=x.comm) if x.ndim else made
+    if not x.ndim:
+        return made
+    row = xp.arange(x.shape[-1], dtype="f8", mesh=x.mesh, comm=x.comm, device=x.device)
+    return made + row
 
 
 def fourier(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:

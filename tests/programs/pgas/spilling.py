@@ -18,7 +18,7 @@ import redist
 from redist import pgas
 from redist.pgas.memory import BUFFERS
 from redist.pgas.spill.put_away import put_away, stored_tile
-from redist.pgas.spill.spill_store import store_in
+from redist.pgas.spill.spill_store import store_for
 from redist.text import progress as progress_text
 from tests.programs.pgas.limited import SLACK, high_water, planned_within
 from tests.programs.together import main, run_named
@@ -62,7 +62,7 @@ def eager_arrays() -> str | None:
 
 def strides() -> str | None:
     """Tiles come back as they lay: C, Fortran, permuted; small, shared and viewed ones stay."""
-    store = store_in(FOLDER)
+    store = store_for(FOLDER)
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
         shape = (8, 12, 16)
         values = np.arange(np.prod(shape)).reshape([shape[dim] for dim in order])

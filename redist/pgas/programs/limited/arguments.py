@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redist.pgas.memory import BUFFERS, counted_bytes
+from redist.pgas.memory import TileMemory, counted_bytes, memory_for
 from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.spill.put_away import can_leave, stored_tile
 from redist.pgas.spill.spill_store import StoredTile
 from redist.pgas.tiles.tiled import Tiled, held_by
@@ -16,49 +17,52 @@ from redist.program.tasks import MemoryTile
 
 @dataclass(frozen=True, slots=True)
 class ArgumentTile:
-    """The tile of an argument: its memory by number, where it lies, and whether it may be put away."""
+    """The tile of an argument: its memory by number, the place where it lies, whether it may be put away."""
 
     number: int
     memory: int
     size_bytes: int
     counted_bytes: int
-    is_stored: bool
+    place: int
     may_leave: bool
 
 
-def argument_tiles(arrays: Sequence[Tiled], captured: Capture) -> list[ArgumentTile]:
+def argument_tiles(
+    arrays: Sequence[Tiled], captured: Capture, far: FarPlaces
+) -> list[ArgumentTile]:
     """**Local.** The tiles that this rank has of the arguments."""
-    out = []
+    out, on_device = [], captured.on_device
     for number, (array, memory) in enumerate(zip(arrays, captured.inputs, strict=True)):
         if memory is None:
             continue
         held = held_by(array)
-        worst = counted_bytes(max(held.nbytes, array.type.tile_bytes))
+        worst = counted_bytes(max(held.nbytes, array.type.tile_bytes), on_device)
         if isinstance(held, StoredTile):
-            out.append(ArgumentTile(number, memory, worst, 0, True, True))
+            out.append(ArgumentTile(number, memory, worst, 0, far.place_of(held), True))
         else:
-            counted = BUFFERS.counted_for(held)
+            counted = memory_for(on_device).counted_for(held)
             size = max(held.nbytes, counted)
+            size = counted_bytes(size, True) if on_device else size
             del held
-            out.append(ArgumentTile(number, memory, size, counted, False, can_leave(array)))
+            out.append(ArgumentTile(number, memory, size, counted, 0, can_leave(array)))
     return out
 
 
-def held_elsewhere(arguments: Sequence[ArgumentTile]) -> int:
-    """**Local.** What global arrays hold in memory that are no arguments."""
-    return BUFFERS.live_bytes - sum(one.counted_bytes for one in arguments)
+def held_elsewhere(arguments: Sequence[ArgumentTile], memory: TileMemory) -> int:
+    """**Local.** What global arrays hold in a memory that are no arguments."""
+    return memory.live_bytes - sum(one.counted_bytes for one in arguments)
 
 
 def as_memory_tile(
-    one: ArgumentTile, size_bytes: int, is_away: bool, ends_in_memory: bool
+    one: ArgumentTile, size_bytes: int, far: int, ends_in_memory: bool
 ) -> MemoryTile:
-    """An argument as a tile of a graph: the caller's, or one that passes through from the store."""
-    if not is_away:
+    """An argument as a tile of a graph: the caller's, or one that comes from a ``far`` place."""
+    if not far:
         return MemoryTile(
             max(size_bytes, one.size_bytes), (0,), (0,), True, f"argument {one.number}"
         )
-    ends = (0,) if ends_in_memory else (1,)
-    return MemoryTile(size_bytes, (1,), ends, False, f"argument {one.number}")
+    ends = (0,) if ends_in_memory else (far,)
+    return MemoryTile(size_bytes, (far,), ends, False, f"argument {one.number}")
 
 
 def needed_in_memory(captured: Capture, bases: Any) -> set[int]:
@@ -77,5 +81,5 @@ def state_of(arrays: Sequence[Tiled]) -> tuple[bool, ...]:
 
 def largest_first(arguments: Collection[ArgumentTile]) -> list[ArgumentTile]:
     """Those in memory that may be put away, the largest first."""
-    found = [one for one in arguments if one.may_leave and not one.is_stored]
+    found = [one for one in arguments if one.may_leave and not one.place]
     return sorted(found, key=lambda one: (-one.size_bytes, one.number))

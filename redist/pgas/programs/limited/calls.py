@@ -27,11 +27,14 @@ Decide = Callable[..., tuple[Tidied, DecidedLayouts | None, Outside, Comm]]
 
 
 def limit_in_force(options: ProgramOptions) -> RunLimit | None:
-    """**Local.** The smaller of the limits of a program and of ``redist.memory_limit``; None without any."""
+    """**Local.** The smaller of the limits of a program and of ``redist.memory_limit``; None without any.
+
+    Both memories, the host's and that of a GPU, have the same.
+    """
     limits = [one for one in (options.limit_bytes, BUFFERS.limit_bytes) if one is not None]
     if not limits:
         return None
-    return RunLimit(min(limits), options.spill or BUFFERS.spill_folder)
+    return RunLimit(min(limits), options.spill or BUFFERS.spill)
 
 
 class LimitedCalls:

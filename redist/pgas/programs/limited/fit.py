@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redist.check.certify_memory import certify_memory
@@ -19,22 +19,20 @@ from redist.pgas.programs.limited.arguments import (
     needed_in_memory,
 )
 from redist.pgas.programs.limited.listing import EFFECTS, GraphTask, ListedTasks
+from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, staging_of
 from redist.program.memory_certificate import MemoryCertificate
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 
-FILE_BYTE_FS = 10**6
-"""The modelled time of a byte between memory and a spill file: 1 GB/s."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedProgram:
-    """A program that fits: its graph, what was shown about it, and the arguments that are put away."""
+    """A program that fits: its graph, what was shown about it, and the places of arguments put away."""
 
     graph: MemoryGraph
     certificate: MemoryCertificate
-    away: frozenset[int]
+    away: Mapping[int, int]
 
     @property
     def bound_bytes(self) -> int:
@@ -82,9 +80,9 @@ class MemoryFitter:
         )
 
     def tiles_for(
-        self, arguments: Sequence[ArgumentTile], away: Collection[int]
+        self, arguments: Sequence[ArgumentTile], away: Mapping[int, int]
     ) -> tuple[MemoryTile, ...]:
-        """**Local.** The tiles, with these arguments in the store."""
+        """**Local.** The tiles, with these arguments in places behind the first."""
         tiles: list[MemoryTile] = []
         by_memory = {one.memory: one for one in arguments}
         for memory in self.tile_of:
@@ -92,7 +90,7 @@ class MemoryFitter:
             if memory in by_memory:
                 one = by_memory[memory]
                 tiles.append(
-                    as_memory_tile(one, size, one.number in away, memory in self.in_memory)
+                    as_memory_tile(one, size, away.get(one.number, 0), memory in self.in_memory)
                 )
             elif memory == EFFECTS:
                 tiles.append(MemoryTile(0, (0,), (0,), True, "effects"))
@@ -119,29 +117,26 @@ class MemoryFitter:
         arguments: Sequence[ArgumentTile],
         peaks: Mapping[MoveEnds, int],
         budget_bytes: int,
-        has_store: bool,
+        far: FarPlaces,
     ) -> FittedProgram:
         """**Local.** The graph that keeps a budget, with as few arguments put away as will do.
 
         Raises :class:`~redist.errors.NoPlanError` with the least budget.
         """
-        away = {one.number for one in arguments if one.is_stored}
+        away = {one.number: one.place for one in arguments if one.place}
         listed = TaskList(self.tiles_for(arguments, away), self.tasks_for(peaks))
-        places: tuple[MemoryPlace, ...] = (MemoryPlace("memory", max(0, budget_bytes)),)
-        if has_store or away:
-            places += (MemoryPlace("file", None, FILE_BYTE_FS),)
-            for one in largest_first(arguments) if has_store else ():
-                # Where something streams, the next shall be loaded while the one before is worked on.
-                ahead = max(
-                    (tile.size_bytes for tile in listed.tiles if 1 in tile.begins), default=0
-                )
-                if least_memory(listed)[0] + ahead <= budget_bytes:
-                    break
-                away.add(one.number)
-                listed = replace(listed, tiles=self.tiles_for(arguments, away))
+        name = "GPU" if far.on_device else "memory"
+        places = (MemoryPlace(name, max(0, budget_bytes)), *far.places({*away.values()}))
+        for one in largest_first(arguments) if far.leave_to else ():
+            # Where something streams, the next shall be loaded while the one before is worked on.
+            streamed = (t.size_bytes for t in listed.tiles if t.begins and 0 not in t.begins)
+            if least_memory(listed)[0] + max(streamed, default=0) <= budget_bytes:
+                break
+            away[one.number] = far.leave_to
+            listed = replace(listed, tiles=self.tiles_for(arguments, away))
         graph = compile_memory(listed, places)
         if budget_bytes < 0:  # a program that needs nothing
             raise NoPlanError("cannot keep a limit that other arrays exceed", 0)
         certificate = certify_memory(graph)
         assert certificate.verdict == "proved", certificate
-        return FittedProgram(graph, certificate, frozenset(away))
+        return FittedProgram(graph, certificate, away)

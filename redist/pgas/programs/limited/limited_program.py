@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
 from redist.errors import CaptureError, NoPlanError
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
-from redist.pgas.memory import BUFFERS, GRAIN
+from redist.pgas.memory import GRAIN, memory_for
 from redist.pgas.programs.agree import most_of
 from redist.pgas.programs.capture import strides_of
 from redist.pgas.programs.handing_over import find_aliases, hand_over
@@ -29,6 +30,7 @@ from redist.pgas.programs.limited.moves import (
     single_moves,
     with_limited_transfers,
 )
+from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, task_times
 from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
 from redist.pgas.programs.outside import Outside
@@ -37,11 +39,13 @@ from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import Tidied
 from redist.pgas.spill.put_away import hold_stored, put_away, stored_tile
-from redist.pgas.spill.spill_store import SpillStore, StoredTile, store_in
+from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile
 from redist.pgas.tiles.tiled import Tiled, held_by
+from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
+from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.together import make_together, run_together
 from redist.runtime.ranks.free_memory import all_fit
@@ -91,8 +95,12 @@ class LimitedProgram:
     ) -> None:
         """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
         captured = tidied.captured
-        if captured.on_device:
-            raise CaptureError("arrays on GPUs are not put away")
+        self._memory = memory_for(captured.on_device)
+        self._far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
+        if limit.spill == HOST and not captured.on_device:
+            raise CaptureError(
+                "what lies in the host's memory is not put away there: give a folder"
+            )
         nodes = range(len(captured.nodes))
         rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
@@ -103,10 +111,13 @@ class LimitedProgram:
         kept, roots = sorted(captured.kept), captured.roots
         next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
         tasks = single_moves(tidied.tasks, next_value)
-        self.tasks: list[Task] = block_joins(tasks, kept, roots, captured.shapes)
+        if not captured.on_device:
+            tasks = block_joins(tasks, kept, roots, captured.shapes)
+        self.tasks: list[Task] = tasks
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
         listed = list_tasks(self.tasks, captured)
-        times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps)
+        byte_fs = (BUILT_IN if captured.on_device else BUILT_IN_CPU).byte_fs
+        times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
         self.fitter = MemoryFitter(listed, captured, times)
         self._aliases = find_aliases(captured, comm)
         self._peaks: MovePeaks = peaks_of(self.tasks, comm)
@@ -118,7 +129,7 @@ class LimitedProgram:
         self._values = RunValues()
         self._runner: GraphRunner | None = None
         self._by_policy: dict[LanePolicy, GraphRunner] = {}
-        self._store: SpillStore | None = None
+        self._stores: list[TileStore] = []
         self.peak_bytes: tuple[int, ...] = ()
         """By place: the most that the last run held."""
         self.spans: tuple[LaneSpan, ...] = ()
@@ -144,36 +155,41 @@ class LimitedProgram:
         self.fitted = None
         self._prepare(arrays, fitted, peaks, limits)
         self.fitted, self._held = fitted, state_of(arrays)
-        self._held_bytes = held_elsewhere(argument_tiles(arrays, self.captured))
+        self._held_bytes = self._held_elsewhere(self._arguments(arrays))
         return fitted
 
     def still_fits(self, arrays: Sequence[Tiled]) -> bool:
         """**Local.** Whether it was fitted, and what is left of the limit now does for that."""
         if self.fitted is None or self._held != state_of(arrays):
             return False
-        return self.fitted.bound_bytes <= self._budget(argument_tiles(arrays, self.captured))
+        return self.fitted.bound_bytes <= self._budget(self._arguments(arrays))
 
     def look(self, arrays: Sequence[Tiled]) -> tuple[FittedProgram, int]:
         """**Collective.** How it would fit now, and the least limit that would do; nothing is changed."""
         fitted, _, _ = self._choose_plans(arrays)
-        arguments = argument_tiles(arrays, self.captured)
-        held = held_elsewhere(arguments)
-        least = held
+        arguments = self._arguments(arrays)
+        least = self._held_elsewhere(arguments)
         try:
-            self.fitter.fit(arguments, self._peaks.least, 0, self.limit.spill is not None)
+            self.fitter.fit(arguments, self._peaks.least, 0, self._far)
         except NoPlanError as error:
             least += error.least_bytes
         return fitted, most_of(self.comm, [least])[0]
 
     def begins_with(self, arrays: Sequence[Tiled]) -> int:
         """**Collective.** What is held before it begins: without a folder no layouts need less."""
-        arguments = argument_tiles(arrays, self.captured)
-        here = sum(one.size_bytes for one in arguments if not one.is_stored)
-        return most_of(self.comm, [held_elsewhere(arguments) + here])[0]
+        arguments = self._arguments(arrays)
+        here = sum(one.size_bytes for one in arguments if not one.place)
+        return most_of(self.comm, [self._held_elsewhere(arguments) + here])[0]
+
+    def _arguments(self, arrays: Sequence[Tiled]) -> list[ArgumentTile]:
+        return argument_tiles(arrays, self.captured, self._far)
+
+    def _held_elsewhere(self, arguments: Sequence[ArgumentTile]) -> int:
+        return held_elsewhere(arguments, self._memory)
 
     def _budget(self, arguments: Sequence[ArgumentTile]) -> int:
         """**Local.** What other arrays leave of the limit."""
-        return self.limit.limit_bytes - held_elsewhere(arguments)
+        return self.limit.limit_bytes - self._held_elsewhere(arguments)
 
     def _choose_plans(
         self, arrays: Sequence[Tiled]
@@ -185,7 +201,7 @@ class LimitedProgram:
         best, least = dict(self._peaks.best), dict(self._peaks.least)
         for collect in (lambda: None, gc.collect):  # ranks have different garbage
             collect()
-            arguments = argument_tiles(arrays, self.captured)
+            arguments = self._arguments(arrays)
             budget = self._budget(arguments)
             fitted, needed = self._try(arguments, best, budget)
             if not needed:
@@ -206,7 +222,7 @@ class LimitedProgram:
         """**Collective.** The graph, and the least limit with which all ranks fit: 0 if they do."""
         needed, fitted = 0, None
         try:
-            fitted = self.fitter.fit(arguments, peaks, budget, self.limit.spill is not None)
+            fitted = self.fitter.fit(arguments, peaks, budget, self._far)
         except NoPlanError as error:
             needed = error.least_bytes + self.limit.limit_bytes - budget
         return fitted, most_of(self.comm, [needed])[0]
@@ -223,31 +239,22 @@ class LimitedProgram:
         listed = list_tasks(tasks, self.captured)
         staging = self.fitter.staging(peaks)
         work = [
-            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values)
+            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values, self._memory.on_device)
             for one, n_bytes in zip(listed.tasks, staging, strict=True)
         ]
 
         def make() -> GraphRunner:
-            store = self._open_store(arrays, fitted)
-            for number in sorted(fitted.away):
+            there = [one for array in arrays if (one := stored_tile(array)) is not None]
+            self._stores = self._far.open(len(fitted.graph.places) - 1, there)
+            for number, place in sorted(fitted.away.items()):
                 if stored_tile(arrays[number]) is None:
-                    assert store is not None
+                    store = self._stores[place - 1]
+                    assert isinstance(store, SpillStore)
                     put_away(arrays[number], store)
-            stores = [] if store is None else [store]
-            return GraphRunner(fitted.graph, work, stores, self._values.make_tile)
+            return GraphRunner(fitted.graph, work, self._stores, self._values.make_tile)
 
         self._runner = make_together(self.comm, make)
         self._by_policy = {}
-
-    def _open_store(self, arrays: Sequence[Tiled], fitted: FittedProgram) -> SpillStore | None:
-        if len(fitted.graph.places) == 1:
-            return None
-        if self.limit.spill is not None:
-            self._store = store_in(self.limit.spill)
-        else:  # nothing leaves memory; what lies in a file is read from there
-            stored = next(one for array in arrays if (one := stored_tile(array)) is not None)
-            self._store = stored.space.store
-        return self._store
 
     # Running
 
@@ -275,17 +282,25 @@ class LimitedProgram:
                 continue
             tile, one = tile_of[memory], held_by(array)
             if isinstance(one, StoredTile):
-                held[tile, 1] = one.space
+                held[tile, self._far.place_of(one)] = one.space
                 self._values.layouts[tile] = one.layout
             else:
                 held[tile, 0] = one
         try:
             bound = fitted.bound_bytes + self._held_bytes
-            with BUFFERS.planned(bound + bound // 100 + 2 * GRAIN):
+            if self._memory.on_device:  # copies do not wait for what fills arguments
+                current_stream().synchronize()
+            with self._memory.planned(bound + bound // 100 + 2 * GRAIN):
                 says = progress and self.comm.rank == 0
                 said = Progress(self.name) if says else nothing
                 outcome = run_together(
-                    self.comm, runner, held, records=records, checks=checks, said=said
+                    self.comm,
+                    runner,
+                    held,
+                    records=records,
+                    checks=checks,
+                    awake=self._memory.on_device,
+                    said=said,
                 )
         finally:
             self._values.clear()
@@ -309,7 +324,7 @@ class LimitedProgram:
     ) -> frozenset[int]:
         """Let arguments in the store stand as they are now; the numbers of those that stay there."""
         tile_of, captured, staying = self.fitter.tile_of, self.captured, set()
-        for number in fitted.away:
+        for number, place in fitted.away.items():
             memory, array = captured.inputs[number], arrays[number]
             stored = stored_tile(array)
             assert memory is not None and stored is not None
@@ -319,7 +334,7 @@ class LimitedProgram:
                     array.tile = outcome.held[tile, 0]
                 continue
             staying.add(number)
-            space = outcome.held[tile, 1]
+            space = outcome.held[tile, place]
             if space is not stored.space:
                 hold_stored(array, StoredTile(space, stored.layout, stored.worst_bytes))
         return frozenset(staying)

@@ -29,8 +29,10 @@ def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> t
     events = list_events(graph)
     if events:
         moved = graph.moved_bytes
+        behind = [place.name for place in graph.places[1:]]
         lines.append(
-            f"file       {format_bytes(moved['load'])} loaded, {format_bytes(moved['store'])} stored"
+            f"{' and '.join(behind):<10} {format_bytes(moved['load'])} loaded, "
+            f"{format_bytes(moved['store'])} stored"
         )
         lines += [f"  {event}" for event in events[:MOST_EVENTS]]
         left = len(events) - MOST_EVENTS

@@ -41,7 +41,9 @@ def memory_sizes(listed: ListedTasks, captured: Capture) -> dict[int, int]:
         if end.tile is not None and listed.bases[end.tile] == end.tile:
             at_least(end.tile, end.type.tile_bytes)
     return {
-        base: counted_bytes(max(captured.n_bytes.get(base, 0), worst.get(base, 0)))
+        base: counted_bytes(
+            max(captured.n_bytes.get(base, 0), worst.get(base, 0)), captured.on_device
+        )
         for base in {*listed.bases.values()}
     }
 
@@ -64,7 +66,7 @@ def staging_of(
         case BlockedJoin():
             return task.function.work_bytes
         case EinKernel():
-            return task.function.work_bytes(False)
+            return task.function.work_bytes(captured.on_device)
     if task.kind is TaskKind.NEW:
         return 0
     return max(0, captured.rooms.get(task.node, 0) - made_bytes.get(task.node, 0))
@@ -88,6 +90,7 @@ def task_times(
     sizes: Mapping[int, int],
     node_ps: Mapping[int, int],
     move_ps: Callable[[TileMover | Exchanger], int],
+    byte_fs: int = BUILT_IN_CPU.byte_fs,
 ) -> list[int]:
     """**Local.** The modelled time of every task: that of its move, its call, or of touching its tiles.
 
@@ -101,7 +104,7 @@ def task_times(
             out.append(move_ps(function))
             continue
         touched = sum(sizes.get(n, 0) for n in (*one.reads, *one.updates, *one.makes))
-        time_ps = touched * BUILT_IN_CPU.byte_fs // 1000
+        time_ps = touched * byte_fs // 1000
         if last[one.task.node] == number:
             time_ps = max(time_ps, node_ps.get(one.task.node, 0))
         out.append(time_ps)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.ghosts.traffic import Exchanger
-from redist.pgas.memory import BUFFERS, counted_bytes, root_of
+from redist.pgas.memory import TileMemory, counted_bytes, memory_for, root_of
 from redist.pgas.programs.limited.listing import EFFECTS, GraphTask, ListedTasks
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.spill.spill_store import TileLayout
+from redist.runtime.cuda.arrays import overlap
+from redist.runtime.cuda.pinned_store import SeparateMemory, launched
 from redist.runtime.lanes.vertex_table import TaskWork
 
 NOTHING = np.empty(0, np.uint8)
@@ -25,11 +27,19 @@ class RunValues:
         self.plain: dict[int, Any] = {}
         self.layouts: dict[int, TileLayout] = {}
         """By tile."""
+        self._apart: SeparateMemory | None = None
 
     def make_tile(self, tile: int) -> Any:
         """**Local.** Memory for a tile that comes back, as it lay before; threads call it."""
         layout = self.layouts.get(tile)
-        return NOTHING if layout is None else layout.empty()
+        if layout is None:
+            return NOTHING
+        if not layout.on_device:
+            return layout.empty()
+        if self._apart is None:
+            self._apart = SeparateMemory()
+        with self._apart:
+            return layout.empty()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -43,13 +53,15 @@ def work_of(
     tile_of: Mapping[int, int],
     staging_bytes: int,
     values: RunValues,
+    on_device: bool = False,
 ) -> TaskWork:
     """**Local.** What a task does with the tiles that it reads and updates; it gives those that it makes."""
     given = [*one.reads, *one.updates]
     plain = listed.plain
     names = [number if number != EFFECTS else None for number in given]
     replay = write_replay([*one.views, one.task, *one.parts], names, one.makes)
-    run = _granted(replay, staging_bytes) if isinstance(one.task.function, Exchanger) else replay
+    is_exchange = isinstance(one.task.function, Exchanger)
+    run = _granted(replay, staging_bytes, memory_for(on_device)) if is_exchange else replay
     made = [(number, None if number in plain else tile_of[number]) for number in one.makes]
     plain_at = [(at, number) for at, number in enumerate(given) if number in plain]
 
@@ -69,14 +81,14 @@ def work_of(
             out.append(own)
         return tuple(out)
 
-    return TaskWork(work, gives=True)
+    return launched(work, gives=True) if on_device else TaskWork(work, gives=True)
 
 
-def _granted(replay: Callable[..., Any], n_bytes: int) -> Callable[..., Any]:
+def _granted(replay: Callable[..., Any], n_bytes: int, memory: TileMemory) -> Callable[..., Any]:
     """An exchange with what it may take on the way."""
 
     def run(*tiles: Any) -> Any:
-        with BUFFERS.granting(n_bytes):
+        with memory.granting(n_bytes):
             return replay(*tiles)
 
     return run
@@ -93,7 +105,7 @@ def own_memory(value: Any, given: Sequence[Any]) -> tuple[Any, TileLayout]:
     is_own = (
         layout is not None
         and counted_bytes(root_of(value).nbytes) <= counted_bytes(value.nbytes)
-        and not any(np.may_share_memory(value, one) for one in given if one is not NOTHING)
+        and not any(overlap(value, one) for one in given if one is not NOTHING)
     )
     if not is_own:
         value = value.copy(order="K")

@@ -1,0 +1,70 @@
+"""The places behind the memory that a program works in: pinned memory of the host, a file, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
+from redist.program.memory_graph import MemoryPlace
+from redist.runtime.cuda.pinned_store import PinnedStore
+from redist.runtime.lanes.stores import TileStore
+
+FILE_BYTE_FS = 10**6
+"""The modelled time of a byte between memory and a spill file: 1 GB/s."""
+HOST_BYTE_FS = 2 * 10**4
+"""The modelled time of a byte between a GPU and pinned memory: 50 GB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class FarPlaces:
+    """Where tiles of a program may lie beside the memory that it works in.
+
+    In front of a file, tiles of a GPU lie in pinned memory, of which a rank may take as much as of the GPU.
+
+    >>> [place.name for place in FarPlaces(True, "/scratch", 2**30).places({2})]
+    ['host', 'file']
+    """
+
+    on_device: bool
+    spill: str | None
+    limit_bytes: int
+
+    @property
+    def leave_to(self) -> int:
+        """The number of the place that arguments are put away to; 0 if they may not be."""
+        if self.spill is None:
+            return 0
+        return self._file if self.spill != HOST else 1
+
+    @property
+    def _file(self) -> int:
+        return 2 if self.on_device else 1
+
+    def place_of(self, stored: StoredTile) -> int:
+        """The number of the place where a tile is that was put away."""
+        return 1 if stored.space.store.starts else self._file
+
+    def places(self, used: Collection[int]) -> tuple[MemoryPlace, ...]:
+        """The places behind the first, where arguments lie in those that are used."""
+        last = max({self.leave_to, *used})
+        if not self.on_device:
+            return (MemoryPlace("file", None, FILE_BYTE_FS),)[:last]
+        limit = self.limit_bytes if last == self._file else None
+        return (
+            MemoryPlace("host", limit, HOST_BYTE_FS),
+            MemoryPlace("file", None, FILE_BYTE_FS),
+        )[:last]
+
+    def open(self, n_places: int, stored: Sequence[StoredTile]) -> list[TileStore]:
+        """**Local.** The stores of so many places; those where something lies are taken as they are."""
+        stores: list[TileStore] = []
+        for number in range(1, n_places + 1):
+            known = [one.space.store for one in stored if self.place_of(one) == number]
+            if number == self.leave_to and self.spill is not None:
+                stores.append(store_for(self.spill))
+            elif known:
+                stores.append(known[0])
+            else:
+                stores.append(SpillStore(PinnedStore()))
+        return stores
