@@ -38,6 +38,7 @@ def test_both_are_measured_in_turn(
     assert "geomean of 1 rows 1.50" in capsys.readouterr().out
 
 
+@pytest.mark.slow("starts a benchmark in another process")
 def test_a_checkout_that_cannot_run_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ def plans(n: int, seed: int) -> list[Plan]:
 
 
 def test_every_plan_is_proved_with_its_peak_as_the_bound():
-    for plan in plans(sample(50, of=100), seed=31):
+    for plan in plans(sample(20, of=100), seed=31):
         certificate = certify(plan)
         assert certificate.verdict == "proved", f"{plan}\n{certificate}"
         assert certificate.bound_bytes == plan.peak_bytes <= formula_bytes(plan)
@@ -76,7 +76,7 @@ def one_set(plan: Plan) -> bool:
 
 def test_enlarging_any_event_alive_at_the_peak_is_refuted():
     enlarged = 0
-    for plan in filter(one_set, plans(80, seed=33)):
+    for plan in filter(one_set, plans(sample(30, of=80), seed=33)):
         for moment in peak_moments(plan):
             for number, step in enumerate(plan.steps):
                 for i, event in enumerate(step.events):
@@ -84,12 +84,12 @@ def test_enlarging_any_event_alive_at_the_peak_is_refuted():
                         larger = with_event(plan, number, i, n_bytes=event.n_bytes + 1)
                         assert certify(larger).verdict == "refuted", f"{plan}\n{event}"
                         enlarged += 1
-    assert enlarged > 80
+    assert enlarged > sample(30, of=80)
 
 
 def test_delaying_any_release_across_the_peak_is_refuted():
     delayed = 0
-    for plan in filter(one_set, plans(sample(70, of=200), seed=34)):
+    for plan in filter(one_set, plans(sample(40, of=200), seed=34)):
         for moment in peak_moments(plan):
             for number, step in enumerate(plan.steps):
                 for i, event in enumerate(step.events):
@@ -97,12 +97,12 @@ def test_delaying_any_release_across_the_peak_is_refuted():
                         late = with_event(plan, number, i, freed=moment)
                         assert certify(late).verdict == "refuted", f"{plan}\n{event}"
                         delayed += 1
-    assert delayed > sample(5, of=20)
+    assert delayed > sample(2, of=20)
 
 
 def test_bringing_an_allocation_forward_to_the_peak_is_refuted():
     early = 0
-    for plan in filter(one_set, plans(sample(100, of=200), seed=35)):
+    for plan in filter(one_set, plans(sample(60, of=200), seed=35)):
         moment = peak_moments(plan)[0] if plan.steps else 0
         for number, step in enumerate(plan.steps):
             for i, event in enumerate(step.events):
@@ -110,12 +110,12 @@ def test_bringing_an_allocation_forward_to_the_peak_is_refuted():
                     sooner = with_event(plan, number, i, born=moment)
                     assert certify(sooner).verdict == "refuted", f"{plan}\n{event}"
                     early += 1
-    assert early > sample(1, of=5)
+    assert early > sample(0, of=5)
 
 
 def test_on_two_meshes_an_event_on_every_rank_enlarged_at_the_peak_is_refuted():
     enlarged = 0
-    for plan in plans(sample(80, of=200), seed=37):
+    for plan in plans(sample(40, of=200), seed=37):
         if one_set(plan):
             continue
         for moment in peak_moments(plan):
@@ -124,7 +124,7 @@ def test_on_two_meshes_an_event_on_every_rank_enlarged_at_the_peak_is_refuted():
             larger = with_event(plan, moment, i, n_bytes=staging.n_bytes + 1)
             assert certify(larger).verdict == "refuted", f"{plan}"
             enlarged += 1
-    assert enlarged > sample(8, of=20)
+    assert enlarged > sample(3, of=20)
 
 
 def test_a_refutation_names_sizes_of_the_family():
@@ -138,7 +138,7 @@ def test_a_refutation_names_sizes_of_the_family():
 
 def test_no_proof_is_vacuous():
     """What a proof assumes is possible for this very array."""
-    for plan in plans(sample(40, of=120), seed=38):
+    for plan in plans(sample(20, of=120), seed=38):
         for claim in prove._claims(plan):
             assert claim.scale is not None
             solver = z3.Solver()

@@ -135,7 +135,7 @@ def accepted(seed: int, tries: int) -> list[tuple[Action, ArrayType, ArrayType]]
 
 def test_whatever_step_the_rules_accept_keeps_the_array() -> None:
     seen: Counter[str] = Counter()
-    for action, before, after in accepted(3, sample(3000, of=9000)):
+    for action, before, after in accepted(3, sample(1500, of=9000)):
         plan = one_step(action, before, after)
         tiles = random_tiles(before)
         run = simulate(plan, tiles)
@@ -144,7 +144,7 @@ def test_whatever_step_the_rules_accept_keeps_the_array() -> None:
         name = OP_NAMES[type(action)]
         seen[f"{name} to pending" if isinstance(action, Slice) and action.pending else name] += 1
     assert set(seen) == {*OP_NAMES.values(), "slice to pending"}
-    assert min(seen.values()) >= sample(4, of=15), seen
+    assert min(seen.values()) >= sample(1, of=15), seen
 
 
 def test_a_slice_that_cuts_along_what_it_makes_pending_is_refused() -> None:
