@@ -96,7 +96,7 @@ INNER: dict[str, str] = {
         "explain prepared limited body program loops map_tiles"
     ),
     "redist.pgas.programs.limited": (
-        "listing places sizes moves work arguments fit report run_timeline "
+        "listing places run_limit sizes moves work arguments fit agreed_fit report run_timeline "
         "limited_program limited_graph calls"
     ),
     "redist.pgas.programs.passes": "tidy judge blocks together order replay recorded",

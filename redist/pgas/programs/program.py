@@ -20,7 +20,7 @@ from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.limited.calls import LimitedCalls, limit_in_force
 from redist.pgas.programs.limited.limited_graph import limited_graph
-from redist.pgas.programs.limited.limited_program import RunLimit
+from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
 from redist.pgas.programs.planning.plan_report import make_program_plan
 from redist.pgas.programs.prepare import (

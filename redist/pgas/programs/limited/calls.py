@@ -10,7 +10,8 @@ from redist.errors import CaptureError, NoPlanError
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.limited.limited_program import LayoutsFor, LimitedProgram, RunLimit
+from redist.pgas.programs.limited.limited_program import LimitedProgram
+from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
 from redist.pgas.programs.outside import Outside
 from redist.pgas.programs.planning.plan_program import DecidedLayouts
 from redist.pgas.programs.prepare import ProgramOptions, Tidied
@@ -135,7 +136,7 @@ class LimitedCalls:
         own = _refused(planned, signature)
         if not own:
             return planned
-        held_bytes = planned.begins_with(_arrays_of(planned, signature))
+        held_bytes = planned.agreed.begins_with(_arrays_of(planned, signature))
         needed = [own] if is_written else []
         for layouts in (LayoutsFor.SPEED, *(() if is_written else (LayoutsFor.NOTHING,))):
             found, _ = self._make(limit, signature, args, options, layouts)
@@ -192,7 +193,7 @@ def _refused(found: LimitedProgram, signature: Signature) -> int:
 def _least_of(found: LimitedProgram, signature: Signature) -> int | None:
     """**Collective.** The least limit that would do for a program; None if its own does not."""
     try:
-        return found.look(_arrays_of(found, signature))[1]
+        return found.agreed.look(_arrays_of(found, signature))[1]
     except NoPlanError:
         return None
 

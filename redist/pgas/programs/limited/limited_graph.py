@@ -22,7 +22,7 @@ def limited_graph(
 ) -> tuple[ProgramGraph, MemoryCertificate]:
     """**Collective.** The graph of a program with how it keeps its limit, and what was shown about that."""
     arrays = [*given, *(one.array for one in program.outside)]
-    fitted, least = program.look(arrays)
+    fitted, least = program.agreed.look(arrays)
 
     def plan(source: ArrayType, target: ArrayType) -> Plan:
         return plan_move(source, target, program.comm, None)

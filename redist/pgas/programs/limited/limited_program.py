@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
-from redist.errors import CaptureError, NoPlanError
+from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
-from redist.pgas.memory import GRAIN, memory_for
+from redist.pgas.memory import GRAIN
 from redist.pgas.programs.agree import most_of
 from redist.pgas.programs.capture import strides_of
 from redist.pgas.programs.handing_over import find_aliases, hand_over
-from redist.pgas.programs.limited.arguments import (
-    ArgumentTile,
-    argument_tiles,
-    held_elsewhere,
-    state_of,
-)
+from redist.pgas.programs.limited.agreed_fit import AgreedFit
+from redist.pgas.programs.limited.arguments import state_of
 from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.listing import EFFECTS, list_tasks
 from redist.pgas.programs.limited.moves import (
-    MovePeaks,
     peaks_of,
     single_moves,
     with_limited_transfers,
 )
 from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
 from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, task_times
 from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
 from redist.pgas.programs.outside import Outside
@@ -53,32 +47,6 @@ from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimit:
-    """What a program may hold on a rank, and the folder to spill to: None if nothing may be put away."""
-
-    limit_bytes: int
-    spill: str | None = None
-
-    def refusal(self, name: str, needed_bytes: int) -> NoPlanError:
-        """The error of a program that needs more."""
-        return NoPlanError(
-            f"cannot run {name} within {self.limit_bytes} bytes a rank: it needs {needed_bytes} bytes, "
-            f"arrays of others included; give limit={needed_bytes}"
-            + ("" if self.spill else ", a folder to spill to")
-            + ", or cut its arrays into smaller tiles",
-            needed_bytes,
-        )
-
-
-class LayoutsFor(Enum):
-    """What the layouts of a program were planned for: its limit, speed alone, or nothing, as written."""
-
-    LIMIT = "limit"
-    SPEED = "speed"
-    NOTHING = "nothing"
-
-
 class LimitedProgram:
     """A captured program of one signature that runs within a limit."""
 
@@ -95,8 +63,6 @@ class LimitedProgram:
     ) -> None:
         """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
         captured = tidied.captured
-        self._memory = memory_for(captured.on_device)
-        self._far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
         if limit.spill == HOST and not captured.on_device:
             raise CaptureError(
                 "what lies in the host's memory is not put away there: give a folder"
@@ -105,7 +71,7 @@ class LimitedProgram:
         rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
         self.name, self.captured, self.comm, self.limit = name, captured, comm, limit
-        self.tidied, self.layouts = tidied, layouts
+        self.tidied, self.layouts, self._on_device = tidied, layouts, captured.on_device
         self.outside, self.things = outside.arrays, outside.things
         self._outside_types = [one.array.type for one in self.outside]
         kept, roots = sorted(captured.kept), captured.roots
@@ -120,8 +86,10 @@ class LimitedProgram:
         times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
         self.fitter = MemoryFitter(listed, captured, times)
         self._aliases = find_aliases(captured, comm)
-        self._peaks: MovePeaks = peaks_of(self.tasks, comm)
-        self.fitter.staging(self._peaks.best)  # all is known that tasks take
+        peaks = peaks_of(self.tasks, comm)
+        self.fitter.staging(peaks.best)  # all is known that tasks take
+        far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
+        self.agreed = AgreedFit(name, comm, limit, self.fitter, peaks, far)
         self.fitted: FittedProgram | None = None
         self._held: tuple[bool, ...] = ()
         self._held_bytes = 0
@@ -151,81 +119,18 @@ class LimitedProgram:
         if all_fit(self.comm, self.still_fits(arrays)):
             assert self.fitted is not None
             return self.fitted
-        fitted, peaks, limits = self._choose_plans(arrays)
+        fitted, peaks, limits = self.agreed.choose_plans(arrays)
         self.fitted = None
         self._prepare(arrays, fitted, peaks, limits)
         self.fitted, self._held = fitted, state_of(arrays)
-        self._held_bytes = self._held_elsewhere(self._arguments(arrays))
+        self._held_bytes = self.agreed.held_elsewhere(arrays)
         return fitted
 
     def still_fits(self, arrays: Sequence[Tiled]) -> bool:
         """**Local.** Whether it was fitted, and what is left of the limit now does for that."""
         if self.fitted is None or self._held != state_of(arrays):
             return False
-        return self.fitted.bound_bytes <= self._budget(self._arguments(arrays))
-
-    def look(self, arrays: Sequence[Tiled]) -> tuple[FittedProgram, int]:
-        """**Collective.** How it would fit now, and the least limit that would do; nothing is changed."""
-        fitted, _, _ = self._choose_plans(arrays)
-        arguments = self._arguments(arrays)
-        least = self._held_elsewhere(arguments)
-        try:
-            self.fitter.fit(arguments, self._peaks.least, 0, self._far)
-        except NoPlanError as error:
-            least += error.least_bytes
-        return fitted, most_of(self.comm, [least])[0]
-
-    def begins_with(self, arrays: Sequence[Tiled]) -> int:
-        """**Collective.** What is held before it begins: without a folder no layouts need less."""
-        arguments = self._arguments(arrays)
-        here = sum(one.size_bytes for one in arguments if not one.place)
-        return most_of(self.comm, [self._held_elsewhere(arguments) + here])[0]
-
-    def _arguments(self, arrays: Sequence[Tiled]) -> list[ArgumentTile]:
-        return argument_tiles(arrays, self.captured, self._far)
-
-    def _held_elsewhere(self, arguments: Sequence[ArgumentTile]) -> int:
-        return held_elsewhere(arguments, self._memory)
-
-    def _budget(self, arguments: Sequence[ArgumentTile]) -> int:
-        """**Local.** What other arrays leave of the limit."""
-        return self.limit.limit_bytes - self._held_elsewhere(arguments)
-
-    def _choose_plans(
-        self, arrays: Sequence[Tiled]
-    ) -> tuple[FittedProgram, dict[MoveEnds, int], dict[MoveEnds, int | None]]:
-        """**Collective.** A graph that fits on all ranks, the peaks of moves, and the limits of their plans.
-
-        Moves go by their best plans if these fit, else by those that take what is left, or the least.
-        """
-        best, least = dict(self._peaks.best), dict(self._peaks.least)
-        for collect in (lambda: None, gc.collect):  # ranks have different garbage
-            collect()
-            arguments = self._arguments(arrays)
-            budget = self._budget(arguments)
-            fitted, needed = self._try(arguments, best, budget)
-            if not needed:
-                return fitted, best, dict.fromkeys(best)
-        smallest, needed = self._try(arguments, least, budget)
-        if needed:
-            raise self.limit.refusal(self.name, needed)
-        fixed = sum(one.size_bytes for one in arguments if not one.may_leave)
-        left = -most_of(self.comm, [fixed - budget + 2 * GRAIN])[0]
-        limits = self._peaks.within(left)
-        tight = {ends: best[ends] if one is None else one for ends, one in limits.items()}
-        fitted, needed = self._try(arguments, tight, budget)
-        return (smallest, least, dict(least)) if needed else (fitted, tight, limits)
-
-    def _try(
-        self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int
-    ) -> tuple[Any, int]:
-        """**Collective.** The graph, and the least limit with which all ranks fit: 0 if they do."""
-        needed, fitted = 0, None
-        try:
-            fitted = self.fitter.fit(arguments, peaks, budget, self._far)
-        except NoPlanError as error:
-            needed = error.least_bytes + self.limit.limit_bytes - budget
-        return fitted, most_of(self.comm, [needed])[0]
+        return self.fitted.bound_bytes <= self.agreed.left_bytes(arrays)
 
     def _prepare(
         self,
@@ -239,13 +144,13 @@ class LimitedProgram:
         listed = list_tasks(tasks, self.captured)
         staging = self.fitter.staging(peaks)
         work = [
-            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values, self._memory.on_device)
+            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values, self._on_device)
             for one, n_bytes in zip(listed.tasks, staging, strict=True)
         ]
 
         def make() -> GraphRunner:
             there = [one for array in arrays if (one := stored_tile(array)) is not None]
-            self._stores = self._far.open(len(fitted.graph.places) - 1, there)
+            self._stores = self.agreed.far.open(len(fitted.graph.places) - 1, there)
             for number, place in sorted(fitted.away.items()):
                 if stored_tile(arrays[number]) is None:
                     store = self._stores[place - 1]
@@ -282,15 +187,15 @@ class LimitedProgram:
                 continue
             tile, one = tile_of[memory], held_by(array)
             if isinstance(one, StoredTile):
-                held[tile, self._far.place_of(one)] = one.space
+                held[tile, self.agreed.far.place_of(one)] = one.space
                 self._values.layouts[tile] = one.layout
             else:
                 held[tile, 0] = one
         try:
             bound = fitted.bound_bytes + self._held_bytes
-            if self._memory.on_device:  # copies do not wait for what fills arguments
+            if self._on_device:  # copies do not wait for what fills arguments
                 current_stream().synchronize()
-            with self._memory.planned(bound + bound // 100 + 2 * GRAIN):
+            with self.agreed.memory.planned(bound + bound // 100 + 2 * GRAIN):
                 says = progress and self.comm.rank == 0
                 said = Progress(self.name) if says else nothing
                 outcome = run_together(
@@ -299,7 +204,7 @@ class LimitedProgram:
                     held,
                     records=records,
                     checks=checks,
-                    awake=self._memory.on_device,
+                    awake=self._on_device,
                     said=said,
                 )
         finally:

@@ -1,0 +1,99 @@
+"""Fit a program on all ranks alike: what other arrays leave, and moves by plans that have room."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redist.errors import NoPlanError
+from redist.pgas.memory import GRAIN, TileMemory, memory_for
+from redist.pgas.programs.agree import most_of
+from redist.pgas.programs.limited.arguments import ArgumentTile, argument_tiles, held_elsewhere
+from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
+from redist.pgas.programs.limited.moves import MovePeaks
+from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.run_limit import RunLimit
+from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.world import Comm
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedFit:
+    """How a program fits on all ranks, as they find out together."""
+
+    name: str
+    comm: Comm
+    limit: RunLimit
+    fitter: MemoryFitter
+    peaks: MovePeaks
+    far: FarPlaces
+
+    @property
+    def memory(self) -> TileMemory:
+        """The memory that it works in."""
+        return memory_for(self.far.on_device)
+
+    def arguments(self, arrays: Sequence[Tiled]) -> list[ArgumentTile]:
+        """**Local.** The tiles that this rank has of the arguments."""
+        return argument_tiles(arrays, self.fitter.captured, self.far)
+
+    def held_elsewhere(self, arrays: Sequence[Tiled]) -> int:
+        """**Local.** What global arrays hold that are no arguments."""
+        return held_elsewhere(self.arguments(arrays), self.memory)
+
+    def left_bytes(self, arrays: Sequence[Tiled]) -> int:
+        """**Local.** What other arrays leave of the limit."""
+        return self.limit.limit_bytes - self.held_elsewhere(arrays)
+
+    def look(self, arrays: Sequence[Tiled]) -> tuple[FittedProgram, int]:
+        """**Collective.** How it would fit now, and the least limit that would do; nothing is changed."""
+        fitted, _, _ = self.choose_plans(arrays)
+        least = self.held_elsewhere(arrays)
+        try:
+            self.fitter.fit(self.arguments(arrays), self.peaks.least, 0, self.far)
+        except NoPlanError as error:
+            least += error.least_bytes
+        return fitted, most_of(self.comm, [least])[0]
+
+    def begins_with(self, arrays: Sequence[Tiled]) -> int:
+        """**Collective.** What is held before it begins: without a folder no layouts need less."""
+        here = sum(one.size_bytes for one in self.arguments(arrays) if not one.place)
+        return most_of(self.comm, [self.held_elsewhere(arrays) + here])[0]
+
+    def choose_plans(
+        self, arrays: Sequence[Tiled]
+    ) -> tuple[FittedProgram, dict[MoveEnds, int], dict[MoveEnds, int | None]]:
+        """**Collective.** A graph that fits on all ranks, the peaks of moves, and the limits of their plans.
+
+        Moves go by their best plans if these fit, else by those that take what is left, or the least.
+        """
+        best, least = dict(self.peaks.best), dict(self.peaks.least)
+        for collect in (lambda: None, gc.collect):  # ranks have different garbage
+            collect()
+            arguments, budget = self.arguments(arrays), self.left_bytes(arrays)
+            fitted, needed = self._try(arguments, best, budget)
+            if not needed:
+                return fitted, best, dict.fromkeys(best)
+        smallest, needed = self._try(arguments, least, budget)
+        if needed:
+            raise self.limit.refusal(self.name, needed)
+        fixed = sum(one.size_bytes for one in arguments if not one.may_leave)
+        left = -most_of(self.comm, [fixed - budget + 2 * GRAIN])[0]
+        limits = self.peaks.within(left)
+        tight = {ends: best[ends] if one is None else one for ends, one in limits.items()}
+        fitted, needed = self._try(arguments, tight, budget)
+        return (smallest, least, dict(least)) if needed else (fitted, tight, limits)
+
+    def _try(
+        self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int
+    ) -> tuple[Any, int]:
+        """**Collective.** The graph, and the least limit with which all ranks fit: 0 if they do."""
+        needed, fitted = 0, None
+        try:
+            fitted = self.fitter.fit(arguments, peaks, budget, self.far)
+        except NoPlanError as error:
+            needed = error.least_bytes + self.limit.limit_bytes - budget
+        return fitted, most_of(self.comm, [needed])[0]

@@ -1,0 +1,34 @@
+"""The limit that a program keeps on every rank, and what its layouts were planned for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from redist.errors import NoPlanError
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimit:
+    """What a program may hold on a rank, and the folder to spill to: None if nothing may be put away."""
+
+    limit_bytes: int
+    spill: str | None = None
+
+    def refusal(self, name: str, needed_bytes: int) -> NoPlanError:
+        """The error of a program that needs more."""
+        return NoPlanError(
+            f"cannot run {name} within {self.limit_bytes} bytes a rank: it needs {needed_bytes} bytes, "
+            f"arrays of others included; give limit={needed_bytes}"
+            + ("" if self.spill else ", a folder to spill to")
+            + ", or cut its arrays into smaller tiles",
+            needed_bytes,
+        )
+
+
+class LayoutsFor(Enum):
+    """What the layouts of a program were planned for: its limit, speed alone, or nothing, as written."""
+
+    LIMIT = "limit"
+    SPEED = "speed"
+    NOTHING = "nothing"
