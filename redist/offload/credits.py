@@ -33,18 +33,18 @@ def give_credits(
     run (1,) (Credit(giver=1, place=0, n_bytes=8),)
     """
     made = _Making(listed, places)
-    for event in events:
-        match event:
-            case "run", task, _, _:
-                made.run(task, listed.tasks[task])
-            case "load", tile, place, other:
-                made.load(tile, place, other)
-            case ("store" | "keep") as kind, tile, place, other:
-                made.store(tile, place, other, kind == "keep")
-            case "drop", tile, place, other:
-                made.drop(tile, place, other)
-            case _, tile, place, _:
-                made.free(tile, place)
+    for kind, number, place, other in events:
+        match kind:
+            case "run":
+                made.run(number, listed.tasks[number])
+            case "free":
+                made.free(number, place)
+            case "load":
+                made.load(number, place, other)
+            case "drop":
+                made.drop(number, place, other)
+            case _:
+                made.store(number, place, other, kind == "keep")
     return MemoryGraph(
         listed, tuple(places), tuple(made.residencies), made.n_given, tuple(made.vertices)
     )
@@ -171,6 +171,10 @@ class _Making:
         pool = self.pools[place]
         if pool is None or not n_bytes:
             return ()
+        giver, has = pool[-1 if is_newest else 0]
+        if has > n_bytes:  # mostly one has them all
+            pool[-1 if is_newest else 0] = giver, has - n_bytes
+            return (Credit(None if giver == NOBODY else giver, place, n_bytes),)
         out = []
         while n_bytes:
             giver, has = pool.pop() if is_newest else pool.popleft()
@@ -197,7 +201,6 @@ class _Making:
         for one in credits:
             if one.giver is not None:
                 before.add(one.giver)
-        before.discard(NOBODY)
-        before.discard(len(self.vertices))
-        listed = tuple(sorted(before))
+        before -= {NOBODY, len(self.vertices)}
+        listed = tuple(sorted(before) if len(before) > 1 else before)
         self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, listed, credits))

@@ -66,9 +66,11 @@ class _Walk:
         self.places = range(len(room.state))
         self.n_steps = len(order)
         self.uses: list[list[int]] = [[] for _ in listed.tiles]  # latest first
+        self.used = [task.tiles for task in listed.tasks]
+        uses = self.uses
         for at in range(len(order) - 1, -1, -1):
-            for tile in listed.tasks[order[at]].tiles:
-                self.uses[tile].append(at)
+            for tile in self.used[order[at]]:
+                uses[tile].append(at)
         self.end = [len(order) if 0 in tile.ends else NEVER for tile in listed.tiles]
         room.next[:] = [uses[-1] if uses else self.end[n] for n, uses in enumerate(self.uses)]
 
@@ -89,7 +91,10 @@ class _Walk:
         """A task: its operands come, its results get room; then what was used last leaves."""
         task, room = self.listed.tasks[number], self.room
         here = room.state[0]
-        for tile in (*task.reads, *task.updates):
+        for tile in task.reads:
+            if here[tile] != NEW:
+                room.fetch(tile, 0, at)
+        for tile in task.updates:
             if here[tile] != NEW:
                 room.fetch(tile, 0, at)
         made = sum([room.sizes[tile] for tile in task.makes])
@@ -103,20 +108,22 @@ class _Walk:
             for state in room.state[1:]:
                 if state[tile] == NEW:
                     state[tile] = OLD
-        for tile in task.tiles:
-            self._advance(tile, at)
+        self._advance(self.used[number], at)
 
-    def _advance(self, tile: int, at: int) -> None:
-        """The next use of a tile is another; if there is none, it retires."""
-        room, uses = self.room, self.uses[tile]
-        uses.pop()
-        later = room.next[tile] = uses[-1] if uses else self.end[tile]
-        if later == NEVER:
-            self._retire(tile, at)
-            return
-        for place in self.places:
-            if room.state[place][tile]:
-                heapq.heappush(room.heaps[place], (-later, tile))
+    def _advance(self, tiles: Sequence[int], at: int) -> None:
+        """The next uses of tiles are others; those that have none retire."""
+        room, uses = self.room, self.uses
+        places = [*zip(room.state, room.heaps, strict=True)]
+        for tile in tiles:
+            left = uses[tile]
+            left.pop()
+            later = room.next[tile] = left[-1] if left else self.end[tile]
+            if later == NEVER:
+                self._retire(tile, at)
+                continue
+            for state, heap in places:
+                if state[tile]:
+                    heapq.heappush(heap, (-later, tile))
 
     def finish(self) -> None:
         """Results come to where they must be at the end, and stay."""

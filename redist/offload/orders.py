@@ -62,6 +62,36 @@ def least_growth(listed: TaskList) -> list[int]:
     return _by_key(listed, growth.__getitem__, leave)
 
 
+def excess_bytes(listed: TaskList, order: Sequence[int], limit_bytes: int) -> int:
+    """How much more than a limit an order holds if tiles leave after their last use only, summed over steps.
+
+    >>> from redist.program.tasks import MemoryTask, MemoryTile
+    >>> tiles = (MemoryTile(8), MemoryTile(8), MemoryTile(1, ends=(0,)), MemoryTile(1, ends=(0,)))
+    >>> made = (MemoryTask("a", makes=(0,)), MemoryTask("b", makes=(1,)))
+    >>> tasks = TaskList(tiles, (*made, MemoryTask("c", (0,), (2,)), MemoryTask("d", (1,), (3,))))
+    >>> excess_bytes(tasks, (0, 1, 2, 3), 10), excess_bytes(tasks, (0, 2, 1, 3), 10)
+    (13, 0)
+    """
+    last: dict[int, int] = {}
+    for at, number in enumerate(order):
+        last.update(dict.fromkeys(listed.tasks[number].tiles, at))
+    sizes = [tile.size_bytes for tile in listed.tiles]
+    there = {n for n, tile in enumerate(listed.tiles) if 0 in tile.begins and n in last}
+    live = sum([sizes[tile] for tile in there])
+    total = 0
+    for at, number in enumerate(order):
+        used = listed.tasks[number].tiles
+        for tile in used:
+            if tile not in there:
+                there.add(tile)
+                live += sizes[tile]
+        total += max(0, live - limit_bytes)
+        for tile in used:
+            if last[tile] == at and 0 not in listed.tiles[tile].ends:
+                live -= sizes[tile]
+    return total
+
+
 def newest_first(listed: TaskList) -> list[int]:
     """Of the tasks that are ready, that which works on what was touched last; of equals the first."""
     touched = [-1] * len(listed.tiles)

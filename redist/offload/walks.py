@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from redist.offload.evictions import EventList, walk_tasks
-from redist.offload.orders import orders_of
+from redist.offload.orders import excess_bytes, orders_of
 from redist.offload.room import NoRoomError, TooMuchMovedError
 from redist.program.memory_graph import MemoryPlace
 from redist.program.tasks import TaskList
@@ -43,12 +43,13 @@ def walks_of(
 ) -> Iterator[EventList]:
     """What happens in orders that find room, each better than those before it.
 
-    None is tried after one that moves the least possible; of very many tasks, twice that is enough.
+    None is tried after one that moves the least possible. Of very many tasks, the first that finds room is
+    taken; two are compared by what they would hold without a limit.
     """
     is_large = len(listed.tasks) > LARGE
-    enough = must_move_bytes(listed) * (2 if is_large else 1)
+    enough = math.inf if is_large else must_move_bytes(listed)
     best: tuple[float, float] = (math.inf, math.inf)
-    for name, order in islice(orders_of(listed), 2 if is_large else None):
+    for name, order in likely_orders(listed, places) if is_large else orders_of(listed):
         try:
             walk = walk_tasks(listed, places, order, name, ahead_bytes, best)
         except (NoRoomError, TooMuchMovedError):
@@ -57,6 +58,21 @@ def walks_of(
         if walk.moved_bytes <= enough:
             return
         best = walk.cost
+
+
+def likely_orders(
+    listed: TaskList, places: Sequence[MemoryPlace]
+) -> list[tuple[str, Sequence[int]]]:
+    """Orders that are quickly found, the likely best first; one alone if it fits without evictions."""
+    limit = places[0].limit_bytes
+    if limit is None:
+        return [*islice(orders_of(listed), 1)]
+    found: list[tuple[int, str, Sequence[int]]] = []
+    for name, order in islice(orders_of(listed), 2):
+        found.append((excess_bytes(listed, order, limit), name, order))
+        if not found[-1][0]:
+            break
+    return [(name, order) for _, name, order in sorted(found, key=lambda one: one[0])]
 
 
 def must_move_bytes(listed: TaskList) -> int:
