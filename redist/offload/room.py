@@ -144,7 +144,7 @@ class TileRoom:
             tile = entry[1]
             if state[tile] == NONE or -entry[0] != self.next[tile]:
                 continue
-            if self.is_fixed[tile] and place == 0:
+            if (self.is_fixed[tile] and place == 0) or not self.sizes[tile]:
                 continue
             if not (self._may_leave(tile, place, now) and self._evict(tile, place, now)):
                 aside.append(entry)

@@ -100,6 +100,10 @@ class ndarray:
 
         return call
 
+    def set(self, values: Any) -> None:
+        """Values of the host."""
+        self.values[...] = values
+
     def fill(self, value: Any) -> None:
         """All the same; the sign of a zero is lost, as CuPy loses it."""
         self.values.fill(value if value else 0)
@@ -167,7 +171,7 @@ class Stream:
 
     def record(self) -> Any:
         """An event that has come."""
-        return SimpleNamespace(done=True, synchronize=lambda: None)
+        return SimpleNamespace(done=True, ptr=0, synchronize=lambda: None)
 
 
 class PinnedMemory:
@@ -216,6 +220,7 @@ def install() -> None:
     runtime = SimpleNamespace(
         getDevice=lambda: 0,
         getDeviceCount=lambda: 1,
+        eventQuery=lambda event: 0,
         memcpyAsync=lambda to, of, n_bytes, kind, stream: ctypes.memmove(to, of, n_bytes),
     )
     cupy.cuda = SimpleNamespace(

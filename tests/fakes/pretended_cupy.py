@@ -337,6 +337,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         setattr(top, name, globals()[name])
     runtime = SimpleNamespace(
         memcpyAsync=memcpy_async,
+        eventQuery=lambda event: 600,
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
         getDeviceProperties=lambda number: {"uuid": gpu.encode()},

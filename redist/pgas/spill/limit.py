@@ -80,7 +80,7 @@ class Spiller:
         limit, kind = self._memory.limit_bytes, Tiled._kinds[self._memory.on_device]
         assert limit is not None
         # There is no list of all arrays, so that they cost nothing; the collector has them, oldest first.
-        arrays = [one for one in gc.get_objects() if type(one) is kind]
+        arrays = [one for age in (2, 1, 0) for one in gc.get_objects(age) if type(one) is kind]
         loaded = last_loads()
         arrays.sort(key=lambda array: loaded.get(id(array), 0))
         for array in arrays:

@@ -16,8 +16,21 @@ from redist.pgas.tiles.tiled import Tile, Tiled, held_by, hold
 from redist.runtime.copies.gpu_arrays import is_cupy_array
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 
-HERE = 3
-"""How many hold a tile that only its array holds: that, the name in a function, and whoever counts."""
+
+class _Holder:
+    __slots__ = ("tile",)
+    tile: Any
+
+
+def _count_alone() -> int:
+    """How many hold a tile that only its array holds, as this Python counts where :func:`can_leave` does."""
+    holder = _Holder()
+    holder.tile = np.empty(0)
+    tile = holder.tile
+    return sys.getrefcount(tile)
+
+
+ALONE = _count_alone()
 
 
 class ComesBack:
@@ -67,10 +80,10 @@ def can_leave(array: Tiled) -> bool:
     tile = held_by(array)
     if not (isinstance(tile, np.ndarray) or is_cupy_array(tile)) or tile.nbytes < BLOCK_BYTES:
         return False
-    if sys.getrefcount(tile) > HERE:
+    if sys.getrefcount(tile) > ALONE:
         return False
     root = root_of(tile)
-    if root is not tile and sys.getrefcount(root) > HERE:
+    if root is not tile and sys.getrefcount(root) > ALONE:
         return False
     return TileLayout.of(tile) is not None
 
@@ -97,14 +110,20 @@ def bring_back(array: Tiled) -> None:
         hold(array, tile)
         if tile.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None:  # as that of a new array
             array._memory.adopt(tile, stored.worst_bytes)
-        _LOADED[next(_LOADS)] = array
+        _note_load(array)
 
 
 _LOADS = itertools.count(1)
-_LOADED: weakref.WeakValueDictionary[int, Tiled] = weakref.WeakValueDictionary()
-"""Arrays that came back, by when."""
+_LOADED: dict[int, tuple[weakref.ref[Tiled], int]] = {}
+"""By the identity of arrays that came back and live: when that was last."""
+
+
+def _note_load(array: Tiled) -> None:
+    key = id(array)
+    gone = weakref.ref(array, lambda _: _LOADED.pop(key, None))
+    _LOADED[key] = gone, next(_LOADS)
 
 
 def last_loads() -> dict[int, int]:
     """**Local.** By the identity of arrays that came back: the number of their last load."""
-    return {id(array): number for number, array in sorted(_LOADED.items())}
+    return {key: number for key, (_, number) in _LOADED.items()}

@@ -15,7 +15,7 @@ import numpy as np
 from redist.errors import SpillError
 from redist.pgas.memory import Tile, counted_bytes, memory_for
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import current_stream, to_device, to_host
+from redist.runtime.cuda.arrays import current_stream, to_host
 from redist.runtime.cuda.pinned_store import PinnedStore
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import Bytes, TileStore, UnderWay, bytes_of, memory_order
@@ -240,7 +240,7 @@ class StoredTile:
         elif self.layout.on_device:
             there = np.empty(self.nbytes, np.uint8)
             self.space.read(there)
-            out[...] = to_device(there)
+            out.set(there)
         else:
             self.space.read(out)
         return tile

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from redist.runtime.cuda.arrays import current_stream, device_address, empty_on_device
+from redist.errors import SpillError
+from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address, empty_on_device
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 from redist.runtime.lanes.first_fit import FirstFit
 from redist.runtime.lanes.stores import Bytes
 from redist.runtime.lanes.vertex_table import TaskWork
+from redist.text.units import format_bytes
 
 TO_DEVICE, TO_HOST = 1, 2
 """Kinds of copies, as CUDA numbers them."""
+NOT_READY = 600
+"""CUDA's number for an event that has not come yet."""
 SEGMENT_BYTES = 2**26
 """Pinned memory grows by so much at least: it is slow to make."""
 
@@ -32,8 +37,12 @@ class OnStream:
         self._event, self._result, self._uses = event, result, uses
 
     def is_done(self) -> bool:
-        """**Local.** Whether the GPU has come to the event."""
-        return bool(self._event.done)
+        """**Local.** Whether the GPU has come to the event, or can never come: :meth:`wait` says which."""
+        if self._event.done:
+            return True
+        import cupy
+
+        return bool(cupy.cuda.runtime.eventQuery(self._event.ptr) != NOT_READY)
 
     def wait(self) -> Any:
         """The result, once the GPU has come to the event."""
@@ -46,7 +55,11 @@ def launched(function: Callable[..., Any], gives: bool = False) -> TaskWork:
     """What a task does that launches kernels on the current stream: it ends when they have run."""
 
     def start(*arrays: Any) -> OnStream:
-        result = function(*arrays)
+        try:
+            result = function(*arrays)
+        except BaseException:  # what it launched before may use its arrays
+            current_stream().synchronize()
+            raise
         return OnStream(current_stream().record(), result)
 
     return TaskWork(start, gives, starts=True)
@@ -60,15 +73,21 @@ class SeparateMemory:
     """
 
     def __init__(self) -> None:
-        import cupy
-
-        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._stream = _tile_stream(current_gpu())
 
     def __enter__(self) -> None:
         self._stream.__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._stream.__exit__(*error)
+
+
+@cache
+def _tile_stream(gpu: int) -> Any:
+    """One for all tiles of a GPU, for ever: what one program gives back, the pool lends to the next."""
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
 
 
 class DeviceTiles:
@@ -98,7 +117,13 @@ class _PinnedSegment:
     def __init__(self, n_bytes: int) -> None:
         import cupy
 
-        self.memory = cupy.cuda.PinnedMemory(n_bytes)
+        try:
+            self.memory = cupy.cuda.PinnedMemory(n_bytes)
+        except Exception as error:  # CUDA's own kind of error
+            raise SpillError(
+                f"cannot pin {format_bytes(n_bytes)} of the host's memory: {error}; give a folder, or "
+                "raise the limit"
+            ) from error
         self.n_bytes = n_bytes
         self.address = int(self.memory.ptr)
         self.ranges = FirstFit(BLOCK_BYTES, n_bytes)

@@ -91,8 +91,12 @@ class SpillFile:
         start = self._ranges.take(n_bytes)
         assert start is not None, "a file has no end"
         if self._ranges.end_bytes > self._length:  # so that what was never written can be read
+            try:
+                os.ftruncate(self._file, self._ranges.end_bytes)
+            except OSError as error:
+                self._ranges.give(start, n_bytes)
+                raise self._failed("make room for", n_bytes, error) from error
             self._length = self._ranges.end_bytes
-            os.ftruncate(self._file, self._length)
         return FileSpace(start, n_bytes)
 
     def give(self, space: FileSpace) -> None:

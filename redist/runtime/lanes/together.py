@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redist.errors import RedistError, TransferError
+from redist.errors import RedistError, SpillError, TransferError
 from redist.program.memory_graph import MemoryGraph
 from redist.program.tasks import digest_of
 from redist.runtime.lanes.loop import nothing
@@ -26,12 +26,16 @@ def make_together(
     Graphs may differ between ranks, as tiles do; what meets others must not. If a rank cannot, because its
     disk is full or its moves are others, all raise the same error.
     """
-    runner, error = None, None
+    runner: GraphRunner | None = None
+    error: RedistError | None = None
     try:
         runner = make()
         runner.reserve()
     except RedistError as problem:
         error = problem
+    except Exception as problem:  # the others must not wait for this rank
+        error = SpillError(f"cannot prepare a program: {type(problem).__name__}: {problem}")
+        error.__cause__ = problem
     said = None if runner is None else moves_of(runner.graph)
     all_agree(comm, "cannot run a program", said, error, timeout_s)
     assert runner is not None

@@ -262,7 +262,7 @@ def forget() -> None:
 
 def nothing_joined_in_memory(draw: Draw) -> str | None:
     """At its peak, a rank has not nearly the joined array, nor its tile of it."""
-    n, k, d = 3000, 64, 32
+    n, k, d = 1000 * draw.comm.size, 64, 32
     points = xp.ones((n, d), type="{x}, {}", comm=draw.comm)
     centres = xp.zeros((k, d), type="{}, {}", comm=draw.comm)
     joined = n * k * d * 8 // draw.comm.size

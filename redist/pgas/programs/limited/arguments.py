@@ -9,7 +9,7 @@ from typing import Any
 from redist.pgas.memory import TileMemory, counted_bytes, memory_for
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.places import FarPlaces
-from redist.pgas.spill.put_away import can_leave, stored_tile
+from redist.pgas.spill.put_away import can_leave
 from redist.pgas.spill.spill_store import StoredTile
 from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.program.tasks import MemoryTile
@@ -74,9 +74,9 @@ def needed_in_memory(captured: Capture, bases: Any) -> set[int]:
     return {bases[end.tile] for end in ends if end.tile is not None}
 
 
-def state_of(arrays: Sequence[Tiled]) -> tuple[bool, ...]:
-    """**Local.** Of every argument, whether it is put away."""
-    return tuple(stored_tile(array) is not None for array in arrays)
+def state_of(arguments: Sequence[ArgumentTile]) -> tuple[tuple[int, int], ...]:
+    """**Local.** Of every argument, where it lies and what its memory takes."""
+    return tuple((one.place, one.size_bytes) for one in arguments)
 
 
 def largest_first(arguments: Collection[ArgumentTile]) -> list[ArgumentTile]:

@@ -126,7 +126,11 @@ class MemoryFitter:
         away = {one.number: one.place for one in arguments if one.place}
         listed = TaskList(self.tiles_for(arguments, away), self.tasks_for(peaks))
         name = "GPU" if far.on_device else "memory"
-        places = (MemoryPlace(name, max(0, budget_bytes)), *far.places({*away.values()}))
+        used: dict[int, int] = {}
+        for one in arguments:
+            if one.place:
+                used[one.place] = used.get(one.place, 0) + self.sizes.get(one.memory, 0)
+        places = (MemoryPlace(name, max(0, budget_bytes)), *far.places(used))
         for one in largest_first(arguments) if far.leave_to else ():
             # Where something streams, the next shall be loaded while the one before is worked on.
             streamed = (t.size_bytes for t in listed.tiles if t.begins and 0 not in t.begins)

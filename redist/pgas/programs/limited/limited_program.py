@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
-from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.memory import GRAIN
@@ -63,10 +62,8 @@ class LimitedProgram:
     ) -> None:
         """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
         captured = tidied.captured
-        if limit.spill == HOST and not captured.on_device:
-            raise CaptureError(
-                "what lies in the host's memory is not put away there: give a folder"
-            )
+        if limit.spill == HOST and not captured.on_device:  # what lies there already stays
+            limit = replace(limit, spill=None)
         nodes = range(len(captured.nodes))
         rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
@@ -91,7 +88,7 @@ class LimitedProgram:
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
         self.agreed = AgreedFit(name, comm, limit, self.fitter, peaks, far)
         self.fitted: FittedProgram | None = None
-        self._held: tuple[bool, ...] = ()
+        self._held: tuple[tuple[int, int], ...] = ()
         self._held_bytes = 0
         """What other arrays held when it was fitted."""
         self._values = RunValues()
@@ -120,15 +117,16 @@ class LimitedProgram:
             assert self.fitted is not None
             return self.fitted
         fitted, peaks, limits = self.agreed.choose_plans(arrays)
-        self.fitted = None
+        self.fitted = self._runner = None
+        self._by_policy = {}
         self._prepare(arrays, fitted, peaks, limits)
-        self.fitted, self._held = fitted, state_of(arrays)
+        self.fitted, self._held = fitted, state_of(self.agreed.arguments(arrays))
         self._held_bytes = self.agreed.held_elsewhere(arrays)
         return fitted
 
     def still_fits(self, arrays: Sequence[Tiled]) -> bool:
         """**Local.** Whether it was fitted, and what is left of the limit now does for that."""
-        if self.fitted is None or self._held != state_of(arrays):
+        if self.fitted is None or self._held != state_of(self.agreed.arguments(arrays)):
             return False
         return self.fitted.bound_bytes <= self.agreed.left_bytes(arrays)
 
@@ -159,7 +157,6 @@ class LimitedProgram:
             return GraphRunner(fitted.graph, work, self._stores, self._values.make_tile)
 
         self._runner = make_together(self.comm, make)
-        self._by_policy = {}
 
     # Running
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
+from redist.pgas.spill.spill_store import HOST, StoredTile, store_for
 from redist.program.memory_graph import MemoryPlace
-from redist.runtime.cuda.pinned_store import PinnedStore
 from redist.runtime.lanes.stores import TileStore
 
 FILE_BYTE_FS = 10**6
@@ -20,9 +19,10 @@ HOST_BYTE_FS = 2 * 10**4
 class FarPlaces:
     """Where tiles of a program may lie beside the memory that it works in.
 
-    In front of a file, tiles of a GPU lie in pinned memory, of which a rank may take as much as of the GPU.
+    In front of a file, tiles of a GPU lie in pinned memory, of which a rank may take as much as of the GPU,
+    beside what lies there already.
 
-    >>> [place.name for place in FarPlaces(True, "/scratch", 2**30).places({2})]
+    >>> [place.name for place in FarPlaces(True, "/scratch", 2**30).places({2: 0})]
     ['host', 'file']
     """
 
@@ -45,12 +45,12 @@ class FarPlaces:
         """The number of the place where a tile is that was put away."""
         return 1 if stored.space.store.starts else self._file
 
-    def places(self, used: Collection[int]) -> tuple[MemoryPlace, ...]:
-        """The places behind the first, where arguments lie in those that are used."""
+    def places(self, used: Mapping[int, int]) -> tuple[MemoryPlace, ...]:
+        """The places behind the first, where arguments lie in those that are used, with so many bytes."""
         last = max({self.leave_to, *used})
         if not self.on_device:
             return (MemoryPlace("file", None, FILE_BYTE_FS),)[:last]
-        limit = self.limit_bytes if last == self._file else None
+        limit = self.limit_bytes + used.get(1, 0) if last == self._file else None
         return (
             MemoryPlace("host", limit, HOST_BYTE_FS),
             MemoryPlace("file", None, FILE_BYTE_FS),
@@ -66,5 +66,5 @@ class FarPlaces:
             elif known:
                 stores.append(known[0])
             else:
-                stores.append(SpillStore(PinnedStore()))
+                stores.append(store_for(HOST))
         return stores

@@ -104,7 +104,8 @@ def own_memory(value: Any, given: Sequence[Any]) -> tuple[Any, TileLayout]:
     layout = TileLayout.of(value)
     is_own = (
         layout is not None
-        and counted_bytes(root_of(value).nbytes) <= counted_bytes(value.nbytes)
+        and counted_bytes(root_of(value).nbytes, layout.on_device)
+        <= counted_bytes(value.nbytes, layout.on_device)
         and not any(overlap(value, one) for one in given if one is not NOTHING)
     )
     if not is_own:
