@@ -25,7 +25,8 @@ FAMILIES = (
 def everything(slow: str = "") -> tuple[Run, ...]:
     """What runs on any number of ranks."""
     parity = (Run("learn.parity", names, slow) for names in FAMILIES)
-    return (Run("learn.frame", (), slow), Run("learn.primitives", (), slow), *parity)
+    shared = (Run(f"learn.{name}", (), slow) for name in ("frame", "primitives", "datasets"))
+    return (*shared, *parity)
 
 
 def estimator_checks() -> tuple[Run, ...]:
