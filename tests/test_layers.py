@@ -130,12 +130,13 @@ INNER: dict[str, str] = {
     "redist.learn": (
         "borrowed exact_sums outside_tree twins kernels totals passing rows draws slabs visits searching "
         "nearest near_lists components spanning_tree nearest_chain messages order_statistics cluster "
-        "datasets"
+        "datasets metrics"
     ),
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
         "affinity agglomerative feature_agglomeration birch"
     ),
+    "redist.learn.metrics": "labelled contingency comparisons silhouette spread",
     "redist.learn.datasets": "row_draws order making blobs curves classes blocks",
     "redist.torch": (
         "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "

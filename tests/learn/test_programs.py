@@ -25,7 +25,8 @@ FAMILIES = (
 def everything(slow: str = "") -> tuple[Run, ...]:
     """What runs on any number of ranks."""
     parity = (Run("learn.parity", names, slow) for names in FAMILIES)
-    shared = (Run(f"learn.{name}", (), slow) for name in ("frame", "primitives", "datasets"))
+    names = ("frame", "primitives", "datasets", "scores")
+    shared = (Run(f"learn.{name}", (), slow) for name in names)
     return (*shared, *parity)
 
 
