@@ -86,9 +86,10 @@ INNER: dict[str, str] = {
     "redist.pgas": (
         "keeper memory suggestions watch tiles spill printing info elementwise indexing shapes reductions "
         "products ordering onesided ufuncs operators array device_array ghosts joins creation conversion "
-        "linalg fft random programs"
+        "files linalg fft random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
+    "redist.pgas.files": "shares npy lines csv parquet",
     "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
