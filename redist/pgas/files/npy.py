@@ -97,12 +97,12 @@ def _mapped(file: File, head: NpyHead) -> Values:
     """**Local.** The array where it lies in the file: pages are read when they are looked at."""
     order = "F" if head.by_columns else "C"
     shape, offset = head.shape, head.offset
-    return np.memmap(file, head.dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload,no-any-return]
+    return np.memmap(file, head.dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload]
 
 
 def _read_into(tile: Values, file: File, offset: int) -> None:
     """**Local.** Fill a tile with the bytes from an offset on."""
-    left = memoryview(tile.reshape(-1).view(np.uint8))
+    left = tile.reshape(-1).view(np.uint8).data
     descriptor = os.open(file, os.O_RDONLY)
     try:
         while left:
