@@ -125,16 +125,18 @@ def ranks_draw_one_seed() -> str | None:
     same = COMM.allgather(x.local.tobytes())
     if len(set(same)) > 1:
         return "ranks made other rows"
-    for wrong in (
+    options: list[dict[str, Any]] = [
         {"centers": [1, 2]}, {"cluster_std": [1, 2]}, {"transformation": [[1.0]]}, {"dtype": int},
         {"n_samples": (3, 4), "centers": 3},
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for wrong in options:
         try:
             datasets.make_blobs(**{"random_state": 0, **wrong})
         except redist.RedistError:
             continue
         return f"{wrong} is taken"
-    for few in ({"n_features": 3}, {"n_classes": 4}, {"weights": [1, 2, 3, 4]}):
+    options = [{"n_features": 3}, {"n_classes": 4}, {"weights": [1, 2, 3, 4]}]
+    for few in options:
         try:
             datasets.make_classification(**few)
         except redist.RedistError:

@@ -160,7 +160,7 @@ def samples_and_metrics_are_scikit_learns() -> str | None:
             if not np.isclose(found, want, rtol=1e-10):
                 return f"{options}: {found} and not {want}"
     far = sklearn.metrics.pairwise_distances(x)
-    square = {"metric": "precomputed", "sample_size": 70, "random_state": 1}
+    square: dict[str, Any] = {"metric": "precomputed", "sample_size": 70, "random_state": 1}
     want = sklearn.metrics.silhouette_score(far, y, **square)
     found = metrics.silhouette_score(pgas.asarray(far, type="{x}, {}"), y, **square)
     return None if np.isclose(found, want) else f"precomputed: {found} and not {want}"

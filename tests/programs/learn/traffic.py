@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Counted(WrappedTraffic):
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.exchange, self.tell_all = self._exchange, self._tell_all
-        self.perform = inner.perform
+        self.perform, self.redistribute_together = inner.perform, inner.redistribute_together
 
     def redistribute(
         self, move: TileMove, comm: Any, limit_bytes: int | None
@@ -48,8 +49,8 @@ class Counted(WrappedTraffic):
             self._note(f"{steps} {move.source}", transfer.received_bytes)
         return tile, transfer
 
-    def _exchange(self, comm: Any, data: Any, *given: Any) -> int:
-        n_bytes = self.inner.exchange(comm, data, *given)
+    def _exchange(self, comm: Any, data: Any, sent: Any, out: Any, received: Any) -> int:
+        n_bytes = self.inner.exchange(comm, data, sent, out, received)
         self._note("exchange", n_bytes)
         return n_bytes
 
@@ -71,8 +72,9 @@ def counted(work: Callable[[], Any]) -> Counted:
     return found
 
 
-def more_of(one: Counted, other: Counted, more: dict[str, tuple[int, int]]) -> str | None:
+def more_of(found: Sequence[Counted], more: dict[str, tuple[int, int]]) -> str | None:
     """Why not, if the second did not just make these calls more, with so many bytes for all ranks."""
+    one, other = found
     calls = {name: other.calls[name] - one.calls[name] for name in one.calls | other.calls}
     calls = {name: n for name, n in calls.items() if n}
     want = {name: n for name, (n, _) in more.items()} if P > 1 else {}
@@ -93,11 +95,11 @@ def all_reduced_bytes(n: int, calls: int) -> int:
 def a_lloyd_round_is_one_all_reduce() -> str | None:
     x, (k, d) = pgas.asarray(X, type="{x}, {}"), (7, 3)
     runs = [KMeans(k, init=X[:k], n_init=1, max_iter=rounds, tol=0) for rounds in (2, 6)]
-    found = [counted(lambda model=model: model.fit(x)) for model in runs]
+    found = [counted(partial(model.fit, x)) for model in runs]
     if [model.n_iter_ for model in runs] != [2, 6]:
         return f"{[model.n_iter_ for model in runs]} rounds"
     n = 2 * k * (d + 1) + 1
-    return more_of(*found, {f"all_reduce f64[{n}] sum{{x}}": (4, all_reduced_bytes(n, 4))})
+    return more_of(found, {f"all_reduce f64[{n}] sum{{x}}": (4, all_reduced_bytes(n, 4))})
 
 
 def a_round_of_messages_is_two_all_reduces() -> str | None:
@@ -107,14 +109,14 @@ def a_round_of_messages_is_two_all_reduces() -> str | None:
         AffinityPropagation(max_iter=rounds, convergence_iter=90, random_state=0)
         for rounds in (60, 63)
     ]
-    found = [counted(lambda model=model: model.fit(x)) for model in runs]
+    found = [counted(partial(model.fit, x)) for model in runs]
     if len({len(model.cluster_centers_indices_) for model in runs}) > 1:
         return "other numbers of exemplars"
     more = {
         "all_reduce f64[1] max{x}": (3, all_reduced_bytes(1, 3)),
         f"all_reduce f64[{2 * n}] sum{{x}}": (3, all_reduced_bytes(2 * n, 3)),
     }
-    return more_of(*found, more)
+    return more_of(found, more)
 
 
 def a_step_of_a_spanning_tree_is_one_all_gather() -> str | None:
@@ -126,25 +128,24 @@ def a_step_of_a_spanning_tree_is_one_all_gather() -> str | None:
     d = 3
     name = f"all_gather f64[{P}{{x}}, {d + 4}]"
     more = {name: (8, 8 * P * (P - 1) * (d + 4) * 8)}
-    return more_of(counted(lambda: grow(60)), counted(lambda: grow(68)), more)
+    return more_of([counted(partial(grow, n)) for n in (60, 68)], more)
 
 
 def tables_of_labels_are_small() -> str | None:
     """Twice the rows with the same labels bring not a byte more."""
-    labels = [np.arange(n) % 5 for n in (200, 400)]
-    found = [
-        counted(lambda y=y: adjusted_rand_score(pgas.asarray(y), pgas.asarray(y[::-1].copy())))
-        for y in labels
-    ]
-    return more_of(*found, {})
+
+    def compare(n: int) -> None:
+        y = np.arange(n) % 5
+        adjusted_rand_score(pgas.asarray(y), pgas.asarray(y[::-1].copy()))
+
+    found = [counted(partial(compare, n)) for n in (200, 400)]
+    return more_of(found, {})
 
 
 def searches_by_slabs_take_as_many_collectives() -> str | None:
     """However many rows there are."""
-    found = [
-        counted(lambda n=n: DBSCAN(eps=0.05).fit(pgas.asarray(X[:n], type="{x}, {}")))
-        for n in (300, 400)
-    ]
+    sets = [pgas.asarray(X[:n], type="{x}, {}") for n in (300, 400)]
+    found = [counted(partial(DBSCAN(eps=0.05).fit, x)) for x in sets]
     calls = [one.calls["exchange"] for one in found]
     return None if calls[0] == calls[1] else f"{calls} exchanges"
 

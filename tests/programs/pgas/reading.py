@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def npy_files_are_numpys() -> str | None:
         "flags": rng.random((9, 3)) < 0.5,
     }
     for name, values in arrays.items():
-        path = stored(f"{name}.npy", lambda path, values=values: np.save(path, values))
+        path = stored(f"{name}.npy", partial(np.save, arr=values))
         cuts = TYPES if name in ("rows", "columns") else (None,)
         for cut in cuts:
             found = pgas.read_npy(path, type=cut)
@@ -100,7 +100,7 @@ def npy_errors_are_one() -> str | None:
         (fine, {"type": "f64[5{x}, 4]"}, "the array is f64 of shape (4, 4)"),
     ]
     for path, options, text in wanted:
-        said = refused(lambda path=path, options=options: pgas.read_npy(path, **options))
+        said = refused(partial(pgas.read_npy, path, **options))
         if text not in said:
             return f"{path.name} {options}: {said}"
     return None
@@ -118,6 +118,7 @@ def shares_alone_are_read() -> str | None:
         y = pgas.read_npy(path, type="{}, {x}")
     if len(t.moves) != 1 and SIZE > 1:
         return f"{len(t.moves)} moves"
+    assert x.box is not None and x.local is not None
     lo, hi = x.box[0]
     right = np.array_equal(x.local, values[lo:hi]) and np.array_equal(y.gather(), values)
     return None if right else "other values"
@@ -155,7 +156,7 @@ def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
 
 def csv_files_are_read_whole() -> str | None:
     for name, (text, options, want) in texts().items():
-        path = stored(f"{name}.csv", lambda path, text=text: path.write_bytes(text.encode()))
+        path = stored(f"{name}.csv", partial(Path.write_bytes, data=text.encode()))
         for cut in TYPES if name == "plain" else TYPES[:1]:
             found = pgas.read_csv(path, type=cut, **options)
             if found.dtype != want.dtype or not np.array_equal(
@@ -190,8 +191,8 @@ def csv_errors_name_the_line() -> str | None:
         ("1,2\n", {"type": "{x}"}, "1 dims, but the array has 2"),
     ]
     for number, (text, options, said) in enumerate(wanted):
-        path = stored(f"bad{number}.csv", lambda path, text=text: path.write_text(text))
-        found = refused(lambda path=path, options=options: pgas.read_csv(path, **options))
+        path = stored(f"bad{number}.csv", partial(Path.write_text, data=text))
+        found = refused(partial(pgas.read_csv, path, **options))
         if said not in found:
             return f"{said!r}: {found}"
     missing = refused(lambda: pgas.read_csv(folder() / "missing.csv"))

@@ -6,6 +6,7 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.reading_parquet``; needs pyarr
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def write(path: Any, rows: int, group: int) -> None:
 def groups_are_read_by_ranks() -> str | None:
     made = columns()
     for rows, group in ((101, 10), (101, 101), (101, 60), (2, 1), (101, 3), (0, 5)):
-        path = stored(f"{rows} {group}.parquet", lambda p, r=rows, g=group: write(p, r, g))
+        path = stored(f"{rows} {group}.parquet", partial(write, rows=rows, group=group))
         want = np.stack([made["a"], made["b"]], axis=1)[:rows]
         for cut in TYPES:
             found = pgas.read_parquet(path, columns=["a", "b"], type=cut)
@@ -69,7 +70,7 @@ def errors_are_one() -> str | None:
         (path, {"columns": ["gap"], "dtype": int}, "values are missing"),
     ]
     for file, options, said in cases:
-        found = refused(lambda file=file, options=options: pgas.read_parquet(file, **options))
+        found = refused(partial(pgas.read_parquet, file, **options))
         if said not in found:
             return f"{said!r}: {found}"
     COMM.barrier()
