@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--svg", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # of rounds that were not enough: the picture shows it
-    lines, scores = [], {}
+    lines, scores = [], dict[tuple[str, str], float]()
     for of, (x, y, k) in sets(args.rows).items():
         x = ((x - pgas.mean(x, axis=0)) / pgas.std(x, axis=0)).to("{x}, {}")
         rows = x.gather()
@@ -93,7 +93,8 @@ def main() -> None:
         for name, model in models(k).items():
             labels = model.fit(x).labels_
             score = None if y is None else adjusted_rand_score(y, labels)
-            scores[name, of] = score
+            if score is not None:
+                scores[name, of] = score
             panels.append(panel(rows, labels.gather(), score))
         lines.append(row(panels, 6))
     names = [
