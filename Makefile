@@ -83,11 +83,11 @@ frameworks: $(STAMP)-dev ## run what needs JAX and PyTorch, in an environment of
 	@.venv/frameworks/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,dtypes,jax,torch]"
 	@.venv/frameworks/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/jax tests/torch redist/jax redist/torch
 
-learn: $(STAMP)-dev ## run what needs scikit-learn, its own estimator checks among it, in an environment of its own, .venv/learn
+learn: $(STAMP)-dev ## run what needs scikit-learn or pyarrow, scikit-learn's own estimator checks among it, in an environment of its own, .venv/learn
 	@test -x .venv/learn/bin/python || $(PYTHON) -m venv .venv/learn
 	@echo "installing scikit-learn into .venv/learn"
-	@.venv/learn/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,learn]"
-	@.venv/learn/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/learn redist/learn
+	@.venv/learn/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,learn,parquet]"
+	@.venv/learn/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/learn redist/learn tests/pgas/test_parquet.py
 
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize

@@ -148,6 +148,10 @@ class SpillError(RedistError):
     """Tiles that cannot be stored or read back: no room on the disk, or a read that ends too early."""
 
 
+class ReadError(RedistError, OSError):
+    """A file that cannot be read as an array: missing, cut off, or not of numbers."""
+
+
 class LaunchError(RedistError):
     """An MPI job that cannot be started: no mpirun, or one that is not known."""
 

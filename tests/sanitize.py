@@ -2,8 +2,8 @@
 
 ``python -m tests.sanitize`` (or ``make sanitize``) copies the package and its tests to a temporary
 folder, builds the kernels there with every warning an error, and runs what reaches them: copies,
-reductions, process reads, and meetings and replay between ranks. First it makes two mistakes on
-purpose, which must be noticed.
+reductions, process reads, and meetings and replay between ranks; the steps of clustering beside
+their NumPy twins. First it makes three mistakes on purpose, which must be noticed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,10 @@ TESTS = (
     "tests/runtime/test_kernels.py",
     "tests/runtime/test_moves.py",
     "tests/runtime/test_reduce.py",
+    "tests/learn/test_sums.py",
 )
+NATIVE = {"redist/runtime/copies": (), "redist/learn": ("-ffp-contract=off",)}
+"""Folders with kernels, and what they are compiled with besides."""
 JOB = """
 from tests.programs.launch import run
 done = run("fuzz", 3, "--n", "18", limit_s=600)
@@ -49,16 +53,28 @@ room = [np.zeros(64, np.uint8), np.zeros(64, np.uint8)]
 bases = np.array([address_of(a) for a in room], np.uintp)
 k.copy(address_of(row) + {shift}, 1, address_of(bases), 0)
 """
+CLUSTERING = """
+import ctypes
+import numpy as np
+from redist.learn.exact_sums import ExactGrid
+from redist.learn.kernels import address, library
+assert library() is not None
+rows, sums = np.ones((5, 3)), np.zeros((2, 3))
+steps = map(ctypes.c_double, ExactGrid.for_sum(1.0, 9).steps)
+counts = map(ctypes.c_int64, ({n}, 3, 0))
+library().redist_columns_f64(address(rows), *counts, *steps, address(sums))
+"""
 MISTAKES = (
+    (CLUSTERING.format(n=6), "AddressSanitizer: heap-buffer-overflow"),
     (CALL.format(block=65, shift=0), "AddressSanitizer: heap-buffer-overflow"),
     (CALL.format(block=64, shift=1), "runtime error: member access within misaligned address"),
 )
 
 
-def build(native: Path, library: Path) -> None:
+def build(native: Path, library: Path, options: tuple[str, ...] = ()) -> None:
     """Build the kernels for users with every warning an error, then with sanitizers to ``library``."""
     sources = sorted(map(str, native.glob("*.c")))
-    command = [COMPILER, *WARNINGS]
+    command = [COMPILER, *WARNINGS, *options]
     subprocess.run([*command, "-O3", "-shared", "-fPIC", "-o", library, *sources], check=True)
     subprocess.run([*command, *SANITIZED, "-o", library, *sources], check=True)
 
@@ -80,15 +96,20 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """0 if both mistakes are noticed and nothing else is."""
+    """0 if all mistakes are noticed and nothing else is."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for part in ("redist", "tests", "bench"):
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         shutil.copy(ROOT / "pyproject.toml", folder)
-        copies = folder / "redist" / "runtime" / "copies"
-        build(copies / "native", copies / "_kernels.so")
+        for place, options in NATIVE.items():
+            build(folder / place / "native", folder / place / "_kernels.so", options)
+        if (
+            find_spec("sklearn") is None
+        ):  # the kernels need nothing of it, their package asks for it
+            (folder / "sklearn").mkdir()
+            (folder / "sklearn" / "__init__.py").touch()
         env = environment(folder)
         for code, sign in MISTAKES:
             command = [sys.executable, "-c", code]

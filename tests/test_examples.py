@@ -37,6 +37,8 @@ SMALL = {
 }
 ON_PYTORCH = ("weight_refit",)
 """Those that need PyTorch and no MPI; tests/torch runs them."""
+WITH_SCIKIT_LEARN = ("cluster_shapes",)
+"""Those that need scikit-learn; tests/learn runs them."""
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 
@@ -53,7 +55,7 @@ def run(ranks: int, program: list[str]) -> str:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
-    assert names == {*SMALL, *ON_PYTORCH}
+    assert names == {*SMALL, *ON_PYTORCH, *WITH_SCIKIT_LEARN}
     assert all(len(p.read_text().splitlines()) < 130 for p in (ROOT / "examples").glob("*.py"))
 
 

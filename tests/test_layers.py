@@ -86,9 +86,10 @@ INNER: dict[str, str] = {
     "redist.pgas": (
         "keeper memory suggestions watch tiles spill printing info elementwise indexing shapes reductions "
         "products ordering onesided ufuncs operators array device_array ghosts joins creation conversion "
-        "linalg fft random programs"
+        "files linalg fft random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
+    "redist.pgas.files": "shares npy lines csv parquet",
     "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (
@@ -129,12 +130,15 @@ INNER: dict[str, str] = {
     "redist.measure.results": "results table chart",
     "redist.learn": (
         "borrowed exact_sums outside_tree twins kernels totals passing rows draws slabs visits searching "
-        "nearest near_lists components spanning_tree nearest_chain messages order_statistics cluster"
+        "nearest near_lists components spanning_tree nearest_chain messages order_statistics cluster "
+        "datasets metrics"
     ),
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
         "affinity agglomerative feature_agglomeration birch"
     ),
+    "redist.learn.metrics": "labelled contingency comparisons silhouette spread",
+    "redist.learn.datasets": "row_draws order making blobs curves classes blocks",
     "redist.torch": (
         "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "
         "layouts redistribute global_arrays"

@@ -54,6 +54,7 @@ HOME_OF = {
     "cupy": ("runtime", "doctor"),
     "jax": ("jax",),
     "torch": ("torch",),
+    "pyarrow": ("pgas",),
     "scipy": ("arrange", "learn"),
     "sklearn": ("learn",),
     "threadpoolctl": ("learn",),

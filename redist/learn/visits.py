@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from redist.layout.mesh import Mesh
 from redist.learn.rows import Rows, cut_by_rows, first_rows
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.watch.seam import MoveUnderWay, TileMove, traffic
+from redist.pgas.watch.call_site import calling_line
+from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, traffic
 from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
@@ -30,17 +30,6 @@ from redist.runtime.shm.segments import find, shared_empty
 Values = NDArray[Any]
 KEPT_BYTES = 2**26
 """What a visit keeps of other nodes' tiles, if nobody says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class VisitCounts:
-    """What visits did on this rank: tiles read in place, fetched and kept; bytes fetched; seconds waited."""
-
-    in_place: int = 0
-    fetched: int = 0
-    kept: int = 0
-    fetched_bytes: int = 0
-    waited_s: float = 0.0
 
 
 class Visits:
@@ -54,7 +43,7 @@ class Visits:
 
     Every rank must go through the whole of a visit, and may not move data inside it. ``prefetch=False``
     and ``keep_bytes=0`` switch off what is fetched ahead and kept, for comparison; ``node_size``
-    pretends that nodes have so many ranks.
+    pretends that nodes have so many ranks. ``counts`` says what visits did so far; a trace shows it by line.
     """
 
     def __init__(
@@ -81,15 +70,19 @@ class Visits:
 
     def __iter__(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** First rows and rows of all ranks, each once."""
-        rank, dtype = self._comm.rank, self._tile.dtype
+        rank, dtype, before = self._comm.rank, self._tile.dtype, self.counts
         with neighbour_tiles(
             self._world, self._tile, dtype, "visit the rows of all ranks", TIMEOUT_S
         ) as near:
             seen = sorted(near.tiles, key=lambda other: (other - rank) % self._comm.size)
             for other in seen:
-                yield int(self._firsts[other]), near.tiles[other]
-            self.counts = replace(self.counts, in_place=self.counts.in_place + len(seen))
+                tile = near.tiles[other]
+                self.counts = self.counts.plus(VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
+                yield int(self._firsts[other]), tile
         yield from self._far()
+        self.counts = self.counts.plus(VisitCounts(visits=1))
+        gained = (now - was for now, was in zip(self.counts, before, strict=True))
+        traffic().note_visit(calling_line(), VisitCounts(*gained))  # type: ignore[arg-type]
 
     def _far(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** The tiles of other nodes, in the same order of steps on all ranks."""
@@ -102,28 +95,25 @@ class Visits:
         for step, keeps in self._steps:
             other = (rank + step) % size
             if step in self._kept:
-                tile, what = self._kept[step], "kept"
+                tile = self._kept[step]
+                done = VisitCounts(kept=1, kept_bytes=tile.nbytes)
             else:
                 if not self._prefetch:
                     self._start(step, under_way)
                 started = time.perf_counter()
                 got = under_way.pop(step).wait()
                 waited = time.perf_counter() - started
-                tile, what = (self._tile[:0] if got is None else got), "fetched"
-                self.counts = replace(self.counts, waited_s=self.counts.waited_s + waited)
+                tile = self._tile[:0] if got is None else got
+                self.counts = self.counts.plus(VisitCounts(waited_s=waited))
+                early = int(self._prefetch)
+                done = VisitCounts(fetched=1, ahead=early, fetched_bytes=tile.nbytes)
                 if self._prefetch:
                     self._start(next(ahead, None), under_way)
                 if keeps:
                     self._kept[step] = tile
             if self._is_far[other]:
-                self._note(what, tile)
+                self.counts = self.counts.plus(done)
                 yield int(self._firsts[other]), tile
-
-    def _note(self, what: str, tile: Values) -> None:
-        more: dict[str, Any] = {what: getattr(self.counts, what) + 1}
-        if what == "fetched":
-            more["fetched_bytes"] = self.counts.fetched_bytes + tile.nbytes
-        self.counts = replace(self.counts, **more)
 
     def _prepared(self, step: int) -> TileMove:
         """**Collective.** The move by which each rank gets the tile of the rank ``step`` after it."""

@@ -40,6 +40,9 @@ from redist.pgas.elementwise.unary import (
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
     real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
 )  # fmt: skip
+from redist.pgas.files.csv import read_csv
+from redist.pgas.files.npy import read_npy
+from redist.pgas.files.parquet import read_parquet
 from redist.pgas.indexing.boolean import nonzero
 from redist.pgas.info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
@@ -85,7 +88,8 @@ __all__ = [
     "logical_xor", "map_tiles", "matmul", "matrix_transpose", "max", "maximum", "mean",
     "meshgrid", "min", "minimum", "move_together", "moveaxis", "multiply", "nan", "negative",
     "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi",
-    "positive", "pow", "prod", "program", "random", "real", "reciprocal", "remainder", "repeat",
+    "positive", "pow", "prod", "program", "random", "read_csv", "read_npy",
+    "read_parquet", "real", "reciprocal", "remainder", "repeat",
     "repeat_until", "reshape", "result_type", "roll", "round", "searchsorted", "sign", "signbit",
     "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu", "trunc", "uint8",

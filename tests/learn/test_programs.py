@@ -25,7 +25,9 @@ FAMILIES = (
 def everything(slow: str = "") -> tuple[Run, ...]:
     """What runs on any number of ranks."""
     parity = (Run("learn.parity", names, slow) for names in FAMILIES)
-    return (Run("learn.frame", (), slow), Run("learn.primitives", (), slow), *parity)
+    names = ("frame", "primitives", "datasets", "scores", "traffic")
+    shared = (Run(f"learn.{name}", (), slow) for name in names)
+    return (*shared, *parity)
 
 
 def estimator_checks() -> tuple[Run, ...]:
@@ -40,6 +42,7 @@ JOBS = [
     Job(4, everything(SEVERAL)),
     Job(7, everything(SEVERAL)),
     Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
+    Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
     Job(2, (Run("learn.on_gpus"),)),
 ]
 

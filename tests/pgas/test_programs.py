@@ -55,7 +55,17 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 ]
 """Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
 
-ALONE = ("limits", "staging", "tracing", "mistakes", "reaching", "captured", "planned", "spilling")
+ALONE = (
+    "limits",
+    "staging",
+    "tracing",
+    "mistakes",
+    "reaching",
+    "captured",
+    "planned",
+    "spilling",
+    "reading",
+)
 
 
 def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") -> Job:

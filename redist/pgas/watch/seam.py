@@ -65,6 +65,25 @@ class FarRead(NamedTuple):
         return FarRead(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+class VisitCounts(NamedTuple):
+    """What visits to the tiles of all ranks did here: tiles read in place, fetched, and kept from before."""
+
+    visits: int = 0
+    in_place: int = 0
+    fetched: int = 0
+    ahead: int = 0
+    """Of those fetched, how many were under way before they were asked for."""
+    kept: int = 0
+    in_place_bytes: int = 0
+    fetched_bytes: int = 0
+    kept_bytes: int = 0
+    waited_s: float = 0.0
+
+    def plus(self, other: VisitCounts) -> VisitCounts:
+        """Both together."""
+        return VisitCounts(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
+
+
 class SparedMove(NamedTuple):
     """A move that a program has at a line and did not make, and why."""
 
@@ -152,6 +171,9 @@ class RankTraffic(Protocol):
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """**Local.** Note a one-sided read of another node."""
 
+    def note_visit(self, line: Line, counts: VisitCounts) -> None:
+        """**Local.** Note a visit to the tiles of all ranks."""
+
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """**Local.** Note what a run of a program did not have to move."""
 
@@ -226,6 +248,9 @@ class RuntimeTraffic:
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """Nobody looks on."""
 
+    def note_visit(self, line: Line, counts: VisitCounts) -> None:
+        """Nobody looks on."""
+
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """Nobody looks on."""
 
@@ -252,6 +277,10 @@ class WrappedTraffic:
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """As the other does."""
         self.inner.note_far_read(line, read)
+
+    def note_visit(self, line: Line, counts: VisitCounts) -> None:
+        """As the other does."""
+        self.inner.note_visit(line, counts)
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """As the other does."""

@@ -20,6 +20,7 @@ from redist.pgas.watch.seam import (
     RankTraffic,
     SparedMove,
     TileMove,
+    VisitCounts,
     WrappedTraffic,
     through,
     traffic,
@@ -89,11 +90,17 @@ class TracedTraffic(WrappedTraffic):
     def __init__(self, inner: RankTraffic, notes: Trace) -> None:
         super().__init__(inner)
         self.moves, self.reads, self.spared = notes.moves, notes.reads, notes.spared
+        self.visits = notes.visits
 
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """Add a one-sided read to those of its line."""
         self.reads[line] = self.reads.get(line, FarRead()).plus(read)
         self.inner.note_far_read(line, read)
+
+    def note_visit(self, line: Line, counts: VisitCounts) -> None:
+        """Add a visit to those of its line."""
+        self.visits[line] = self.visits.get(line, VisitCounts()).plus(counts)
+        self.inner.note_visit(line, counts)
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """Add what a program did not have to move."""
@@ -192,6 +199,8 @@ class Trace:
         self.moves: list[Move] = list(moves)
         self.reads: dict[Line, FarRead] = {}
         """By line: one-sided reads of tiles on other nodes."""
+        self.visits: dict[Line, VisitCounts] = {}
+        """By line: visits to the tiles of all ranks."""
         self.spared: list[SparedMove] = []
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
@@ -221,9 +230,11 @@ class Trace:
         return sum(move.seconds or 0.0 for move in self.moves)
 
     def __str__(self) -> str:
-        parts = [self._moves_text()] if self.moves or not self.reads else []
+        quiet = not self.reads and not self.visits
+        parts = [self._moves_text()] if self.moves or quiet else []
         parts += [_spared_text(self.spared)] if self.spared else []
         parts += [_reads_text(self.reads)] if self.reads else []
+        parts += [_visits_text(self.visits)] if self.visits else []
         return "\n".join(parts)
 
     def _moves_text(self) -> str:
@@ -312,6 +323,21 @@ def _reads_text(reads: Mapping[Line, FarRead]) -> str:
     rows = [
         (str(line), str(read.hits), str(read.misses), *map(format_bytes, read[2:]))
         for line, read in reads.items()
+    ]
+    return "\n".join(table([head, *rows]))
+
+
+def _visits_text(visits: Mapping[Line, VisitCounts]) -> str:
+    """Visits to the tiles of all ranks as a table."""
+    head = ("visits", "times", "in place", "fetched", "ahead", "kept", "bytes fetched", "waited")
+    rows = [
+        (
+            str(line),
+            *map(str, (n.visits, n.in_place, n.fetched, n.ahead, n.kept)),
+            format_bytes(n.fetched_bytes),
+            format_time(round(1e12 * n.waited_s)),
+        )
+        for line, n in visits.items()
     ]
     return "\n".join(table([head, *rows]))
 

@@ -16,6 +16,7 @@ from sklearn.metrics import DistanceMetric
 from sklearn.metrics.pairwise import pairwise_distances
 from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 
+import redist
 from redist.learn.components import number_parts
 from redist.learn.kernels import join_lists
 from redist.learn.near_lists import near_lists
@@ -135,6 +136,32 @@ def visits_count_what_they_do() -> str | None:
     return None
 
 
+def visits_are_traced() -> str | None:
+    rows, far = rows_of(sets()["large"]), SIZE - 1
+    for prefetch, keep in ((True, 0), (False, 0), (True, 2**30)):
+        visits = Visits(rows, prefetch=prefetch, keep_bytes=keep, node_size=1)
+        with redist.trace() as t:
+            for _ in range(3):
+                for _ in visits:
+                    pass
+        (counts,) = t.visits.values()
+        fetched = far if keep else 3 * far
+        want = (3, 3, fetched, fetched if prefetch else 0, 3 * far - fetched)
+        if counts[:5] != want or counts != visits.counts:
+            return f"prefetch={prefetch}, keep_bytes={keep}: {counts} and not {want}"
+        if counts.fetched_bytes != sum(move.received_bytes for move in t.moves):
+            return f"{counts.fetched_bytes} bytes, but\n{t}"
+        if "bytes fetched" not in str(t) or (SIZE == 1 and "no array moved" in str(t)):
+            return f"{t}"
+    with redist.trace() as t:
+        for _ in Visits(rows):
+            pass
+    (counts,) = t.visits.values()
+    if counts.in_place != SIZE or counts.in_place_bytes != rows.n * rows.d * 8 or t.moves:
+        return f"{t}"
+    return None
+
+
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"algorithm": "kd_tree"},
     {"algorithm": "ball_tree", "metric": "chebyshev"},
@@ -240,7 +267,7 @@ def medians_are_numpys() -> str | None:
 
 CHECKED = (
     rows_are_passed_there_and_back, slabs_hold_every_row_once, chosen_rows_are_evened_out,
-    visits_see_every_row_once, visits_count_what_they_do, nearest_are_those_of_all_rows,
+    visits_see_every_row_once, visits_count_what_they_do, visits_are_traced, nearest_are_those_of_all_rows,
     lists_and_parts_are_those_of_all_rows, trees_are_least, medians_are_numpys,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)

@@ -1,0 +1,134 @@
+"""Rows of several classes with columns that tell them apart, columns made of these, and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ArgumentError
+from redist.layout.mesh import Mesh
+from redist.learn.datasets.blobs import times
+from redist.learn.datasets.making import Place, group_of, label_rows, make_rows
+from redist.learn.datasets.order import order_of
+from redist.learn.datasets.row_draws import RowDraws, seed_of
+from redist.pgas.array import Array
+from redist.pgas.creation import Type
+from redist.runtime.ranks.world import Comm
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How many columns are informative, made of those, repeated, and noise."""
+
+    informative: int
+    redundant: int
+    repeated: int
+    noise: int
+
+    @property
+    def n(self) -> int:
+        """All of them."""
+        return self.informative + self.redundant + self.repeated + self.noise
+
+
+def make_classification(
+    n_samples: int = 100, n_features: int = 20, *, n_informative: int = 2, n_redundant: int = 2,
+    n_repeated: int = 0, n_classes: int = 2, n_clusters_per_class: int = 2,
+    weights: Sequence[float] | None = None, flip_y: float = 0.01, class_sep: float = 1.0,
+    hypercube: bool = True, shift: float = 0.0, scale: float = 1.0, shuffle: bool = True,
+    random_state: Any = None, dtype: Any = np.float64, type: Type | None = None,
+    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """**Local** if ``random_state`` is an int. Make rows of several classes, each of several clusters.
+
+    ``x, y = make_classification(1_000_000, 20, n_classes=3, n_informative=4, random_state=0)``. Clusters lie
+    at corners of a cube (``hypercube=False``: near them), each stretched by a matrix of its own; then come
+    columns that are sums of these, copies, and noise. Arguments are those of scikit-learn's function,
+    draws are not; ``flip_y`` of the labels are drawn anew.
+    """
+    k = n_classes * n_clusters_per_class
+    columns = Columns(
+        n_informative,
+        n_redundant,
+        n_repeated,
+        n_features - n_informative - n_redundant - n_repeated,
+    )
+    if columns.noise < 0:
+        raise ArgumentError(
+            f"cannot make {n_features} columns: {n_informative} informative, {n_redundant} redundant and "
+            f"{n_repeated} repeated are more"
+        )
+    if k > 2**n_informative:
+        raise ArgumentError(
+            f"cannot place {k} clusters at the corners of a cube of {n_informative} dims: it has "
+            f"{2**n_informative}; ask for more informative columns"
+        )
+    seed = seed_of(random_state, comm)
+    counts = _counts(n_samples, n_classes, n_clusters_per_class, weights)
+    mix = _Mixture(columns, k, class_sep, hypercube, shuffle, seed)
+    order, noise, flips = order_of(n_samples, shuffle, seed), RowDraws(seed, 1), RowDraws(seed, 2)
+
+    def labels(lo: int, hi: int) -> Values:
+        own = group_of(order(np.arange(lo, hi)), counts)[0] % n_classes
+        flipped = flips.uniform(lo, hi, 2)
+        other = (n_classes * flipped[:, 1]).astype(np.int64)
+        return np.where(flipped[:, 0] < flip_y, other, own)
+
+    def rows(lo: int, hi: int) -> Values:
+        group = group_of(order(np.arange(lo, hi)), counts)[0]
+        drawn = noise.normal(lo, hi, columns.informative + columns.noise)
+        return (mix.rows(group, drawn) + shift) * scale
+
+    x = make_rows((n_samples, columns.n), rows, Place(dtype, type, mesh, comm, device))
+    return x, label_rows(x, labels)
+
+
+def _counts(n: int, n_classes: int, per_class: int, weights: Sequence[float] | None) -> list[int]:
+    """**Local.** Rows of each cluster; cluster ``i`` is of class ``i % n_classes``."""
+    shares = [1 / n_classes] * n_classes if weights is None else [float(w) for w in weights]
+    if len(shares) == n_classes - 1:
+        shares.append(1 - sum(shares))
+    if len(shares) != n_classes:
+        raise ArgumentError(f"cannot weigh {n_classes} classes by {len(shares)} weights")
+    counts = [int(n * shares[i % n_classes] / per_class) for i in range(n_classes * per_class)]
+    for i in range(n - sum(counts)):
+        counts[i % len(counts)] += 1
+    return counts
+
+
+class _Mixture:
+    """What every rank has alike: corners, a matrix for each cluster, which columns are which."""
+
+    def __init__(
+        self, columns: Columns, k: int, apart: float, at_corners: bool, shuffle: bool, seed: int
+    ) -> None:
+        rng, c = RowDraws(seed, 0).alike(), columns
+        corners = (
+            rng.choice(2**c.informative, k, replace=False) if c.informative < 20 else (np.arange(k))
+        )
+        bits = (corners[:, None] >> np.arange(c.informative)) & 1
+        self.columns = c
+        self.middle = (2.0 * bits - 1) * apart
+        if not at_corners:
+            self.middle *= rng.uniform(size=(k, 1)) * rng.uniform(size=(1, c.informative))
+        self.stretch = rng.uniform(-1, 1, (k, c.informative, c.informative))
+        self.sums = rng.uniform(-1, 1, (c.informative, c.redundant))
+        self.copied = rng.integers(0, max(1, c.informative + c.redundant), c.repeated)
+        self.places = rng.permutation(c.n) if shuffle else np.arange(c.n)
+
+    def rows(self, group: Values, drawn: Values) -> Values:
+        """**Local.** All columns of rows of known clusters."""
+        c = self.columns
+        first = np.empty((len(group), c.informative))
+        for k in np.unique(group):
+            own = group == k
+            first[own] = times(drawn[own, : c.informative], self.stretch[k]) + self.middle[k]
+        useful = np.concatenate([first, times(first, self.sums)], axis=1)
+        parts = [useful, useful[:, self.copied], drawn[:, c.informative :]]
+        return np.concatenate(parts, axis=1)[:, self.places]

@@ -1,0 +1,155 @@
+"""How well two labellings agree, from the table of both: scikit-learn's scores, the same on every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sklearn.metrics
+from scipy.sparse import csr_array
+from sklearn.metrics.cluster import expected_mutual_information
+
+from redist.learn.metrics.contingency import contingency_of, pairs_of
+
+
+def rand_score(labels_true: Any, labels_pred: Any) -> float:
+    """**Collective.** The share of pairs of rows that both labellings treat alike.
+
+    >>> rand_score([0, 0, 1, 2], [0, 0, 1, 1])
+    0.8333333333333334
+    """
+    (tn, fp), (fn, tp) = pairs_of(contingency_of(labels_true, labels_pred)).tolist()
+    every = tn + fp + fn + tp
+    return 1.0 if tn + tp == every or every == 0 else (tn + tp) / every
+
+
+def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
+    """**Collective.** The Rand score, 0 for labels by chance and 1 for the same clusters.
+
+    >>> adjusted_rand_score([0, 0, 1, 1], [1, 1, 0, 0]), adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1])
+    (1.0, 0.5714285714285714)
+    """
+    (tn, fp), (fn, tp) = pairs_of(contingency_of(labels_true, labels_pred)).tolist()
+    if fn == 0 and fp == 0:
+        return 1.0
+    return 2.0 * (tp * tn - fn * fp) / ((tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))
+
+
+def fowlkes_mallows_score(labels_true: Any, labels_pred: Any) -> float:
+    """**Collective.** The geometric mean of precision and recall of pairs of rows.
+
+    >>> fowlkes_mallows_score([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    (_, fp), (fn, tp) = pairs_of(contingency_of(labels_true, labels_pred)).tolist()
+    return float(np.sqrt(tp / (tp + fn)) * np.sqrt(tp / (tp + fp))) if tp else 0.0
+
+
+def mutual_info_score(labels_true: Any, labels_pred: Any, *, contingency: Any = None) -> float:
+    """**Collective.** What one labelling says of the other, in nats.
+
+    >>> round(mutual_info_score([0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 1, 1]), 4)
+    0.0566
+    """
+    table = contingency_of(labels_true, labels_pred) if contingency is None else contingency
+    return _information(table)
+
+
+def normalized_mutual_info_score(
+    labels_true: Any, labels_pred: Any, *, average_method: str = "arithmetic"
+) -> float:
+    """**Collective.** The mutual information over a mean of both entropies: from 0 to 1.
+
+    >>> normalized_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    table = contingency_of(labels_true, labels_pred)
+    if table.shape in ((1, 1), (0, 0)):
+        return 1.0
+    found = _information(table)
+    return float(found / _mean(*_entropies(table), average_method)) if found else 0.0
+
+
+def adjusted_mutual_info_score(
+    labels_true: Any, labels_pred: Any, *, average_method: str = "arithmetic"
+) -> float:
+    """**Collective.** The mutual information, 0 for labels by chance and 1 for the same clusters.
+
+    >>> adjusted_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    table = contingency_of(labels_true, labels_pred)
+    if table.shape in ((1, 1), (0, 0)):
+        return 1.0
+    if 1 in table.shape:
+        return 0.0
+    by_chance = expected_mutual_information(table, int(table.sum()))
+    most = _mean(*_entropies(table), average_method)
+    return float(_not_zero(_information(table) - by_chance) / _not_zero(most - by_chance))
+
+
+def homogeneity_completeness_v_measure(
+    labels_true: Any, labels_pred: Any, *, beta: float = 1.0
+) -> tuple[float, float, float]:
+    """**Collective.** Whether clusters have rows of one class, classes rows of one cluster, and both.
+
+    >>> homogeneity_completeness_v_measure([0, 0, 1, 1], [0, 0, 0, 0])
+    (0.0, 1.0, 0.0)
+    """
+    table = contingency_of(labels_true, labels_pred)
+    if not table.sum():
+        return 1.0, 1.0, 1.0
+    found = _information(table)
+    pure, complete = (found / one if one else 1.0 for one in _entropies(table))
+    both = pure + complete and (1 + beta) * pure * complete / (beta * pure + complete)
+    return float(pure), float(complete), float(both)
+
+
+def homogeneity_score(labels_true: Any, labels_pred: Any) -> float:
+    """**Collective.** Whether clusters have rows of one class each: from 0 to 1."""
+    return homogeneity_completeness_v_measure(labels_true, labels_pred)[0]
+
+
+def completeness_score(labels_true: Any, labels_pred: Any) -> float:
+    """**Collective.** Whether classes have rows of one cluster each: from 0 to 1."""
+    return homogeneity_completeness_v_measure(labels_true, labels_pred)[1]
+
+
+def v_measure_score(labels_true: Any, labels_pred: Any, *, beta: float = 1.0) -> float:
+    """**Collective.** The harmonic mean of homogeneity and completeness."""
+    return homogeneity_completeness_v_measure(labels_true, labels_pred, beta=beta)[2]
+
+
+def _information(table: csr_array) -> float:
+    if not table.sum():
+        return 0.0  # where scikit-learn has no answer
+    return float(sklearn.metrics.mutual_info_score(None, None, contingency=table))
+
+
+def _entropies(table: csr_array) -> tuple[float, float]:
+    """Those of the rows' and of the columns' labels."""
+    found = []
+    for dim in (1, 0):
+        counts = np.ravel(table.sum(axis=dim)).astype(np.float64)
+        n = counts.sum()
+        shares = -(counts / n) * (np.log(counts) - np.log(n))
+        found.append(float(shares.sum()) if len(counts) > 1 else 0.0)
+    return found[0], found[1]
+
+
+def _mean(one: float, other: float, method: str) -> float:
+    means = {
+        "min": min(one, other),
+        "max": max(one, other),
+        "geometric": float(np.sqrt(one * other)),
+        "arithmetic": (one + other) / 2,
+    }
+    if method not in means:
+        raise ValueError("'average_method' must be 'min', 'geometric', 'arithmetic', or 'max'")
+    return means[method]
+
+
+def _not_zero(value: float) -> float:
+    """A value at least the least step of doubles from 0, its sign kept: 0 over 0 is 1."""
+    least = float(np.finfo(np.float64).eps)
+    return min(value, -least) if value < 0 else max(value, least)

@@ -1,0 +1,115 @@
+"""Rows with labels, taken from what a user gives: labels numbered alike on all ranks, and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+from redist.learn.passing import all_parts
+from redist.learn.rows import Rows, is_global, own_range, to_rows
+from redist.learn.totals import same_error, total_of
+from redist.runtime.ranks.world import Comm, comm_or_world
+
+Values = NDArray[Any]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCodes:
+    """Labels of the own rows as numbers from 0 on; ``counts`` says how many rows have each, of all ranks."""
+
+    own: Numbers
+    counts: Numbers
+    comm: Comm
+
+    @staticmethod
+    def of(labels: Any, comm: Comm) -> LabelCodes:
+        """**Collective** if labels are a global array. Number labels in their order."""
+        if is_global(labels):
+            tile = to_rows(labels)
+            classes = np.unique(all_parts(comm, np.unique(tile))[0])
+            return LabelCodes.counted(np.searchsorted(classes, tile), len(classes), comm)
+        classes, codes = np.unique(labels, return_inverse=True)
+        lo, hi = own_range(comm, len(codes))
+        counts = np.bincount(codes, minlength=len(classes))
+        return LabelCodes(codes[lo:hi].astype(np.int64), counts, comm)
+
+    @staticmethod
+    def counted(codes: Numbers, k: int, comm: Comm) -> LabelCodes:
+        """**Collective.** Numbers below ``k`` of the own rows, with counts; those without a row close up."""
+        counts = total_of(comm, np.bincount(codes, minlength=k).astype(np.int64))
+        there = counts > 0
+        return LabelCodes((np.cumsum(there) - 1)[codes].astype(np.int64), counts[there], comm)
+
+    @property
+    def k(self) -> int:
+        """How many labels there are."""
+        return len(self.counts)
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return int(self.counts.sum())
+
+    def sums(self, values: Values) -> Values:
+        """**Local.** Sums of values of the own rows by label, ``k, ...``; exact if values add exactly."""
+        out = np.zeros((self.k, *values.shape[1:]))
+        order = np.argsort(self.own, kind="stable")
+        codes, starts = np.unique(self.own[order], return_index=True)
+        if len(codes):
+            out[codes] = np.add.reduceat(values[order], starts, axis=0)
+        return out
+
+
+def comm_of(*given: Any) -> Comm:
+    """**Local.** The ranks of the first global array, else all."""
+    return next((one.comm for one in given if is_global(one)), comm_or_world(None))
+
+
+def check_labels(labels: Any, name: str) -> Any:
+    """**Local.** Labels of one dim, or scikit-learn's error; a global array is looked at by its shape."""
+    if not is_global(labels):
+        labels = check_array(labels, ensure_2d=False, ensure_min_samples=0, dtype=None)
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must be 1D: shape is {labels.shape!r}")
+    return labels
+
+
+def check_same_length(*given: Any) -> None:
+    """**Local.** Raise, in scikit-learn's words, unless all have as many rows."""
+    check_consistent_length(*(np.broadcast_to(0, (one.shape[0],)) for one in given))
+
+
+def take_labelled(x: Any, labels: Any) -> tuple[Rows, LabelCodes]:
+    """**Collective.** The own rows, as doubles, with their labels; scikit-learn's errors on all ranks."""
+    comm = comm_of(x, labels)
+    if not is_global(labels):
+        labels = column_or_1d(labels)
+    if not is_global(x):
+        whole = check_array(x, dtype=np.float64, order="C", input_name="X")
+        check_same_length(whole, labels)
+        lo, hi = own_range(comm, len(whole))
+        rows = Rows(whole[lo:hi], lo, len(whole), comm, None)
+    else:
+        if x.ndim != 2 or 0 in x.shape:  # scikit-learn says why not, the same everywhere
+            check_array(np.zeros(x.shape, x.dtype), input_name="X")
+        check_same_length(x, labels)
+        tile = to_rows(x)
+        with same_error(comm):
+            local = check_array(
+                tile, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"
+            )
+        rows = Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
+    return rows, LabelCodes.of(labels, comm)
+
+
+def check_number_of_labels(codes: LabelCodes) -> None:
+    """**Local.** Raise, in scikit-learn's words, unless there are from 2 to n - 1 labels."""
+    if not 1 < codes.k < codes.n:
+        raise ValueError(
+            f"Number of labels is {codes.k}. Valid values are 2 to n_samples - 1 (inclusive)"
+        )

@@ -1,0 +1,114 @@
+"""NumPy's files on all ranks: each reads its rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from redist.errors import ReadError
+from redist.layout.mesh import Mesh
+from redist.pgas.array import Array
+from redist.pgas.conversion import asarray
+from redist.pgas.creation import Type
+from redist.pgas.files.shares import File, Wanted, empty_rows, look, must_have_data, together
+from redist.pgas.tiles.ownership import own_box
+from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.text.units import format_bytes
+
+Values = NDArray[Any]
+
+
+class NpyHead(NamedTuple):
+    """What the first bytes of a file say."""
+
+    shape: tuple[int, ...]
+    by_columns: bool
+    dtype: np.dtype[Any]
+    offset: int
+
+
+def read_npy(
+    file: File, *, type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None,
+) -> Array:  # fmt: skip
+    """**Collective.** Read a file of ``numpy.save`` into a global array; each rank reads its share of rows.
+
+    ``x = pgas.read_npy("points.npy", type="{x}, {}")``. All ranks must see the file. Rows are read where they
+    lie in it, in either order; another type than rows cut over all ranks is moved to by a plan.
+    Objects and records are refused.
+    """
+    must_have_data(file)
+    comm = comm_or_world(comm)
+    wanted = Wanted(comm, type, mesh, device)
+    head = look(comm, file, lambda: _head_of(Path(file)))
+    native = head.dtype.newbyteorder("=")
+    target = wanted.check(head.shape, native)
+    if not head.shape:
+        with together(comm, file):
+            (value,) = _mapped(file, head._replace(shape=(1,)))
+        return asarray(value.astype(native), type=type, mesh=mesh, comm=comm, device=device)
+    made = empty_rows(head.shape, native, comm)
+    with together(comm, file):
+        tile = made.tile
+        if tile is not None and tile.size:
+            lo, hi = own_box(made)[0]
+            if head.by_columns and len(head.shape) > 1:
+                np.copyto(tile, _mapped(file, head)[lo:hi])
+            else:
+                row = head.dtype.itemsize * int(np.prod(head.shape[1:], dtype=np.int64))
+                _read_into(tile, file, head.offset + lo * row)
+                if head.dtype != native:
+                    tile.byteswap(inplace=True)
+    return wanted.bring(made, target)
+
+
+def _head_of(path: Path) -> NpyHead:
+    """**Local.** Read what a file says of itself; an error if its data are not such, or not there."""
+    with path.open("rb") as file:
+        try:
+            version = npy_format.read_magic(file)
+            reads = {
+                (1, 0): npy_format.read_array_header_1_0,
+                (2, 0): npy_format.read_array_header_2_0,
+            }
+            if version not in reads:
+                raise ValueError(f"version {version} is for records with odd names")
+            shape, by_columns, dtype = reads[version](file)
+        except ValueError as problem:
+            raise ReadError(f"cannot read {str(path)!r} as a file of NumPy: {problem}") from None
+        if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufc":
+            raise ReadError(f"cannot read {str(path)!r}: it holds {dtype}, and not numbers")
+        offset = file.tell()
+        have = os.fstat(file.fileno()).st_size - offset
+    need = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if have < need:
+        raise ReadError(
+            f"cannot read {str(path)!r}: it ends after {format_bytes(have)} of {format_bytes(need)}"
+        )
+    return NpyHead(shape, by_columns, dtype, offset)
+
+
+def _mapped(file: File, head: NpyHead) -> Values:
+    """**Local.** The array where it lies in the file: pages are read when they are looked at."""
+    order = "F" if head.by_columns else "C"
+    shape, offset = head.shape, head.offset
+    return np.memmap(file, head.dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload]
+
+
+def _read_into(tile: Values, file: File, offset: int) -> None:
+    """**Local.** Fill a tile with the bytes from an offset on."""
+    left = tile.reshape(-1).view(np.uint8).data
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        while left:
+            n = os.preadv(descriptor, [left[: 2**30]], offset)
+            if not n:
+                raise OSError("it became shorter")
+            left, offset = left[n:], offset + n
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,149 @@
+"""What readers share: rows cut over all ranks, one error on all of them, the way to the type asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ReadError, RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import box_of, same_layout
+from redist.pgas.array import Array
+from redist.pgas.creation import Type, make
+from redist.pgas.tiles.devices import is_gpu
+from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
+from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.ranks.agreement import from_first, ranks
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
+from redist.runtime.ranks.world import Comm
+
+Values = NDArray[Any]
+File = str | os.PathLike[str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Where an array that is read shall lie."""
+
+    comm: Comm
+    type: Type | None
+    mesh: Mesh | None
+    device: Any
+
+    def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
+        """**Local.** The type asked for, or an error that says why an array of the file has none such."""
+        mesh = self.type.mesh if isinstance(self.type, ArrayType) else self.mesh
+        mesh = line_mesh(self.comm.size) if mesh is None else mesh
+        return parse_dims(self.type, mesh, dtype_of(dtype), shape)
+
+    def bring(self, made: Array, target: ArrayType) -> Array:
+        """**Collective.** Move what was read by rows to the type asked for, where it is another."""
+        there = 0 not in target.shape and same_layout(made.type, target)
+        moved = Array(target, made.comm, made.tile) if there else made.to(target)
+        return moved.to_device(self.device) if is_gpu(self.device) else moved
+
+
+def empty_rows(shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm) -> Array:
+    """**Local.** An array whose dim 0 is cut over all ranks, in order, for a reader to fill."""
+    mesh = line_mesh(comm.size)
+    dims = ((whole(mesh, "x"),), *((),) * (len(shape) - 1))
+    t = ArrayType(mesh, dtype_of(dtype), shape, dims)
+    return make(shape, dtype, None, t, None, comm)
+
+
+def must_have_data(file: File) -> None:
+    """**Local.** Refuse to read where nothing is real, as while a program is captured."""
+    traffic().require_data(
+        f"the file {os.fspath(file)}", "what it holds is not known before it is read"
+    )
+
+
+def look(comm: Comm, file: File, find: Callable[[], T]) -> T:
+    """**Collective.** What rank 0 finds in a file, on every rank; its error on every rank."""
+
+    def found() -> T:
+        with readable(file):
+            return find()
+
+    return from_first(comm, found, TIMEOUT_S)
+
+
+@contextmanager
+def readable(file: File) -> Iterator[None]:
+    """**Local.** Say which file it was that could not be read, and why."""
+    try:
+        yield
+    except RedistError:
+        raise
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise ReadError(f"cannot read {os.fspath(file)!r}: {why}") from problem
+
+
+@contextmanager
+def together(comm: Comm, file: File) -> Iterator[None]:
+    """**Collective** at the end. Raise on all ranks if a block could not read a file on one."""
+    error: Exception | None = None
+    try:
+        with readable(file):
+            yield
+    except Exception as problem:
+        error = problem
+    said = gather(comm, None if error is None else str(error), TIMEOUT_S)
+    who = [rank for rank, text in enumerate(said) if text is not None]
+    if who:
+        text = said[who[0]]
+        same = [rank for rank in who if said[rank] == text]
+        where = "" if len(same) == comm.size else f" ({ranks(same, comm.size)})"
+        raise ReadError(f"{text}{where}") from error
+
+
+def even_out(local: Values, counts: Sequence[int], comm: Comm) -> Array:
+    """**Collective.** Rows that each rank has so many of, as an array with rows cut evenly over ranks."""
+    n, row = sum(counts), local.shape[1:]
+    made = empty_rows((n, *row), local.dtype, comm)
+    assert made.tile is not None
+    boxes = [box_of(made.type, rank) for rank in range(comm.size)]
+    wanted = [box[0] if box is not None else (0, 0) for box in boxes]
+    ends = np.cumsum(counts).tolist()
+    had = [(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    if had == wanted:
+        np.copyto(made.tile, local)
+        return made
+    width = int(np.prod(row, dtype=np.int64))
+    sent = _overlaps(had[comm.rank], wanted, width)
+    received = _overlaps(wanted[comm.rank], had, width)
+
+    def exchange(tile: Values) -> tuple[None, int]:
+        flat = np.ascontiguousarray(local).reshape(-1)
+        return None, traffic().exchange(comm, flat, sent, tile.reshape(-1), received)
+
+    if comm.size == 1:
+        np.copyto(made.tile, local)
+    else:
+        what = ElementExchange("even out", made.type, made.type)
+        traffic().perform(what, exchange, (made.tile,))
+    return made
+
+
+def _overlaps(
+    own: tuple[int, int], others: Sequence[tuple[int, int]], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Elements that own rows share with those of each rank, and where they start among the own.
+
+    >>> [part.tolist() for part in _overlaps((2, 6), [(0, 3), (3, 8)], 10)]
+    [[10, 30], [0, 10]]
+    """
+    shared = [(max(own[0], lo), min(own[1], hi)) for lo, hi in others]
+    counts = [max(0, hi - lo) for lo, hi in shared]
+    starts = [lo - own[0] if n else 0 for (lo, _), n in zip(shared, counts, strict=True)]
+    return np.array(counts, np.int64) * width, np.array(starts, np.int64) * width

@@ -1,0 +1,255 @@
+"""Arrays from files, against what NumPy reads: every rank reads its share, errors come on all.
+
+As in ``mpirun -n 3 python -m tests.programs.pgas.reading``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import pgas
+from redist.pgas.files.lines import line_start, pieces
+from tests.programs.together import main, run_named
+
+COMM = MPI.COMM_WORLD
+SIZE = COMM.size
+TYPES = ("{x}, {}", "{}, {x}", "{}, {}", None)
+
+
+@cache
+def folder() -> Path:
+    """**Collective** at first. One for all ranks."""
+    return Path(COMM.bcast(tempfile.mkdtemp(prefix="redist-") if COMM.rank == 0 else None))
+
+
+def stored(name: str, write: Callable[[Path], Any]) -> Path:
+    """**Collective.** A file that the first rank writes."""
+    path = folder() / name
+    if COMM.rank == 0:
+        write(path)
+    COMM.barrier()
+    return path
+
+
+def refused(work: Callable[[], Any]) -> str:
+    try:
+        work()
+    except redist.RedistError as problem:
+        same = COMM.allgather(str(problem))
+        return str(problem) if len(set(same)) == 1 else f"ranks say {same}"
+    return "nothing"
+
+
+def npy_files_are_numpys() -> str | None:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {
+        "rows": rng.normal(size=(23, 5)),
+        "columns": np.asfortranarray(rng.normal(size=(23, 5))),
+        "cube": np.asfortranarray(rng.integers(0, 9, (7, 3, 4))),
+        "line": np.arange(11, dtype=np.int16),
+        "few": rng.normal(size=(1, 4)).astype(np.float32),
+        "none": np.empty((0, 3)),
+        "other end": rng.normal(size=(9, 2)).astype(">f8"),
+        "complex": rng.normal(size=(8, 2)) + 1j,
+        "one": np.array(7.5),
+        "flags": rng.random((9, 3)) < 0.5,
+    }
+    for name, values in arrays.items():
+        path = stored(f"{name}.npy", partial(np.save, arr=values))
+        cuts = TYPES if name in ("rows", "columns") else (None,)
+        for cut in cuts:
+            found = pgas.read_npy(path, type=cut)
+            if not np.array_equal(found.gather(), values):
+                return f"{name} {cut}: other values"
+            if found.dtype != values.dtype.newbyteorder("="):
+                return f"{name}: {found.dtype}"
+            if cut is not None and found.type != pgas.zeros(values.shape, type=cut).type.with_dtype(
+                found.type.dtype
+            ):
+                return f"{name} {cut}: {found.type}"
+    few = redist.Mesh({"y": 1}, ranks=[SIZE - 1])
+    found = pgas.read_npy(folder() / "rows.npy", mesh=few, type="{}, {y}")
+    return None if found.mesh == few and np.array_equal(found.gather(), arrays["rows"]) else "mesh"
+
+
+def npy_errors_are_one() -> str | None:
+    cut_off = stored("cut.npy", lambda path: np.save(path, np.ones(100)))
+    if COMM.rank == 0:
+        cut_off.write_bytes(cut_off.read_bytes()[:-80])
+    other = stored("text.npy", lambda path: path.write_text("1,2\n"))
+    objects = stored(
+        "objects.npy", lambda path: np.save(path, np.array([{}, None]), allow_pickle=True)
+    )
+    fine = stored("fine.npy", lambda path: np.save(path, np.ones((4, 4))))
+    wanted: list[tuple[Any, dict[str, Any], str]] = [
+        (folder() / "missing.npy", {}, "No such file"),
+        (cut_off, {}, "it ends after 720 B of 800 B"),
+        (other, {}, "as a file of NumPy"),
+        (objects, {}, "and not numbers"),
+        (fine, {"type": "{x}"}, "1 dims, but the array has 2"),
+        (fine, {"type": "f64[5{x}, 4]"}, "the array is f64 of shape (4, 4)"),
+    ]
+    for path, options, text in wanted:
+        said = refused(partial(pgas.read_npy, path, **options))
+        if text not in said:
+            return f"{path.name} {options}: {said}"
+    return None
+
+
+def shares_alone_are_read() -> str | None:
+    """What a rank reads of a long file is its share, and nothing moves."""
+    values = np.arange(90000.0).reshape(-1, 3)
+    path = stored("long.npy", lambda path: np.save(path, values))
+    with redist.trace() as t:
+        x = pgas.read_npy(path, type="{x}, {}")
+    if t.moves:
+        return f"{t}"
+    with redist.trace() as t:
+        y = pgas.read_npy(path, type="{}, {x}")
+    if len(t.moves) != 1 and SIZE > 1:
+        return f"{len(t.moves)} moves"
+    assert x.box is not None and x.local is not None
+    lo, hi = x.box[0]
+    right = np.array_equal(x.local, values[lo:hi]) and np.array_equal(y.gather(), values)
+    return None if right else "other values"
+
+
+def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
+    """Files with options, and what they hold."""
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(37, 4))
+    lines = [",".join(map(repr, row)) for row in table.tolist()]
+    body = "\n".join(lines)
+    uneven = np.where(np.arange(60)[:, None] < 6, 1.0 / 3, np.arange(120).reshape(60, 2) % 7)
+    numbers = np.arange(40).reshape(10, 4)
+    whole = "\n".join(";".join(map(str, row)) for row in numbers.tolist())
+    return {
+        "plain": (body + "\n", {}, table),
+        "no last end": (body, {}, table),
+        "names": ("a,b,c,d\n" + body + "\n", {}, table),
+        "chosen": ("a, b ,c,d\n" + body, {"usecols": ["d", "b"]}, table[:, [3, 1]]),
+        "numbers chosen": (body, {"usecols": [-1, 0]}, table[:, [3, 0]]),
+        "first line left out": ("1,2,3,4\n" + body, {"header": True}, table),
+        "other line ends": (body.replace("\n", "\r\n") + "\r\n", {}, table),
+        "blank lines": ("\n\n" + body.replace("\n", "\n\n \n") + "\n\n\n", {}, table),
+        "integers": (whole, {"dtype": np.int32, "delimiter": ";"}, numbers.astype(np.int32)),
+        "float32": (body, {"dtype": np.float32}, table.astype(np.float32)),
+        "one column": ("x\n1\n2\n3\n", {}, np.array([[1.0], [2], [3]])),
+        "one line": ("5,6", {}, np.array([[5.0, 6]])),
+        "names alone": ("a,b\n", {}, np.empty((0, 2))),
+        "odd numbers": ("nan,inf\n-1e300,+.5\n", {}, np.array([[np.nan, np.inf], [-1e300, 0.5]])),
+        "lines of many lengths": (
+            "\n".join(",".join(map(repr, row)) for row in uneven.tolist()), {}, uneven,
+        ),
+    }  # fmt: skip
+
+
+def csv_files_are_read_whole() -> str | None:
+    for name, (text, options, want) in texts().items():
+        path = stored(f"{name}.csv", partial(Path.write_bytes, data=text.encode()))
+        for cut in TYPES if name == "plain" else TYPES[:1]:
+            found = pgas.read_csv(path, type=cut, **options)
+            if found.dtype != want.dtype or not np.array_equal(
+                found.gather(), want, equal_nan=True
+            ):
+                return f"{name} {cut}: {found.type} {found.gather().tolist()}"
+    return None
+
+
+def csv_errors_name_the_line() -> str | None:
+    good = [f"{i},{i + 1},{i + 2}" for i in range(200)]
+    ragged, long, letters = ([*good] for _ in range(3))
+    ragged[150] = ragged[190] = "1,2"
+    long[7] += ",9"
+    letters[111] = "1,two,3"
+    wanted: list[tuple[str, dict[str, Any], str]] = [
+        ("a,b,c\n" + "\n".join(ragged), {}, "line 152 has 2 fields, and not 3"),
+        ("\n".join(long), {}, "line 8 has 4 fields, and not 3"),
+        (
+            "\n\n" + "\n".join(letters),
+            {},
+            "line 114 cannot be read: could not convert string 'two'",
+        ),
+        ("1,2\n3,\n", {}, "line 2 cannot be read"),
+        ("1.5,2\n", {"dtype": int}, "line 1 cannot be read"),
+        ("", {}, "it is empty"),
+        ("a,b\n1,2\n", {"usecols": ["c"]}, "it has ('a', 'b')"),
+        ("1,2\n", {"usecols": ["c"]}, "its columns have no names"),
+        ("1,2\n", {"usecols": [2]}, "cannot read column 2"),
+        ("1,2\n", {"delimiter": "::"}, "cannot part fields by '::'"),
+        ("1,2\n", {"dtype": object}, "need integers or floats"),
+        ("1,2\n", {"type": "{x}"}, "1 dims, but the array has 2"),
+    ]
+    for number, (text, options, said) in enumerate(wanted):
+        path = stored(f"bad{number}.csv", partial(Path.write_text, data=text))
+        found = refused(partial(pgas.read_csv, path, **options))
+        if said not in found:
+            return f"{said!r}: {found}"
+    missing = refused(lambda: pgas.read_csv(folder() / "missing.csv"))
+    return None if "No such file" in missing else missing
+
+
+def a_rank_that_sees_no_file_is_named() -> str | None:
+    if SIZE == 1:
+        return None
+    path = stored("seen.npy", lambda path: np.save(path, np.ones((8, 2))))
+    table = stored("seen.csv", lambda path: path.write_text("1,2\n" * 30))
+    last = SIZE - 1
+    own = lambda path: path if last != COMM.rank else path.with_name("unseen")  # noqa: E731
+    for found in (
+        refused(lambda: pgas.read_npy(own(path))), refused(lambda: pgas.read_csv(own(table))),
+    ):  # fmt: skip
+        if f"(rank {last})" not in found or "No such file" not in found:
+            return found
+    return None
+
+
+def lines_are_cut_anywhere() -> str | None:
+    """Every cut of a text gives each line to one range, in pieces of any length."""
+    path = stored("cuts.txt", lambda path: path.write_bytes(b"a\nbcd\n\nef\n" + b"g" * 40 + b"\nh"))
+    text = path.read_bytes()
+    with path.open("rb") as file:
+        for p in range(1, 9):
+            cuts = [line_start(file, len(text) * i // p, 0, len(text)) for i in range(p + 1)]
+            for most in (1, 3, 7, 100):
+                got = [list(pieces(file, a, b, most)) for a, b in pairwise(cuts)]
+                every = [piece for own in got for piece in own]
+                if b"".join(every) != text:
+                    return f"{p} ranges, {most} bytes: {got}"
+                if not all(piece.endswith(b"\n") for piece in every[:-1]):
+                    return f"{p} ranges, {most} bytes: a line is cut"
+    return None
+
+
+def all_is_tidied_up() -> str | None:
+    COMM.barrier()
+    if COMM.rank == 0:
+        shutil.rmtree(folder())
+    return None
+
+
+CHECKED = (
+    npy_files_are_numpys, npy_errors_are_one, shares_alone_are_read, csv_files_are_read_whole,
+    csv_errors_name_the_line, a_rank_that_sees_no_file_is_named, lines_are_cut_anywhere,
+    all_is_tidied_up,
+)  # fmt: skip
+CHECKS = tuple(check.__name__ for check in CHECKED)
+
+
+def program() -> int:
+    """0 if nothing is wrong."""
+    return run_named({check.__name__: check for check in CHECKED})
+
+
+if __name__ == "__main__":
+    main(program)
