@@ -151,7 +151,9 @@ def take_rows(estimator: Any, x: Any, *, reset: bool = True, **checks: Any) -> R
         return Rows(found[lo:hi], lo, len(found), comm, None)
     comm = x.comm
     least = checks.pop("ensure_min_samples", 1)
-    if x.ndim != 2 or x.shape[0] < least:  # scikit-learn says why not, the same everywhere
+    if (
+        x.ndim != 2 or x.shape[0] < least or not x.shape[1]
+    ):  # scikit-learn says why not, the same everywhere
         stand_in = np.zeros(x.shape, x.dtype)
         check_array(stand_in, ensure_min_samples=least, estimator=estimator)
     tile = to_rows(x)
