@@ -130,12 +130,13 @@ INNER: dict[str, str] = {
     "redist.measure.results": "results table chart",
     "redist.learn": (
         "borrowed exact_sums outside_tree twins kernels totals passing rows draws slabs visits searching "
-        "nearest near_lists components spanning_tree nearest_chain messages order_statistics cluster "
+        "nearest near_lists components spanning_tree nearest_chain messages order_statistics blocks "
+        "eigenvectors affinities normalizing singular_vectors cluster "
         "datasets metrics"
     ),
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
-        "affinity agglomerative feature_agglomeration birch"
+        "affinity agglomerative feature_agglomeration birch spectral biclusters"
     ),
     "redist.learn.metrics": "labelled contingency comparisons silhouette spread",
     "redist.learn.datasets": "row_draws order making blobs curves classes blocks",

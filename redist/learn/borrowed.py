@@ -25,6 +25,7 @@ try:
     from sklearn.cluster._hierarchical_fast import single_linkage_label
     from sklearn.cluster._kmeans import _mini_batch_step as mini_batch_step
     from sklearn.cluster._optics import _validate_size as check_optics_size
+    from sklearn.cluster._spectral import cluster_qr, discretize
     from sklearn.metrics._dist_metrics import METRIC_MAPPING64 as TREE_METRICS
     from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS as BOOLEAN_METRICS
     from sklearn.utils.validation import _check_sample_weight as check_sample_weight
@@ -43,7 +44,9 @@ __all__ = [
     "BisectingTree",
     "check_optics_size",
     "check_sample_weight",
+    "cluster_qr",
     "cut_tree",
+    "discretize",
     "fit_context",
     "mini_batch_step",
     "remap_single_linkage_tree",

@@ -15,7 +15,7 @@ from redist.learn import twins
 from redist.learn.exact_sums import ExactGrid
 from redist.learn.outside_tree import OutsideTree
 
-ABI = 1
+ABI = 2
 """The number of what Python and C tell each other, as in native/learn.h."""
 LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]

@@ -1,4 +1,4 @@
-"""How far every row is from its nearest rows, wherever those are."""
+"""How far every row is from its nearest rows, and which those are, wherever they are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from redist.learn.passing import Passing
 from redist.learn.rows import Rows, even_out
 from redist.learn.searching import Search, nearest_distances
 from redist.learn.slabs import Slabs
+from redist.learn.totals import total_of
 from redist.learn.visits import Visits
 
 Values = NDArray[Any]
+Numbers = NDArray[np.int64]
 
 
 def distances_to_nearest(rows: Rows, k: int, search: Search) -> Values:
@@ -54,3 +56,73 @@ def _by_visits(rows: Rows, k: int, search: Search) -> Values:
 def _least(one: Values, other: Values, k: int) -> Values:
     out: Values = np.sort(np.concatenate([one, other], axis=1), axis=1)[:, :k]
     return out
+
+
+def nearest_rows(rows: Rows, k: int, search: Search) -> Numbers:
+    """**Collective.** For each own row the numbers of its ``k`` nearest rows, itself among them.
+
+    Of rows that are equally far the first ones are taken, whatever ranks there are: more rows are searched
+    for until the last of them is farther.
+    """
+    if k > rows.n:  # scikit-learn says why not, the same everywhere
+        few = np.zeros((rows.n, rows.d))
+        search.over(few).kneighbors(few, k)
+    find = _numbered_by_slabs if search.by_slabs else _numbered_by_visits
+    wanted = min(rows.n, k + 2)
+    while True:
+        far, numbers = find(rows, wanted, search)
+        tied = np.count_nonzero(far[:, wanted - 1] <= far[:, k - 1])
+        if wanted == rows.n or not total_of(rows.comm, np.array([tied]), "max")[0]:
+            return _in_order(far, numbers)[1][:, :k]
+        wanted = min(rows.n, 2 * wanted)
+
+
+def _numbered_by_slabs(rows: Rows, k: int, search: Search) -> tuple[Values, Numbers]:
+    slabs = Slabs.of(rows)
+    model = search.over(slabs.rows) if len(slabs.rows) else None
+    far, numbers = _numbered(model, slabs.rows, slabs.numbers, k)
+    which, ranks = slabs.met(slabs.rows, far[:, -1])
+    asked = Passing.of(rows.comm, which, ranks)
+    found = _numbered(model, asked.there(slabs.rows), slabs.numbers, k)
+    told_far, told_numbers = (asked.back(one) for one in found)
+    ends = np.cumsum(asked.given)
+    for lo, hi in zip(ends - asked.given, ends, strict=True):
+        mine = asked.rows[lo:hi]
+        told = told_far[lo:hi], told_numbers[lo:hi]
+        far[mine], numbers[mine] = _first_of((far[mine], numbers[mine]), told, k)
+    return slabs.take_back(far), slabs.take_back(numbers)
+
+
+def _numbered_by_visits(rows: Rows, k: int, search: Search) -> tuple[Values, Numbers]:
+    own = rows.local
+    far, numbers = np.full((len(own), k), np.inf), np.zeros((len(own), k), np.int64)
+    for first, tile in Visits(rows):
+        if len(tile):
+            theirs = np.arange(first, first + len(tile))
+            found = _numbered(search.over(tile), own, theirs, k)
+            far, numbers = _first_of((far, numbers), found, k)
+    return far, numbers
+
+
+def _numbered(model: Any, rows: Values, theirs: Numbers, k: int) -> tuple[Values, Numbers]:
+    """**Local.** How far the nearest rows of a search are, and their numbers."""
+    far, numbers = np.full((len(rows), k), np.inf), np.zeros((len(rows), k), np.int64)
+    if model is not None and len(rows):
+        n = min(k, model.n_samples_fit_)
+        far[:, :n], places = model.kneighbors(rows, n)
+        numbers[:, :n] = theirs[places]
+    return far, numbers
+
+
+def _in_order(far: Values, numbers: Numbers) -> tuple[Values, Numbers]:
+    order = np.lexsort((numbers, far))
+    return np.take_along_axis(far, order, axis=1), np.take_along_axis(numbers, order, axis=1)
+
+
+def _first_of(
+    one: tuple[Values, Numbers], other: tuple[Values, Numbers], k: int
+) -> tuple[Values, Numbers]:
+    far = np.concatenate([one[0], other[0]], axis=1)
+    numbers = np.concatenate([one[1], other[1]], axis=1)
+    far, numbers = _in_order(far, numbers)
+    return far[:, :k], numbers[:, :k]

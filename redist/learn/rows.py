@@ -124,6 +124,13 @@ def cut_like(x: Array, values: Values) -> Array:
     return asarray(values, type=t, comm=x.comm, device=kind_of(x))
 
 
+def global_rows(rows: Rows, local: Values) -> Array:
+    """**Local.** Values of the own rows as a global array, its rows cut over all ranks."""
+    values = np.ascontiguousarray(local)
+    shape = (rows.n, *values.shape[1:])
+    return Array(cut_by_rows(rows.comm.size, values.dtype, shape), rows.comm, values)
+
+
 def own_range(comm: Comm, n: int) -> tuple[int, int]:
     """**Local.** Where the rows of this rank start and end if all ranks share ``n`` of them."""
     box = box_of(cut_by_rows(comm.size, np.dtype(np.int8), (n,)), comm.rank)
@@ -144,7 +151,9 @@ def take_rows(estimator: Any, x: Any, *, reset: bool = True, **checks: Any) -> R
         return Rows(found[lo:hi], lo, len(found), comm, None)
     comm = x.comm
     least = checks.pop("ensure_min_samples", 1)
-    if x.ndim != 2 or x.shape[0] < least:  # scikit-learn says why not, the same everywhere
+    if (
+        x.ndim != 2 or x.shape[0] < least or not x.shape[1]
+    ):  # scikit-learn says why not, the same everywhere
         stand_in = np.zeros(x.shape, x.dtype)
         check_array(stand_in, ensure_min_samples=least, estimator=estimator)
     tile = to_rows(x)

@@ -32,3 +32,7 @@ def test_names_and_parameters_are_scikit_learns(name: str) -> None:
     assert [p.kind for p in given[0].values()] == [p.kind for p in given[1].values()]
     if inspect.isclass(theirs):
         assert issubclass(ours, theirs)
+
+
+def test_all_names_are_there() -> None:
+    assert sorted(cluster.__all__) == sorted(sklearn.cluster.__all__)

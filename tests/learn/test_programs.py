@@ -17,7 +17,8 @@ SEVERAL = "on more numbers of ranks; 1 and 3 are the sample"
 FAMILIES = (
     ("KMeans", "MiniBatchKMeans", "BisectingKMeans"), ("DBSCAN",), ("HDBSCAN",), ("OPTICS",),
     ("MeanShift",), ("AffinityPropagation",), ("AgglomerativeClustering",), ("Birch",),
-    ("FeatureAgglomeration",),
+    ("FeatureAgglomeration",), ("SpectralClustering",),
+    ("SpectralCoclustering", "SpectralBiclustering"),
 )  # fmt: skip
 """Estimators whose parity is one program each."""
 

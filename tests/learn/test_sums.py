@@ -15,7 +15,7 @@ if find_spec("sklearn") is None:
         "needs scikit-learn: make learn has an environment with it", allow_module_level=True
     )
 
-from redist.learn import kernels, messages, twins
+from redist.learn import blocks, kernels, messages, twins
 from redist.learn.exact_sums import ExactGrid
 from redist.learn.messages import Messages
 from redist.learn.outside_tree import OutsideTree
@@ -165,3 +165,22 @@ def test_messages_are_their_twins(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bounds[0] == bounds[1] and np.array_equal(sums[0], sums[1])
         assert np.array_equal(one.responsible, other.responsible)
         assert np.array_equal(one.available, other.available)
+
+
+@needs_c
+@pytest.mark.parametrize(("n", "m", "k"), [(0, 3, 2), (1, 1, 1), (7, 5, 4), (101, 700, 13)])
+def test_blocks_are_their_twins(monkeypatch: pytest.MonkeyPatch, n: int, m: int, k: int) -> None:
+    rng = np.random.default_rng(n)
+    wide, small = rng.normal(size=(n, m + 2)), rng.normal(size=(m, k))
+    rows, other = wide[:, :m], rng.normal(size=(n, k))  # rows that are not beside each other
+    grid = ExactGrid.for_sum(float(np.abs(rows).max(initial=0) * np.abs(other).max(initial=0)), n)
+    found = []
+    for which in (kernels.library(), None):
+        monkeypatch.setattr(blocks, "library", lambda which=which: which)
+        product = blocks.times(rows, small)
+        assert product.shape == (n, k) and np.array_equal(
+            product[1:], blocks.times(rows[1:], small)
+        )
+        found.append((product, blocks._inner_sums(rows, other, grid)))
+    assert np.allclose(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])

@@ -3,6 +3,7 @@
 from redist.learn.cluster.affinity import AffinityPropagation, affinity_propagation
 from redist.learn.cluster.agglomerative import AgglomerativeClustering, linkage_tree, ward_tree
 from redist.learn.cluster.bandwidth import estimate_bandwidth, get_bin_seeds
+from redist.learn.cluster.biclusters import SpectralBiclustering, SpectralCoclustering
 from redist.learn.cluster.birch import Birch
 from redist.learn.cluster.bisecting import BisectingKMeans
 from redist.learn.cluster.dbscan import DBSCAN, dbscan
@@ -17,6 +18,7 @@ from redist.learn.cluster.optics import (
     cluster_optics_xi,
     compute_optics_graph,
 )
+from redist.learn.cluster.spectral import SpectralClustering, spectral_clustering
 
 __all__ = [
     "DBSCAN",
@@ -30,6 +32,9 @@ __all__ = [
     "KMeans",
     "MeanShift",
     "MiniBatchKMeans",
+    "SpectralBiclustering",
+    "SpectralClustering",
+    "SpectralCoclustering",
     "affinity_propagation",
     "cluster_optics_dbscan",
     "cluster_optics_xi",
@@ -41,5 +46,6 @@ __all__ = [
     "kmeans_plusplus",
     "linkage_tree",
     "mean_shift",
+    "spectral_clustering",
     "ward_tree",
 ]

@@ -115,6 +115,49 @@ def errors_come_on_all_ranks() -> str | None:
     return None if refused(lambda: KMeans(0).fit(x)) != "nothing" else "no clusters are taken"
 
 
+def spectral_errors_and_affinities_are_scikit_learns() -> str | None:
+    few = np.abs(X[:60])
+    far = np.sqrt(((few[:, None] - few) ** 2).sum(axis=2))
+    alike, uneven, bad = np.exp(-far), np.exp(-far), few.copy()
+    uneven[0, 1], bad[-1, 2] = 5, np.nan
+    clustering: dict[str, Any] = {"n_clusters": 2, "random_state": 0}
+    given = {**clustering, "affinity": "precomputed"}
+    cases: tuple[tuple[str, dict[str, Any], Any], ...] = (
+        ("SpectralClustering", clustering, bad),
+        ("SpectralClustering", clustering, few[:1]),
+        ("SpectralClustering", {"n_clusters": 70}, few),
+        ("SpectralClustering", given, few),
+        ("SpectralClustering", given, alike),
+        ("SpectralClustering", given, uneven),
+        ("SpectralClustering", {**clustering, "affinity": "chi2"}, few),
+        ("SpectralClustering", {**clustering, "affinity": "chi2"}, X[:60]),
+        ("SpectralClustering", {**clustering, "affinity": "linear"}, X[:60]),
+        ("SpectralClustering", {"affinity": "nearest_neighbors", "n_neighbors": 90}, few),
+        ("SpectralCoclustering", {"n_clusters": 1}, few),
+        ("SpectralCoclustering", {"n_clusters": 80}, few),
+        ("SpectralCoclustering", {"n_clusters": 2}, np.zeros((9, 4))),
+        ("SpectralBiclustering", {"n_clusters": (2, 80)}, few),
+        ("SpectralBiclustering", {"n_best": 9}, few),
+    )
+    for name, options, data in cases:
+        found = []
+        for kind, x in (
+            (getattr(redist.learn.cluster, name), pgas.asarray(data, type="{x}, {}")),
+            (getattr(redist.learn.cluster, name), data),
+            (getattr(sklearn.cluster, name), data),
+        ):
+            model = kind(**options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                said = refused(partial(model.fit, x)).split("\n")[0]
+            labels = getattr(model, "labels_", None)
+            whole = labels.gather() if isinstance(labels, pgas.Array) else labels
+            found.append((said, None if whole is None else whole.tolist()))
+        if not found[0] == found[1] == found[2]:
+            return f"{name} {options}: {[said for said, _ in found]}"
+    return None
+
+
 def ranks_draw_the_same_seed() -> str | None:
     np.random.seed(COMM.rank)  # which no rank shares with another
     with warnings.catch_warnings():
@@ -228,6 +271,7 @@ def a_round_is_one_all_reduce() -> str | None:
 
 CHECKED = (
     labels_are_cut_as_the_rows, numpy_in_numpy_out, errors_come_on_all_ranks,
+    spectral_errors_and_affinities_are_scikit_learns,
     ranks_draw_the_same_seed, weights_come_in_any_form, manners_are_scikit_learns,
     seeds_are_scikit_learns, draws_are_numpys, totals_are_those_of_all_ranks,
     a_round_is_one_all_reduce, limits_are_kept_before_work_begins,

@@ -63,7 +63,7 @@ class Case:
     near: tuple[str, ...] = ()
     weighted: bool = False
     ties: tuple[str, ...] = field(default=())
-    """Sets where distances tie, and the order in which scikit-learn happens to look decides."""
+    """Sets where distances or eigenvalues tie, and the way that scikit-learn happens to go decides."""
 
 
 DENSE = ("labels_", "core_sample_indices_", "components_")
@@ -73,6 +73,9 @@ SHIFTED = ("labels_", "n_iter_")
 EXEMPLARS = ("labels_", "cluster_centers_indices_", "n_iter_")
 MERGED = ("labels_", "children_", "n_clusters_", "n_leaves_")
 HEIGHTS = ("distances_",)
+APART = ("blobs", "wide")
+"""Sets of more parts than clusters, so that eigenvalues are equal."""
+BICLUSTERS = ("row_labels_", "column_labels_", "rows_", "columns_")
 KMEANS: dict[str, Any] = {"same": ("labels_", "n_iter_"), "near": ("cluster_centers_", "inertia_")}
 CASES: dict[str, Case] = {
     "KMeans": Case({"n_clusters": 3, "n_init": 2, "random_state": 0}, **KMEANS, weighted=True),
@@ -123,6 +126,36 @@ CASES: dict[str, Case] = {
     "FeatureAgglomeration": Case({"compute_distances": True}, MERGED, HEIGHTS),
     "FeatureAgglomeration complete": Case(
         {"compute_distances": True, "linkage": "complete", "metric": "l1"}, MERGED, HEIGHTS
+    ),
+    "SpectralClustering": Case(
+        {"n_clusters": 3, "random_state": 0, "n_init": 3}, near=("affinity_matrix_",)
+    ),
+    "SpectralClustering near": Case(
+        {
+            "n_clusters": 3,
+            "n_neighbors": 12,
+            "affinity": "nearest_neighbors",
+            "random_state": 0,
+            "n_init": 3,
+        },
+        ties=("duplicates", "grid", *APART),
+    ),
+    "SpectralClustering discretize": Case(
+        {"n_clusters": 2, "gamma": 0.3, "assign_labels": "discretize", "random_state": 0},
+        ties=("wide",),
+    ),
+    "SpectralClustering cluster_qr": Case(
+        {"n_clusters": 2, "affinity": "laplacian", "gamma": 0.7, "assign_labels": "cluster_qr"},
+        ties=("grid", "wide"),
+    ),
+    "SpectralCoclustering": Case({"n_clusters": 2, "random_state": 0, "n_init": 2}, BICLUSTERS),
+    "SpectralCoclustering arpack": Case(
+        {"n_clusters": 3, "random_state": 0, "svd_method": "arpack", "n_init": 2}, BICLUSTERS
+    ),
+    "SpectralBiclustering": Case({"n_clusters": 2, "random_state": 0, "n_init": 1}, BICLUSTERS),
+    "SpectralBiclustering log": Case(
+        {"n_clusters": (3, 2), "method": "log", "random_state": 0, "n_init": 1, "mini_batch": True},
+        BICLUSTERS,
     ),
     "HDBSCAN": Case({"copy": True}, near=("probabilities_",)),
     "HDBSCAN few": Case({"min_samples": 2, "copy": True}, near=("probabilities_",)),

@@ -15,16 +15,26 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from sklearn.metrics import DistanceMetric
 from sklearn.metrics.pairwise import pairwise_distances
 from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
+from sklearn.utils.extmath import randomized_svd
 
 import redist
+from redist.learn.affinities import (
+    ScaledAffinity,
+    diagonal_of,
+    gaussian_rows,
+    nearest_affinity,
+)
+from redist.learn.blocks import inner, orthonormal
 from redist.learn.components import number_parts
+from redist.learn.eigenvectors import block_width, largest_eigenvectors, start_block
 from redist.learn.kernels import join_lists
 from redist.learn.near_lists import near_lists
-from redist.learn.nearest import distances_to_nearest
+from redist.learn.nearest import distances_to_nearest, nearest_rows
 from redist.learn.order_statistics import kth_of_all, median_of_all
 from redist.learn.passing import Passing, all_parts
 from redist.learn.rows import Rows, even_out, own_range
 from redist.learn.searching import Search
+from redist.learn.singular_vectors import exact_singular_vectors, random_singular_vectors
 from redist.learn.slabs import Slabs
 from redist.learn.spanning_tree import spanning_tree
 from redist.learn.visits import Visits
@@ -265,10 +275,98 @@ def medians_are_numpys() -> str | None:
     return None
 
 
+def scaled(n: int, **given: Any) -> tuple[Rows, ScaledAffinity]:
+    x = np.random.RandomState(n).normal(size=(n, 3)) + 3 * (np.arange(n) % 4)[:, None]
+    rows = rows_of(x)
+    own: Any = gaussian_rows(rows, 0.2)
+    if given:
+        own = nearest_affinity(rows, nearest_rows(rows, 6, Search.of(n, 3)))
+    own[diagonal_of(rows)] = 0
+    return rows, ScaledAffinity.of(rows, own)
+
+
+def eigenvectors_are_lapacks() -> str | None:
+    for n, near in ((9, {}), (200, {}), (400, {}), (400, {"near": True})):
+        rows, affinity = scaled(n, **near)
+        k = 5
+        mine = (rows.first, rows.first + len(rows.local))
+        start = start_block(n, mine, block_width(n, k))
+        found = largest_eigenvectors(affinity.symmetric(), k, start)
+        whole = rows.gather(affinity.multiply(np.eye(n)[slice(*mine)]))
+        values, vectors = np.linalg.eigh((whole + whole.T) / 2)
+        if not np.allclose(found.values, values[::-1][:k], atol=1e-11):
+            return f"{n} {near}: {found.values} and not {values[::-1][:k]}"
+        every = rows.gather(found.vectors)
+        angles = np.linalg.svd(every.T @ vectors[:, ::-1][:, :k])[1]
+        if angles.min() < 1 - 1e-10:
+            return f"{n} {near}: another span, {angles}"
+        if not np.allclose(every.T @ every, np.eye(k), atol=1e-11):
+            return f"{n} {near}: not orthonormal"
+        if len(set(COMM.allgather(every.tobytes()))) > 1:
+            return f"{n} {near}: ranks have other vectors"
+    return None
+
+
+def vectors_have_the_same_bits_on_one_rank() -> str | None:
+    rng = np.random.RandomState(1)
+    for n, d in ((700, 120), (120, 700)):
+        x = rng.rand(n, d) + 3 * (rng.rand(n, 1) > 0.5) * (rng.rand(1, d) > 0.5)
+        rows, alone = rows_of(x), Rows(x, 0, n, MPI.COMM_SELF, None)
+        for find in (
+            lambda one: random_singular_vectors(one, 3, 10, 0),
+            lambda one: exact_singular_vectors(one, 3),
+        ):
+            ours, want = find(rows), find(alone)
+            if not np.array_equal(rows.gather(ours.of_rows), want.of_rows):
+                return f"{n} x {d}: other vectors of rows"
+            if not np.array_equal(ours.of_columns, want.of_columns):
+                return f"{n} x {d}: other vectors of columns"
+        u, _, vt = randomized_svd(x, 3, random_state=0)
+        found = random_singular_vectors(alone, 3, 10, 0)
+        if not np.allclose(found.of_rows, u) or not np.allclose(found.of_columns, vt.T):
+            return f"{n} x {d}: not those of scikit-learn"
+    return None
+
+
+def nearest_rows_are_the_first_ones() -> str | None:
+    for name, x in sets().items():
+        k = min(4, len(x))
+        rows = rows_of(x)
+        for how in ("kd_tree", "brute"):
+            search = Search.of(len(x), x.shape[1], algorithm=how)
+            found = rows.gather(nearest_rows(rows, k, search))
+            many = len(x) if len(x) < 200 else 50
+            far = NearestNeighbors(algorithm=how).fit(x).kneighbors(x, many)
+            order = np.lexsort((far[1], far[0]))
+            want = np.take_along_axis(far[1], order, axis=1)[:, :k]
+            if not np.array_equal(found, want):
+                return f"{name} {how}: {np.count_nonzero(found != want)} differ"
+    return None
+
+
+def blocks_are_made_orthonormal() -> str | None:
+    rng = np.random.RandomState(2)
+    x = rng.normal(size=(150, 7))
+    x[:, 5] = x[:, 1] - 2 * x[:, 2]
+    rows = rows_of(x)
+    made, factor = orthonormal(COMM, 150, rows.local)
+    whole = rows.gather(made)
+    if whole.shape[1] != 6 or not np.allclose(whole.T @ whole, np.eye(6)):
+        return f"{whole.shape}"
+    if not np.allclose(whole @ factor, x):
+        return "the factor is another"
+    kept = orthonormal(COMM, 150, orthonormal(COMM, 150, rows.local, drop=False)[0], drop=False)[0]
+    if not np.allclose(inner(COMM, 150, kept, kept), np.eye(7), atol=1e-6):
+        return "columns that were kept are not orthonormal"
+    return None
+
+
 CHECKED = (
     rows_are_passed_there_and_back, slabs_hold_every_row_once, chosen_rows_are_evened_out,
     visits_see_every_row_once, visits_count_what_they_do, visits_are_traced, nearest_are_those_of_all_rows,
     lists_and_parts_are_those_of_all_rows, trees_are_least, medians_are_numpys,
+    eigenvectors_are_lapacks, vectors_have_the_same_bits_on_one_rank,
+    nearest_rows_are_the_first_ones, blocks_are_made_orthonormal,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)
 

@@ -1,0 +1,175 @@
+"""How alike rows are: a rank's rows of an affinity matrix, and that matrix scaled by the sums of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array, issparse
+from scipy.sparse.linalg import splu
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.extmath import row_norms
+
+from redist.learn.blocks import times
+from redist.learn.eigenvectors import Symmetric
+from redist.learn.passing import Passing, all_parts
+from redist.learn.rows import Rows, cut_by_rows, first_rows, own_range
+from redist.learn.totals import same_error, total_of
+from redist.learn.visits import Visits
+from redist.pgas.array import Array
+
+Values = NDArray[Any]
+PART_BYTES = 2**19
+"""Affinities that are worked out at a time."""
+TOGETHER = 64
+"""Rows whose affinities one call of scikit-learn works out, counted from the first row of all."""
+SHIFT = 1e-5
+"""How much more than 1, the largest eigenvalue, the inverse is taken at, as in scikit-learn."""
+SYMMETRIC = 1e-10
+"""How much a symmetric matrix may differ from its transpose, as in scikit-learn."""
+
+
+def gaussian_rows(rows: Rows, gamma: float) -> Values:
+    """**Collective.** ``exp(-gamma |x - y|^2)`` of the own rows with all rows; the same bits on any ranks."""
+    own = np.ascontiguousarray(rows.local, dtype=np.float64)
+    norms, out = row_norms(own, squared=True), np.empty((len(own), rows.n))
+    step = max(1, PART_BYTES // (8 * rows.n))
+    for first, tile in Visits(rows.holding(own)):
+        turned, theirs = np.ascontiguousarray(tile.T), row_norms(tile, squared=True)
+        for lo in range(0, len(own) if len(tile) else 0, step):
+            far = times(own[lo : lo + step], turned)
+            far *= -2
+            far += np.add.outer(norms[lo : lo + step], theirs)
+            np.maximum(far, 0, out=far)
+            far *= -gamma
+            np.exp(far, out=out[lo : lo + step, first : first + len(tile)])
+    out[diagonal_of(rows)] = 1
+    return out
+
+
+def kernel_rows(rows: Rows, metric: Any, params: dict[str, Any]) -> Values:
+    """**Collective.** A kernel of scikit-learn, or a function, of the own rows with all rows.
+
+    Every rank has all rows for it, and works on the same stretches of rows whatever ranks there are, so that
+    BLAS rounds alike.
+    """
+    whole, last = rows.gather(rows.local), rows.first + len(rows.local)
+    out = np.empty((len(rows.local), rows.n))
+    with same_error(rows.comm):
+        for lo in range(rows.first // TOGETHER * TOGETHER, last, TOGETHER):
+            found = pairwise_kernels(
+                whole[lo : lo + TOGETHER], whole, metric=metric, filter_params=True, **params
+            )
+            low, high = max(lo, rows.first), min(lo + TOGETHER, last)
+            out[low - rows.first : high - rows.first] = found[low - lo : high - lo]
+    return out
+
+
+def diagonal_of(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """**Local.** Where the own rows of a square matrix meet their own columns."""
+    places = np.arange(len(rows.local))
+    return places, places + rows.first
+
+
+def transposed_rows(rows: Rows, matrix: Values) -> Values:
+    """**Collective.** The own rows of the transpose of a square matrix."""
+    t = cut_by_rows(rows.comm.size, matrix.dtype, (rows.n, rows.n))
+    tile = Array(t, rows.comm, np.ascontiguousarray(matrix)).T.to(t).tile
+    assert tile is not None
+    return tile
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledAffinity:
+    """Affinities without their diagonal, each divided by the roots of the sums of its row and its column.
+
+    ``matrix`` are the own rows of the affinities, dense or in compressed rows, ``roots`` those of their sums:
+    1 where a row is alike to no other.
+    """
+
+    rows: Rows
+    matrix: Any
+    roots: Values
+
+    @staticmethod
+    def of(rows: Rows, matrix: Any) -> ScaledAffinity:
+        """**Local.** Scale own rows of affinities whose diagonal is 0."""
+        sums = matrix.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return ScaledAffinity(rows, matrix, np.where(sums == 0, 1, np.sqrt(sums)))
+
+    def symmetric(self) -> Symmetric:
+        """**Local.** The scaled matrix, to find eigenvectors of."""
+        rows = self.rows
+        invert = self.invert if issparse(self.matrix) else None
+        mine = own_range(rows.comm, rows.n)
+        return Symmetric(rows.comm, rows.n, mine, self.multiply, invert, 1 + SHIFT)
+
+    def multiply(self, block: Values) -> Values:
+        """**Collective.** The own rows of the scaled matrix times a block."""
+        whole = self.rows.gather(block / self.roots[:, None])
+        found = self.matrix @ whole if issparse(self.matrix) else times(self.matrix, whole)
+        return found / self.roots[:, None]
+
+    def invert(self) -> Callable[[Values], Values]:
+        """**Collective.** What multiplies with the inverse of ``1 + SHIFT`` less the scaled matrix.
+
+        Every rank factors the whole sparse matrix: in parts it would not stay sparse.
+        """
+        rows, roots = self.rows, self.rows.gather(self.roots)
+        whole = gathered_graph(rows, self.matrix).multiply(1 / roots).multiply(1 / roots[:, None])
+        factors = splu((eye_array(rows.n) * (1 + SHIFT) - whole).tocsc())
+        mine = slice(rows.first, rows.first + len(rows.local))
+
+        def solve(block: Values) -> Values:
+            return np.ascontiguousarray(factors.solve(rows.gather(block))[mine])
+
+        return solve
+
+    def is_connected(self) -> bool:
+        """**Collective.** Whether a way of affinities above 0 leads from the first row to every row."""
+        rows, last = self.rows, self.rows.first + len(self.rows.local)
+        seen, new = np.zeros(rows.n, np.int8), np.zeros(rows.n, np.int8)
+        new[0] = 1
+        while new.any():
+            seen |= new
+            if seen.all():
+                break
+            here = np.flatnonzero(new[rows.first : last])
+            found = np.zeros(rows.n, np.int8)
+            if issparse(self.matrix):
+                found[self.matrix[here].indices] = 1
+            else:
+                for one in here:
+                    found |= self.matrix[one] != 0
+            new = total_of(rows.comm, found, "max") & ~seen & 1
+        return bool(seen.all())
+
+
+def gathered_graph(rows: Rows, own: csr_array) -> csr_array:
+    """**Collective.** The graph that all ranks have rows of, whole on every rank."""
+    counts = rows.gather(np.diff(own.indptr))
+    indices, values = (all_parts(rows.comm, one)[0] for one in (own.indices, own.data))
+    ends = np.append(0, np.cumsum(counts)).astype(indices.dtype)
+    return csr_array((values, indices, ends), shape=(rows.n, rows.n))
+
+
+def nearest_affinity(rows: Rows, near: NDArray[np.int64]) -> csr_array:
+    """**Collective.** Own rows of a graph: 1 if two rows are near each other, 1/2 if one is near the other.
+
+    ``near`` has for each own row the numbers of the rows that are near it.
+    """
+    n_own, k = near.shape
+    own = np.repeat(np.arange(rows.first, rows.first + n_own), k)
+    flat = near.reshape(-1)
+    homes = np.searchsorted(first_rows(rows)[:-1], flat, side="right") - 1
+    passing = Passing.of(rows.comm, np.arange(len(flat)), homes)
+    back = passing.there(np.stack([flat, own], axis=1))
+    row = np.concatenate([own, back[:, 0]]) - rows.first
+    column = np.concatenate([flat, back[:, 1]])
+    made = csr_array((np.full(len(row), 0.5), (row, column)), shape=(n_own, rows.n))
+    made.sum_duplicates()
+    return made

@@ -1,0 +1,103 @@
+"""The singular vectors of the largest singular values of a matrix whose rows are cut over ranks.
+
+Those of rows come cut as the rows are, those of columns whole on every rank: with the same bits for every
+number of ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, svd
+from scipy.sparse.linalg import svds
+from sklearn.utils.extmath import randomized_svd
+
+from redist.learn.blocks import inner, orthonormal, times, with_signs
+from redist.learn.eigenvectors import Symmetric, block_width, largest_eigenvectors, start_block
+from redist.learn.rows import Rows, own_range
+from redist.learn.totals import one_random_state
+
+Values = NDArray[Any]
+FEW = 2**16
+"""A matrix of so many numbers goes whole to every rank, and to scikit-learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingularVectors:
+    """The own rows of vectors of rows, and all vectors of columns, each as columns."""
+
+    of_rows: Values
+    of_columns: Values
+
+
+def random_singular_vectors(rows: Rows, k: int, spare: int, random_state: Any) -> SingularVectors:
+    """**Collective.** The first ``k``, found among products with ``spare`` more random vectors.
+
+    It is scikit-learn's ``randomized_svd`` with the same random numbers; vectors differ in the last digits.
+    """
+    random_state = one_random_state(rows.comm, random_state)
+    n, d, width = rows.n, rows.d, k + spare
+    mine = slice(rows.first, rows.first + len(rows.local))
+    if n * d <= FEW or width >= min(n, d):
+        u, _, vt = randomized_svd(
+            rows.gather(rows.local), k, n_oversamples=spare, random_state=random_state
+        )
+        return SingularVectors(np.ascontiguousarray(u[mine]), np.ascontiguousarray(vt.T))
+    rounds = 7 if k < 0.1 * min(n, d) else 4
+    drawn = random_state.normal(size=(min(n, d), width))
+    if n < d:
+        left = _spread(rows, np.ascontiguousarray(drawn[mine]))
+    else:
+        left = _spread(rows, times(rows.local, drawn))
+    for _ in range(rounds - (n < d)):
+        left = _spread(rows, times(rows.local, _whole_basis(rows, left)))
+    # The matrix as seen from the basis of one side: small, or as tall as the other side.
+    if n < d:
+        basis = _whole_basis(rows, left)
+        left = _spread(rows, times(rows.local, basis))
+        basis = _whole_basis(rows, left)
+        seen, factor = orthonormal(rows.comm, n, times(rows.local, basis), drop=False)
+        seen, second = orthonormal(rows.comm, n, seen, drop=False)
+        u, _, vt = svd(second @ factor)
+        found = times(seen, np.ascontiguousarray(u[:, :k])), basis @ vt.T[:, :k]
+    else:
+        u, _, vt = svd(inner(rows.comm, n, rows.local, left).T, full_matrices=False)
+        found = times(left, np.ascontiguousarray(u[:, :k])), vt.T[:, :k]
+    of_rows, signs = with_signs(rows.comm, found[0])
+    return SingularVectors(of_rows, np.ascontiguousarray(found[1] * signs))
+
+
+def exact_singular_vectors(rows: Rows, k: int) -> SingularVectors:
+    """**Collective.** The first ``k``, as exact as rounding allows; the first comes last, as in SciPy."""
+    comm, n, d = rows.comm, rows.n, rows.d
+    if not 0 < k < min(n, d):
+        svds(np.zeros((2, 2)), k=max(k, 2))  # which says why not
+    columns = own_range(comm, d)
+    tall = Rows(np.empty((columns[1] - columns[0], 1)), columns[0], d, comm, None)
+
+    def multiply(block: Values) -> Values:
+        there = times(rows.local, tall.gather(block))
+        return np.ascontiguousarray(inner(comm, n, rows.local, there)[slice(*columns)])
+
+    start = start_block(d, columns, block_width(d, k))
+    found = largest_eigenvectors(Symmetric(comm, d, columns, multiply), k, start)
+    of_columns = tall.gather(found.vectors)
+    lengths = np.sqrt(np.maximum(found.values, np.finfo(float).tiny))
+    of_rows, signs = with_signs(comm, times(rows.local, of_columns) / lengths)
+    return SingularVectors(of_rows[:, ::-1].copy(), (of_columns * signs)[:, ::-1].copy())
+
+
+def _spread(rows: Rows, block: Values) -> Values:
+    """**Collective.** Orthonormal columns with the span of a block whose rows are cut."""
+    for _ in range(2):
+        block = orthonormal(rows.comm, rows.n, block, drop=False)[0]
+    return block
+
+
+def _whole_basis(rows: Rows, left: Values) -> Values:
+    """**Collective.** An orthonormal basis of the transpose times a block, whole on every rank."""
+    found: Values = qr(inner(rows.comm, rows.n, rows.local, left), mode="economic")[0]
+    return np.ascontiguousarray(found)
