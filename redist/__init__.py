@@ -32,9 +32,11 @@ from redist.errors import (
     RedistError,
     RequestError,
     ShapeError,
+    SpillError,
     StepError,
     TopologyError,
     TransferError,
+    WholeArrayError,
 )
 from redist.layout.array_type import ArrayType
 from redist.layout.interop import (
@@ -89,11 +91,13 @@ __all__ = [
     "RedistError",
     "RequestError",
     "ShapeError",
+    "SpillError",
     "StepError",
     "Topology",
     "TopologyError",
     "Transfer",
     "TransferError",
+    "WholeArrayError",
     "__version__",
     "adjoint",
     "box_of",

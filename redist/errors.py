@@ -87,6 +87,10 @@ class MissingNameError(RedistError, AttributeError):
     """A name of NumPy's or of the standard that is not offered; says what to write instead."""
 
 
+class WholeArrayError(RequestError, BufferError):
+    """Somebody takes what a rank has of a global array for all of it."""
+
+
 class MatrixError(RedistError, LinAlgError):
     """A matrix that a decomposition refuses: singular, or not positive definite."""
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import ArgumentError, ArgumentTypeError, MissingNameError, RequestError
+from redist.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MissingNameError,
+    RequestError,
+    WholeArrayError,
+)
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
@@ -156,13 +162,22 @@ class Array(Operators):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The tile of this rank, for any library."""
-        return self._tile().__dlpack__(
+        """The whole array, for any library, where every rank has all of it; a tile is not taken for it."""
+        return self._whole().__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._tile().__dlpack_device__()
+
+    def _whole(self) -> Tile:
+        """The tile, if it is the whole array on every rank."""
+        if max(self.type.cuts, default=1) > 1:
+            raise WholeArrayError(
+                f"cannot hand over the global array {self.type} by DLPack: a rank has a tile of it; "
+                "write a.gather() for all of it, or a.local for this rank's tile"
+            )
+        return self._tile()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return call_ufunc(ufunc, method, inputs, options)
