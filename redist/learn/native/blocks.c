@@ -6,7 +6,8 @@
 #include <arm_neon.h>
 #endif
 
-#define PANEL 512 /* columns of `rows` that are worked on at a time, while the rows of `block` for them are near */
+/* columns of `rows` that are worked on at a time, while the rows of `block` for them are near */
+#define PANEL 512
 
 #if defined(__x86_64__)
 #define LANES 4
@@ -139,15 +140,17 @@ void redist_inner(const double *restrict left, int64_t a, int64_t left_stride,
         for (int64_t p = 0; p < a; p += SIDE)
             for (int64_t q = 0; q < b; q += SIDE) {
                 const int64_t rows = n - lo < STRETCH ? n - lo : STRETCH;
-                const int64_t high = a - p < SIDE ? a - p : SIDE, wide = b - q < SIDE ? b - q : SIDE;
-                const double *one = left + lo * left_stride + p, *other = right + lo * right_stride + q;
+                const int64_t high = a - p < SIDE ? a - p : SIDE,
+                              wide = b - q < SIDE ? b - q : SIDE;
+                const double *one = left + lo * left_stride + p,
+                             *other = right + lo * right_stride + q;
                 double large[SIDE][SIDE], small[SIDE][SIDE];
                 if (high == SIDE && wide == SIDE)
-                    inner_full(one, left_stride, other, right_stride, rows, coarse, fine, high, wide,
-                               large, small);
+                    inner_full(one, left_stride, other, right_stride, rows, coarse, fine, high,
+                               wide, large, small);
                 else
-                    inner_edge(one, left_stride, other, right_stride, rows, coarse, fine, high, wide,
-                               large, small);
+                    inner_edge(one, left_stride, other, right_stride, rows, coarse, fine, high,
+                               wide, large, small);
                 for (int64_t i = 0; i < high; i++)
                     for (int64_t j = 0; j < wide; j++) {
                         sums[(p + i) * b + q + j] += large[i][j];

@@ -9,6 +9,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import ReadError
+
 PIECE_BYTES = 2**22
 """So much of a file is looked at at a time; a longer line makes a longer piece."""
 SEARCH_BYTES = 2**14
@@ -45,7 +47,7 @@ def pieces(file: BinaryIO, lo: int, hi: int, most_bytes: int = PIECE_BYTES) -> I
     while lo < hi:
         got = file.read(min(most_bytes, hi - lo))
         if not got:
-            raise OSError("it became shorter")
+            raise ReadError(f"cannot read {file.name!r}: it became shorter")
         lo += len(got)
         whole, mark, open_end = (rest + got).rpartition(b"\n")
         if lo >= hi:

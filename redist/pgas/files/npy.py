@@ -77,9 +77,9 @@ def _head_of(path: Path) -> NpyHead:
                 (2, 0): npy_format.read_array_header_2_0,
             }
             if version not in reads:
-                raise ValueError(f"version {version} is for records with odd names")
+                raise ReadError(f"version {version} is for records with odd names")
             shape, by_columns, dtype = reads[version](file)
-        except ValueError as problem:
+        except (ValueError, ReadError) as problem:
             raise ReadError(f"cannot read {str(path)!r} as a file of NumPy: {problem}") from None
         if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufc":
             raise ReadError(f"cannot read {str(path)!r}: it holds {dtype}, and not numbers")
@@ -108,7 +108,7 @@ def _read_into(tile: Values, file: File, offset: int) -> None:
         while left:
             n = os.preadv(descriptor, [left[: 2**30]], offset)
             if not n:
-                raise OSError("it became shorter")
+                raise ReadError(f"cannot read {os.fspath(file)!r}: it became shorter")
             left, offset = left[n:], offset + n
     finally:
         os.close(descriptor)
