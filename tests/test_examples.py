@@ -60,7 +60,14 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    "ranks", [3, pytest.param(4, marks=pytest.mark.slow("every example on 4 ranks too"))]
+    "ranks",
+    [
+        2,
+        *(
+            pytest.param(n, marks=pytest.mark.slow("every example on 3 and 4 ranks too"))
+            for n in (3, 4)
+        ),
+    ],
 )
 @pytest.mark.parametrize("name", SMALL)
 def test_example_checks_its_result(name: str, ranks: int) -> None:

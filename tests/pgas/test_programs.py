@@ -73,8 +73,8 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 
 PROMISES = [
-    promised(1, ALONE[1:]),
-    promised(1, ALONE[:1], slow=SEVERAL),
+    promised(1, ("captured", "spilling")),
+    promised(1, tuple(one for one in ALONE if one not in ("captured", "spilling")), slow=SEVERAL),
     promised(2, ("mistakes",), slow=SEVERAL),
     promised(3, (*ALONE, "traffic", "spill_faults")),
     promised(2, ("spill_faults",), slow=SEVERAL),

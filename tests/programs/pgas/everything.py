@@ -29,7 +29,8 @@ ELSEWHERE = {
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
     "joins": ["ein"],
-    "reading": ["read_csv", "read_npy", "read_parquet"],
+    "reading": ["read_csv", "read_npy"],
+    "reading_parquet": ["read_parquet"],
     "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
