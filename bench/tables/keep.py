@@ -43,6 +43,10 @@ def keep(path: Path, folder: Path = RESULTS) -> list[Path]:
     ]
 
 
+PLACES = ("json", "folder", "dask")
+"""Options that say where something lies on one machine: nothing that others could repeat."""
+
+
 def stored_of(data: Mapping[str, Any]) -> dict[str, Stored]:
     """Figures by benchmark, from the JSON of ``redist bench`` or of ``python -m bench``."""
     if "cases" in data:
@@ -52,7 +56,8 @@ def stored_of(data: Mapping[str, Any]) -> dict[str, Stored]:
     out = {}
     for report in data["reports"]:
         named = [table for table in report["tables"] if table["name"]]
-        run = {**_run(data), "options": data["options"]}
+        options = {name: one for name, one in data["options"].items() if name not in PLACES}
+        run = {**_run(data), "options": options}
         pairs = [_halves(table, row) for table in named for row in table["rows"]]
         stored = Stored.of_run(run, pairs)
         tables = {t["name"]: {"title": t["title"], "notes": t["notes"]} for t in named}

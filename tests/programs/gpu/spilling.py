@@ -23,6 +23,7 @@ from redist.pgas.spill.put_away import stored_tile
 from redist.runtime.cuda.arrays import to_host
 from tests.fakes import numpy_cupy
 from tests.programs.pgas.limited import SLACK, high_water, planned_within
+from tests.programs.pgas.spilling import tightly
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
@@ -89,14 +90,7 @@ def streamed(spill: str) -> str | None:
     """Weights that are put away stream through a program, call after call, and stay where they are."""
     x, several = weights(1)[0], weights(LAYERS)
     want = to_host(layers(x, several).gather())
-    small: Any = X.program(layouts="as written", limit=1, spill=spill)(layers)
-    try:
-        small(x, several)
-    except redist.NoPlanError as error:
-        limit = error.least_bytes + 2 * several[0].type.tile_bytes
-    else:
-        return "no error"
-    step: Any = X.program(layouts="as written", limit=limit, spill=spill)(layers)
+    step, limit = tightly(layers, x, several, spill)
     plan = step.plan(x, several)
     if plan.certificate.verdict != "proved" or plan.certificate.scope != "every order":
         return f"{plan.certificate}"

@@ -96,18 +96,22 @@ def stays() -> str | None:
     return None if all(kept) and own is not None else f"put away: {kept}, {len(made)}"
 
 
-def streaming() -> str | None:
-    """Weights that are put away stream through a program, call after call, and stay where they are."""
-    x, several = weights(1)[0], weights(8)
-    want = [one.gather() for one in layers(x, several)]
-    small: Any = X.program(layouts="as written", limit=1, spill=FOLDER)(layers)
+def tightly(function: Any, x: Any, several: list[Any], spill: str) -> tuple[Any, int]:
+    """**Collective.** A program within the least limit of its error and two weights more; the limit."""
+    small: Any = X.program(layouts="as written", limit=1, spill=spill)(function)
     try:
         small(x, several)
     except redist.NoPlanError as error:
         limit = error.least_bytes + 2 * several[0].type.tile_bytes
-    else:
-        return "no error"
-    step: Any = X.program(layouts="as written", limit=limit, spill=FOLDER)(layers)
+        return X.program(layouts="as written", limit=limit, spill=spill)(function), limit
+    raise AssertionError("a limit of one byte is kept")
+
+
+def streaming() -> str | None:
+    """Weights that are put away stream through a program, call after call, and stay where they are."""
+    x, several = weights(1)[0], weights(8)
+    want = [one.gather() for one in layers(x, several)]
+    step, limit = tightly(layers, x, several, FOLDER)
     certificate = step.plan(x, several).certificate
     if certificate.verdict != "proved" or certificate.scope != "every order":
         return f"{certificate}"
