@@ -50,15 +50,7 @@ class AgglomerativeClustering(sklearn.cluster.AgglomerativeClustering):  # type:
         rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_samples=2)
         check_merging(self)
         merges = self._merges(rows)
-        self.children_ = merges[:, :2].astype(int)
-        self.n_connected_components_, self.n_leaves_ = 1, rows.n
-        self.n_clusters_ = self.n_clusters
-        if self.distance_threshold is not None or self.compute_distances:
-            self.distances_ = np.ascontiguousarray(merges[:, 2])
-        if self.distance_threshold is not None:
-            far = np.count_nonzero(self.distances_ >= self.distance_threshold)
-            self.n_clusters_ = far + 1
-        labels = cut_tree(self.n_clusters_, self.children_, self.n_leaves_)
+        labels = take_merges(self, merges, rows.n)
         self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
         return self
 
@@ -71,6 +63,20 @@ class AgglomerativeClustering(sklearn.cluster.AgglomerativeClustering):  # type:
         if self.linkage != "single":
             rows.need("fit AgglomerativeClustering to", 8 * rows.n)
         return merges_of(rows, self.linkage, self.metric)
+
+
+def take_merges(model: Any, merges: NDArray[np.float64], n_leaves: int) -> NDArray[np.intp]:
+    """Let merges of leaves be the tree of a model, cut as it asks; the label of every leaf."""
+    model.children_ = merges[:, :2].astype(int)
+    model.n_connected_components_, model.n_leaves_ = 1, n_leaves
+    model.n_clusters_ = model.n_clusters
+    if model.distance_threshold is not None or model.compute_distances:
+        model.distances_ = np.ascontiguousarray(merges[:, 2])
+    if model.distance_threshold is not None:
+        far = np.count_nonzero(model.distances_ >= model.distance_threshold)
+        model.n_clusters_ = far + 1
+    labels: NDArray[np.intp] = cut_tree(model.n_clusters_, model.children_, n_leaves)
+    return labels
 
 
 def check_merging(model: Any) -> None:

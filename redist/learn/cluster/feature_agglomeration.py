@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from sklearn.utils.validation import check_is_fitted
 
-from redist.learn.borrowed import cut_tree, fit_context
-from redist.learn.cluster.agglomerative import check_merging
+from redist.learn.borrowed import fit_context
+from redist.learn.cluster.agglomerative import check_merging, take_merges
 from redist.learn.draws import largest
 from redist.learn.exact_sums import ExactGrid
 from redist.learn.kernels import pair_sums
@@ -46,15 +46,7 @@ class FeatureAgglomeration(sklearn.cluster.FeatureAgglomeration):  # type: ignor
         check_merging(self)
         rows.need("fit FeatureAgglomeration to", 8 * rows.d, 40 * rows.d * rows.d)
         merges = linkage(column_distances(rows, self.metric in SQUARED), self.linkage)
-        self.children_ = merges[:, :2].astype(int)
-        self.n_connected_components_, self.n_leaves_ = 1, rows.d
-        self.n_clusters_ = self.n_clusters
-        if self.distance_threshold is not None or self.compute_distances:
-            self.distances_ = np.ascontiguousarray(merges[:, 2])
-        if self.distance_threshold is not None:
-            far = np.count_nonzero(self.distances_ >= self.distance_threshold)
-            self.n_clusters_ = far + 1
-        self.labels_ = cut_tree(self.n_clusters_, self.children_, self.n_leaves_)
+        self.labels_ = take_merges(self, merges, rows.d)
         self._n_features_out = self.n_clusters_
         return self
 

@@ -2,7 +2,7 @@
 
 A vertex of a graph has ended when the GPU has done it, not when it was launched: so a copy need not wait for
 any stream, and memory that a vertex gave back is nobody's. For that tasks are :func:`launched`, and tiles
-come from :class:`DeviceTiles`, whose memory no kernel uses for anything else.
+come from :class:`SeparateMemory`, which no kernel uses for anything else.
 """
 
 from __future__ import annotations
