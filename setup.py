@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 NATIVE = {
     "redist.runtime.copies": ["-O3"],
     # Products are rounded before they are added: the same bits as NumPy and scikit-learn.
-    "redist.learn": ["-O3", "-ffp-contract=off"],
+    "redist.learn.kernels": ["-O3", "-ffp-contract=off"],
 }
 """Packages with a folder of C, and how it is compiled."""
 

@@ -29,7 +29,7 @@ TESTS = (
     "tests/runtime/test_reduce.py",
     "tests/learn/test_sums.py",
 )
-NATIVE = {"redist/runtime/copies": (), "redist/learn": ("-ffp-contract=off",)}
+NATIVE = {"redist/runtime/copies": (), "redist/learn/kernels": ("-ffp-contract=off",)}
 """Folders with kernels, and what they are compiled with besides."""
 JOB = """
 from tests.programs.launch import run
@@ -56,8 +56,8 @@ k.copy(address_of(row) + {shift}, 1, address_of(bases), 0)
 CLUSTERING = """
 import ctypes
 import numpy as np
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import address, library
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.library import address, library
 assert library() is not None
 rows, sums = np.ones((5, 3)), np.zeros((2, 3))
 steps = map(ctypes.c_double, ExactGrid.for_sum(1.0, 9).steps)

@@ -128,12 +128,13 @@ INNER: dict[str, str] = {
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
-    "redist.learn": (
-        "borrowed exact_sums outside_tree twins kernels totals passing rows draws slabs visits searching "
-        "nearest near_lists components spanning_tree nearest_chain messages order_statistics blocks "
-        "eigenvectors affinities normalizing singular_vectors cluster "
-        "datasets metrics"
+    "redist.learn": "borrowed kernels ranks near vectors cluster datasets metrics",
+    "redist.learn.kernels": "exact_sums outside_tree library twins steps messages",
+    "redist.learn.ranks": "totals passing rows draws order_statistics visits",
+    "redist.learn.near": (
+        "slabs searching nearest near_lists components spanning_tree nearest_chain"
     ),
+    "redist.learn.vectors": "blocks eigenvectors affinities normalizing singular_vectors",
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
         "affinity agglomerative feature_agglomeration birch spectral biclusters"

@@ -15,10 +15,11 @@ if find_spec("sklearn") is None:
         "needs scikit-learn: make learn has an environment with it", allow_module_level=True
     )
 
-from redist.learn import blocks, kernels, messages, twins
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.messages import Messages
-from redist.learn.outside_tree import OutsideTree
+from redist.learn.kernels import library, messages, steps, twins
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.messages import Messages
+from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.vectors import blocks
 
 FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
 
@@ -48,7 +49,7 @@ def test_sums_of_what_is_not_negative_never_fall(values) -> None:
 
 
 needs_c = pytest.mark.skipif(
-    kernels.library() is None, reason="needs the compiled kernels of clustering"
+    library.library() is None, reason="needs the compiled kernels of clustering"
 )
 
 
@@ -65,7 +66,7 @@ def test_a_lloyd_step_is_its_twin(n: int, d: int, k: int, dtype) -> None:
     most = float(np.abs(rows).max(initial=1)) * 2
     grids = ExactGrid.for_sum(most, n), ExactGrid.for_sum(2.0, n)
     found = []
-    for step in (kernels.lloyd_step, twins.lloyd_step):
+    for step in (steps.lloyd_step, twins.lloyd_step):
         labels = np.full(n, -1, np.int32)
         changed, sums = step(rows, weights, centers, norms, labels, grids)
         assert changed == n and sums is not None and sums.shape == (k, 2, d + 1)
@@ -86,9 +87,7 @@ def test_candidates_are_their_twin(dtype) -> None:
     candidates = rows[[3, 200, 20]]
     grid = ExactGrid.for_sum(float(4 * norms.max()), 321)
     given = rows, norms, weights, candidates, norms[[3, 200, 20]], closest, grid
-    for one, other in zip(
-        kernels.try_candidates(*given), twins.try_candidates(*given), strict=True
-    ):
+    for one, other in zip(steps.try_candidates(*given), twins.try_candidates(*given), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -101,14 +100,14 @@ def test_sums_of_rows_are_their_twins(dtype) -> None:
     labels, into = (rng.integers(0, 4, 5001).astype(np.int32) for _ in range(2))
     grid = ExactGrid.for_sum(300.0, 5001)
     for squared in (False, True):
-        one, other = (m.column_sums(rows, grid, squared) for m in (kernels, twins))
+        one, other = (m.column_sums(rows, grid, squared) for m in (steps, twins))
         assert np.array_equal(one, other)
     if dtype is np.float64:
         for squared in (False, True):
-            one, other = (m.pair_sums(rows, grid, squared) for m in (kernels, twins))
+            one, other = (m.pair_sums(rows, grid, squared) for m in (steps, twins))
             assert np.array_equal(np.triu(one, 1), np.triu(other, 1))
     given = rows, weights, centers, labels, into, 4, grid
-    assert np.array_equal(kernels.inertia_sums(*given), twins.inertia_sums(*given))
+    assert np.array_equal(steps.inertia_sums(*given), twins.inertia_sums(*given))
 
 
 @needs_c
@@ -119,7 +118,7 @@ def test_joined_lists_are_their_twin() -> None:
     marked = rng.random(90) < 0.7
     one, other = np.arange(90), np.arange(90)
     for first in (0, 30):
-        kernels.join_lists(ends, indices, first, marked, one)
+        steps.join_lists(ends, indices, first, marked, one)
         twins.join_lists(ends, indices, first, marked, other)
     while not np.array_equal(one, one[one]):
         one = one[one]
@@ -137,16 +136,16 @@ def test_a_growing_tree_is_its_twin(spread: int) -> None:
         outside.state[1] = 0
     added = np.array([0, 40, 0, core[0], *rows[0]])
     found = np.empty((149, 7))
-    assert kernels.grow_alone(alone, added, 1.0, found)
+    assert steps.grow_alone(alone, added, 1.0, found)
     offers = np.empty((2, 7))
     for i in range(149):
-        kernels.grow_tree(one, added, offers[0], 1.0)
+        steps.grow_tree(one, added, offers[0], 1.0)
         twins.grow_tree(other, added, offers[1], 1.0)
         assert np.array_equal(*offers) and np.array_equal(offers[0], found[i])
         assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
         assert np.array_equal(one.nearest[: one.m], other.nearest[: one.m])
         added = offers[0].copy()
-    kernels.grow_tree(one, added, offers[0], 1.0)
+    steps.grow_tree(one, added, offers[0], 1.0)
     assert one.m == 0 and offers[0, 0] == np.inf
 
 
@@ -157,7 +156,7 @@ def test_messages_are_their_twins(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (Messages.of(similar, 40, 0.6) for _ in range(2))
     for _ in range(4):
         bounds, sums = [], []
-        for which, found in ((one, kernels.library()), (other, None)):
+        for which, found in ((one, library.library()), (other, None)):
             monkeypatch.setattr(messages, "library", lambda found=found: found)
             bounds.append(which.respond())
             sums.append(which.support(ExactGrid.for_sum(bounds[-1], 130)))
@@ -175,7 +174,7 @@ def test_blocks_are_their_twins(monkeypatch: pytest.MonkeyPatch, n: int, m: int,
     rows, other = wide[:, :m], rng.normal(size=(n, k))  # rows that are not beside each other
     grid = ExactGrid.for_sum(float(np.abs(rows).max(initial=0) * np.abs(other).max(initial=0)), n)
     found = []
-    for which in (kernels.library(), None):
+    for which in (library.library(), None):
         monkeypatch.setattr(blocks, "library", lambda which=which: which)
         product = blocks.times(rows, small)
         assert product.shape == (n, k) and np.array_equal(

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.seeding import squared_norms
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import try_candidates
-from redist.learn.messages import Messages
-from redist.learn.order_statistics import median_of_all
-from redist.learn.rows import Rows, take_rows, whole_of
-from redist.learn.totals import Totals, all_rows, one_random_state, seeded_alike, total_of
-from redist.learn.visits import Visits
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.messages import Messages
+from redist.learn.kernels.steps import try_candidates
+from redist.learn.ranks.order_statistics import median_of_all
+from redist.learn.ranks.rows import Rows, take_rows, whole_of
+from redist.learn.ranks.totals import Totals, all_rows, one_random_state, seeded_alike, total_of
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
 
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
-from redist.learn.nearest_chain import distance_columns, merge_all
-from redist.learn.rows import Rows, cut_like, is_global, take_rows, whole_of
-from redist.learn.spanning_tree import spanning_tree
-from redist.learn.totals import all_rows
+from redist.learn.near.nearest_chain import distance_columns, merge_all
+from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.totals import all_rows
 
 Values = NDArray[Any]
 NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}

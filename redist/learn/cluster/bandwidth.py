@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
 from sklearn.utils import check_array, check_random_state
 
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.passing import all_parts
-from redist.learn.rows import Rows, is_global, own_range, take_rows
-from redist.learn.totals import all_rows, total_of
-from redist.learn.visits import Visits
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.passing import all_parts
+from redist.learn.ranks.rows import Rows, is_global, own_range, take_rows
+from redist.learn.ranks.totals import all_rows, total_of
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 BLOCK_BYTES = 2**24

@@ -9,18 +9,26 @@ import sklearn.cluster
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from redist.learn.blocks import inner, times
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.cluster.minibatch import MiniBatchKMeans
-from redist.learn.normalizing import balanced, bistochastic, logarithmic
-from redist.learn.rows import Rows, cut_like, even_out, global_rows, own_range, take_rows, whole_of
-from redist.learn.singular_vectors import (
+from redist.learn.ranks.rows import (
+    Rows,
+    cut_like,
+    even_out,
+    global_rows,
+    own_range,
+    take_rows,
+    whole_of,
+)
+from redist.learn.ranks.totals import all_rows, one_random_state, total_of
+from redist.learn.vectors.blocks import inner, times
+from redist.learn.vectors.normalizing import balanced, bistochastic, logarithmic
+from redist.learn.vectors.singular_vectors import (
     SingularVectors,
     exact_singular_vectors,
     random_singular_vectors,
 )
-from redist.learn.totals import all_rows, one_random_state, total_of
 from redist.runtime.ranks.world import comm_or_world
 
 Values = NDArray[Any]

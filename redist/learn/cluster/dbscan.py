@@ -12,13 +12,13 @@ from scipy.sparse import issparse
 
 from redist import pgas
 from redist.learn.borrowed import fit_context
-from redist.learn.components import number_parts
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import join_lists
-from redist.learn.near_lists import ListPart, NearLists, near_lists
-from redist.learn.rows import Rows, cut_like, is_global, take_rows, take_weights, whole_of
-from redist.learn.searching import Search
-from redist.learn.totals import total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import join_lists
+from redist.learn.near.components import number_parts
+from redist.learn.near.near_lists import ListPart, NearLists, near_lists
+from redist.learn.near.searching import Search
+from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, take_weights, whole_of
+from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.agglomerative import check_merging, take_merges
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import pair_sums
-from redist.learn.rows import Rows, is_global, take_rows, whole_of
-from redist.learn.totals import total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import pair_sums
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.rows import Rows, is_global, take_rows, whole_of
+from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]
 SQUARED, PLAIN = ("euclidean", "l2"), ("l1", "manhattan", "cityblock")

@@ -20,11 +20,11 @@ from redist.learn.borrowed import (
     single_linkage_of,
     tree_to_labels,
 )
-from redist.learn.nearest import distances_to_nearest
-from redist.learn.rows import Rows, cut_like, even_out, is_global, take_rows, whole_of
-from redist.learn.searching import Search
-from redist.learn.spanning_tree import spanning_tree
-from redist.learn.totals import all_rows
+from redist.learn.near.nearest import distances_to_nearest
+from redist.learn.near.searching import Search
+from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.ranks.rows import Rows, cut_like, even_out, is_global, take_rows, whole_of
+from redist.learn.ranks.totals import all_rows
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

@@ -25,9 +25,9 @@ from redist.learn.cluster.lloyd import (
     variance_of,
 )
 from redist.learn.cluster.seeding import choose_seeds, squared_norms
-from redist.learn.draws import draw_distinct
-from redist.learn.rows import Rows, is_global, take_rows, take_weights, whole_of
-from redist.learn.totals import one_random_state, seeded_alike, total_of
+from redist.learn.ranks.draws import draw_distinct
+from redist.learn.ranks.rows import Rows, is_global, take_rows, take_weights, whole_of
+from redist.learn.ranks.totals import one_random_state, seeded_alike, total_of
 
 Values = NDArray[Any]
 SPARSE_TOO: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}

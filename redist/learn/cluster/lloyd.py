@@ -1,6 +1,6 @@
 """Lloyd's rounds over ranks: labels by rows, centres by one all-reduce of ``2 k (d + 1) + 1`` numbers.
 
-Sums are exact (:mod:`redist.learn.exact_sums`), so that centres have the same bits for every number of ranks.
+Sums are exact (:mod:`redist.learn.kernels.exact_sums`): centres have the same bits for every number of ranks.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import row_norms
 
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import column_sums, inertia_sums, lloyd_step
-from redist.learn.rows import Rows
-from redist.learn.totals import Totals, total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import column_sums, inertia_sums, lloyd_step
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import Totals, total_of
 
 Values = NDArray[Any]
 Labels = NDArray[np.int32]

@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.bandwidth import bandwidth_of, bins_of
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.near_lists import PART
-from redist.learn.passing import Passing, all_parts
-from redist.learn.rows import Rows, own_range, take_rows, whole_of
-from redist.learn.slabs import Slabs
-from redist.learn.totals import all_rows
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.near.near_lists import PART
+from redist.learn.near.slabs import Slabs
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.passing import Passing, all_parts
+from redist.learn.ranks.rows import Rows, own_range, take_rows, whole_of
+from redist.learn.ranks.totals import all_rows
 
 Values = NDArray[Any]
 

@@ -19,9 +19,9 @@ from redist.learn.cluster.kmeans import (
     given_centers,
 )
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
-from redist.learn.draws import AddedUp, largest
-from redist.learn.rows import Rows, take_rows, take_weights
-from redist.learn.totals import one_random_state, seeded_alike
+from redist.learn.ranks.draws import AddedUp, largest
+from redist.learn.ranks.rows import Rows, take_rows, take_weights
+from redist.learn.ranks.totals import one_random_state, seeded_alike
 
 Values = NDArray[Any]
 

@@ -12,13 +12,13 @@ from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 
-from redist.learn import twins
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
-from redist.learn.nearest import distances_to_nearest
-from redist.learn.outside_tree import OutsideTree
-from redist.learn.rows import Rows, cut_like, is_global, take_rows, whole_of
-from redist.learn.searching import Search
-from redist.learn.spanning_tree import Growth
+from redist.learn.kernels import twins
+from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.near.nearest import distances_to_nearest
+from redist.learn.near.searching import Search
+from redist.learn.near.spanning_tree import Growth
+from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, whole_of
 
 Values = NDArray[Any]
 DIGITS = np.finfo(np.float64).precision

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.draws import AddedUp, draw, largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import try_candidates
-from redist.learn.rows import Rows
-from redist.learn.totals import Totals
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import try_candidates
+from redist.learn.ranks.draws import AddedUp, draw, largest
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import Totals
 
 Values = NDArray[Any]
 

@@ -10,7 +10,13 @@ import sklearn.cluster
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from redist.learn.affinities import (
+from redist.learn.borrowed import cluster_qr, discretize, fit_context
+from redist.learn.cluster.kmeans import KMeans
+from redist.learn.near.nearest import nearest_rows
+from redist.learn.near.searching import Search
+from redist.learn.ranks.rows import Rows, cut_like, global_rows, is_global, take_rows, whole_of
+from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
+from redist.learn.vectors.affinities import (
     SYMMETRIC,
     ScaledAffinity,
     diagonal_of,
@@ -20,14 +26,8 @@ from redist.learn.affinities import (
     nearest_affinity,
     transposed_rows,
 )
-from redist.learn.blocks import with_signs
-from redist.learn.borrowed import cluster_qr, discretize, fit_context
-from redist.learn.cluster.kmeans import KMeans
-from redist.learn.eigenvectors import block_width, largest_eigenvectors, start_block
-from redist.learn.nearest import nearest_rows
-from redist.learn.rows import Rows, cut_like, global_rows, is_global, take_rows, whole_of
-from redist.learn.searching import Search
-from redist.learn.totals import all_rows, one_random_state, seeded_alike, total_of
+from redist.learn.vectors.blocks import with_signs
+from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
 
 Values = NDArray[Any]
 BASIS = 9

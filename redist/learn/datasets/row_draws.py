@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.totals import one_random_state
+from redist.learn.ranks.totals import one_random_state
 from redist.pgas.random.philox import Stream
 from redist.runtime.ranks.world import Comm, comm_or_world
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from redist.learn.passing import all_parts
-from redist.learn.rows import Rows, is_global, own_range, to_rows
-from redist.learn.totals import same_error, total_of
+from redist.learn.ranks.passing import all_parts
+from redist.learn.ranks.rows import Rows, is_global, own_range, to_rows
+from redist.learn.ranks.totals import same_error, total_of
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 Values = NDArray[Any]

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import pairwise_distances
 
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import try_candidates
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import try_candidates
 from redist.learn.metrics.labelled import (
     LabelCodes,
     check_number_of_labels,
     comm_of,
     take_labelled,
 )
-from redist.learn.rows import Rows, cut_like, even_out, is_global, whole_of
-from redist.learn.totals import one_random_state, same_error, total_of
-from redist.learn.visits import Visits
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.rows import Rows, cut_like, even_out, is_global, whole_of
+from redist.learn.ranks.totals import one_random_state, same_error, total_of
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 OWN_PART, VISITED_PART = 256, 8192

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_distances
 
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
+from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.metrics.labelled import LabelCodes, check_number_of_labels, take_labelled
-from redist.learn.rows import Rows
-from redist.learn.totals import total_of
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]
 

@@ -28,9 +28,9 @@ from redist.learn.cluster import (
     MiniBatchKMeans,
     kmeans_plusplus,
 )
-from redist.learn.draws import draw, draw_distinct
-from redist.learn.rows import Rows, own_range
-from redist.learn.totals import Totals, all_rows, total_of
+from redist.learn.ranks.draws import draw, draw_distinct
+from redist.learn.ranks.rows import Rows, own_range
+from redist.learn.ranks.totals import Totals, all_rows, total_of
 from redist.pgas.memory import BUFFERS
 from tests.programs.together import main, run_named
 

@@ -18,26 +18,26 @@ from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 from sklearn.utils.extmath import randomized_svd
 
 import redist
-from redist.learn.affinities import (
+from redist.learn.kernels.steps import join_lists
+from redist.learn.near.components import number_parts
+from redist.learn.near.near_lists import near_lists
+from redist.learn.near.nearest import distances_to_nearest, nearest_rows
+from redist.learn.near.searching import Search
+from redist.learn.near.slabs import Slabs
+from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.ranks.order_statistics import kth_of_all, median_of_all
+from redist.learn.ranks.passing import Passing, all_parts
+from redist.learn.ranks.rows import Rows, even_out, own_range
+from redist.learn.ranks.visits import Visits
+from redist.learn.vectors.affinities import (
     ScaledAffinity,
     diagonal_of,
     gaussian_rows,
     nearest_affinity,
 )
-from redist.learn.blocks import inner, orthonormal
-from redist.learn.components import number_parts
-from redist.learn.eigenvectors import block_width, largest_eigenvectors, start_block
-from redist.learn.kernels import join_lists
-from redist.learn.near_lists import near_lists
-from redist.learn.nearest import distances_to_nearest, nearest_rows
-from redist.learn.order_statistics import kth_of_all, median_of_all
-from redist.learn.passing import Passing, all_parts
-from redist.learn.rows import Rows, even_out, own_range
-from redist.learn.searching import Search
-from redist.learn.singular_vectors import exact_singular_vectors, random_singular_vectors
-from redist.learn.slabs import Slabs
-from redist.learn.spanning_tree import spanning_tree
-from redist.learn.visits import Visits
+from redist.learn.vectors.blocks import inner, orthonormal
+from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
+from redist.learn.vectors.singular_vectors import exact_singular_vectors, random_singular_vectors
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD

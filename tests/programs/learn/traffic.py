@@ -17,8 +17,8 @@ from mpi4py import MPI
 from redist import pgas
 from redist.learn.cluster import DBSCAN, AffinityPropagation, KMeans
 from redist.learn.metrics import adjusted_rand_score
-from redist.learn.rows import Rows, own_range
-from redist.learn.spanning_tree import spanning_tree
+from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.ranks.rows import Rows, own_range
 from redist.pgas.watch.seam import RankTraffic, TileMove, WrappedTraffic, through, traffic
 from redist.runtime.transfer import Transfer
 from tests.programs.together import main, run_named

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from redist.learn.near_lists import NearLists
-from redist.learn.passing import all_parts
+from redist.learn.near.near_lists import NearLists
+from redist.learn.ranks.passing import all_parts
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.passing import all_parts
-from redist.learn.totals import all_rows, total_of
+from redist.learn.ranks.passing import all_parts
+from redist.learn.ranks.totals import all_rows, total_of
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]

@@ -1,50 +1,20 @@
-"""The compiled kernels of clustering where they could be built, else their NumPy twins: the same bits."""
+"""Loops over the rows of a rank: compiled ones where they could be built, else NumPy's; the same bits."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn import twins
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.outside_tree import OutsideTree
+from redist.learn.kernels import twins
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.library import SUFFIX, address, library
+from redist.learn.kernels.outside_tree import OutsideTree
 
-ABI = 2
-"""The number of what Python and C tell each other, as in native/learn.h."""
-LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
-_SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
-
-
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """**Local.** The library, or None where it is missing or ``REDIST_PURE=1`` asks for NumPy."""
-    if os.environ.get("REDIST_PURE", "") not in ("", "0") or not LIBRARY.exists():
-        return None
-    try:
-        found = ctypes.CDLL(str(LIBRARY))
-        found.redist_learn_abi.restype = ctypes.c_int64
-        if found.redist_learn_abi() != ABI:
-            return None
-    except (OSError, AttributeError):
-        return None
-    found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
-    found.redist_prim_step.restype = None
-    found.redist_respond.restype = ctypes.c_double
-    return found
-
-
-def address(values: Values | None) -> ctypes.c_void_p:
-    """**Local.** Where an array lies, for C, which takes rows one after another; None lies nowhere."""
-    assert values is None or values.flags.c_contiguous
-    return ctypes.c_void_p(None if values is None else values.ctypes.data)
 
 
 def lloyd_step(
@@ -71,7 +41,7 @@ def lloyd_step(
     far[:k] = norms
     constants = None if grids is None else np.array([*grids[0].steps, *grids[1].steps])
     sums = None if grids is None else np.zeros((k, 2, d + 1))
-    step = getattr(c, f"redist_lloyd_{_SUFFIX[rows.dtype]}")
+    step = getattr(c, f"redist_lloyd_{SUFFIX[rows.dtype]}")
     count = ctypes.c_int64
     changed = step(
         address(rows), count(len(rows)), count(d), address(weights), address(turned), address(far),
@@ -88,7 +58,7 @@ def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
     n, d = rows.shape
     sums = np.zeros((2, d))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_columns_{_SUFFIX[rows.dtype]}")(
+    getattr(c, f"redist_columns_{SUFFIX[rows.dtype]}")(
         address(rows), count(n), count(d), count(squared), *map(number, grid.steps), address(sums)
     )
     return sums
@@ -129,7 +99,7 @@ def inertia_sums(
         return twins.inertia_sums(rows, weights, centers, labels, into, m, grid)
     sums = np.zeros((2, m))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_inertia_{_SUFFIX[rows.dtype]}")(
+    getattr(c, f"redist_inertia_{SUFFIX[rows.dtype]}")(
         address(rows), count(len(rows)), count(rows.shape[1]), address(weights), address(centers),
         address(labels), address(into), count(m), *map(number, grid.steps), address(sums),
     )  # fmt: skip
@@ -156,7 +126,7 @@ def try_candidates(
         )
     near, sums = np.empty((trials, len(rows))), np.empty((trials, 2))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_candidates_{_SUFFIX[rows.dtype]}")(
+    getattr(c, f"redist_candidates_{SUFFIX[rows.dtype]}")(
         address(rows), count(len(rows)), count(d), address(norms), address(weights), address(candidates),
         address(candidate_norms), count(trials), address(closest), number(grid.steps[0]),
         number(grid.steps[1]), address(near), address(sums),

@@ -15,10 +15,15 @@ from scipy.linalg import qr, svd
 from scipy.sparse.linalg import svds
 from sklearn.utils.extmath import randomized_svd
 
-from redist.learn.blocks import inner, orthonormal, times, with_signs
-from redist.learn.eigenvectors import Symmetric, block_width, largest_eigenvectors, start_block
-from redist.learn.rows import Rows, own_range
-from redist.learn.totals import one_random_state
+from redist.learn.ranks.rows import Rows, own_range
+from redist.learn.ranks.totals import one_random_state
+from redist.learn.vectors.blocks import inner, orthonormal, times, with_signs
+from redist.learn.vectors.eigenvectors import (
+    Symmetric,
+    block_width,
+    largest_eigenvectors,
+    start_block,
+)
 
 Values = NDArray[Any]
 FEW = 2**16

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import DistanceMetric
 
-from redist.learn import twins
 from redist.learn.borrowed import EDGE
-from redist.learn.kernels import grow_alone, grow_tree
-from redist.learn.outside_tree import OutsideTree
-from redist.learn.rows import Rows
-from redist.learn.totals import RowsOfAll
+from redist.learn.kernels import twins
+from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.kernels.steps import grow_alone, grow_tree
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import RowsOfAll
 
 Values = NDArray[Any]
 

@@ -1,6 +1,6 @@
 """Rows drawn by weight, as NumPy's ``RandomState.choice`` draws them, though no rank has all weights.
 
-Weights are added up exactly (:mod:`redist.learn.exact_sums`), so that the number of ranks changes no draw.
+Weights are added up exactly (:mod:`redist.learn.kernels.exact_sums`): the number of ranks changes no draw.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.rows import Rows
-from redist.learn.totals import all_rows, total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import all_rows, total_of
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

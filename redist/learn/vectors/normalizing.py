@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.draws import largest
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import column_sums
-from redist.learn.rows import Rows
-from redist.learn.totals import total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.steps import column_sums
+from redist.learn.ranks.draws import largest
+from redist.learn.ranks.rows import Rows
+from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]
 ROUNDS, NEAR = 1000, 1e-5

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from redist.learn.rows import Rows, first_rows
-from redist.learn.totals import RowsOfAll
-from redist.learn.visits import Visits
+from redist.learn.ranks.rows import Rows, first_rows
+from redist.learn.ranks.totals import RowsOfAll
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.totals import all_rows
+from redist.learn.ranks.totals import all_rows
 from redist.pgas.watch.seam import traffic
 from redist.runtime.ranks.world import Comm
 

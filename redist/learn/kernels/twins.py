@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.outside_tree import OutsideTree
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.outside_tree import OutsideTree
 
 WIDTH = 8
 """Centres that C compares at a time, as in native/learn.h."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from redist.learn.slabs import METRICS
+from redist.learn.near.slabs import METRICS
 
 Values = NDArray[Any]
 ENOUGH = 64

@@ -20,8 +20,8 @@ from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of, same_layout
 from redist.learn.borrowed import check_sample_weight
-from redist.learn.passing import Passing
-from redist.learn.totals import Totals, all_rows, same_error
+from redist.learn.ranks.passing import Passing
+from redist.learn.ranks.totals import Totals, all_rows, same_error
 from redist.pgas.array import Array
 from redist.pgas.conversion import asarray
 from redist.pgas.tiles.budget import require_room

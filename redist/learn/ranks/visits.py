@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.learn.rows import Rows, cut_by_rows, first_rows
+from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.watch.call_site import calling_line

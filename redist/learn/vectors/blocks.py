@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import address, library
-from redist.learn.totals import all_rows, total_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.library import address, library
+from redist.learn.ranks.totals import all_rows, total_of
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
-from redist.learn.blocks import SIDE, alike, inner, orthonormal, times
-from redist.learn.totals import total_of
+from redist.learn.ranks.totals import total_of
+from redist.learn.vectors.blocks import SIDE, alike, inner, orthonormal, times
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]

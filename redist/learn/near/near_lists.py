@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.passing import Passing
-from redist.learn.rows import Rows, first_rows
-from redist.learn.searching import Search
-from redist.learn.slabs import Slabs
-from redist.learn.visits import Visits
+from redist.learn.near.searching import Search
+from redist.learn.near.slabs import Slabs
+from redist.learn.ranks.passing import Passing
+from redist.learn.ranks.rows import Rows, first_rows
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

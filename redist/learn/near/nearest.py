@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.passing import Passing
-from redist.learn.rows import Rows, even_out
-from redist.learn.searching import Search, nearest_distances
-from redist.learn.slabs import Slabs
-from redist.learn.totals import total_of
-from redist.learn.visits import Visits
+from redist.learn.near.searching import Search, nearest_distances
+from redist.learn.near.slabs import Slabs
+from redist.learn.ranks.passing import Passing
+from redist.learn.ranks.rows import Rows, even_out
+from redist.learn.ranks.totals import total_of
+from redist.learn.ranks.visits import Visits
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

@@ -13,12 +13,12 @@ from scipy.sparse.linalg import splu
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.extmath import row_norms
 
-from redist.learn.blocks import times
-from redist.learn.eigenvectors import Symmetric
-from redist.learn.passing import Passing, all_parts
-from redist.learn.rows import Rows, cut_by_rows, first_rows, own_range
-from redist.learn.totals import same_error, total_of
-from redist.learn.visits import Visits
+from redist.learn.ranks.passing import Passing, all_parts
+from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows, own_range
+from redist.learn.ranks.totals import same_error, total_of
+from redist.learn.ranks.visits import Visits
+from redist.learn.vectors.blocks import times
+from redist.learn.vectors.eigenvectors import Symmetric
 from redist.pgas.array import Array
 
 Values = NDArray[Any]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.exact_sums import ExactGrid
-from redist.learn.kernels import address, library
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.library import address, library
 
 Values = NDArray[Any]
 PART = 64

@@ -1,0 +1,43 @@
+"""The library of compiled loops, where it could be built."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ABI = 2
+"""The number of what Python and C tell each other, as in native/learn.h."""
+LIBRARY = Path(__file__).with_name("_kernels.so")
+Values = NDArray[Any]
+SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
+"""How names of loops end, for each type of numbers."""
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """**Local.** The library, or None where it is missing or ``REDIST_PURE=1`` asks for NumPy."""
+    if os.environ.get("REDIST_PURE", "") not in ("", "0") or not LIBRARY.exists():
+        return None
+    try:
+        found = ctypes.CDLL(str(LIBRARY))
+        found.redist_learn_abi.restype = ctypes.c_int64
+        if found.redist_learn_abi() != ABI:
+            return None
+    except (OSError, AttributeError):
+        return None
+    found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
+    found.redist_prim_step.restype = None
+    found.redist_respond.restype = ctypes.c_double
+    return found
+
+
+def address(values: Values | None) -> ctypes.c_void_p:
+    """**Local.** Where an array lies, for C, which takes rows one after another; None lies nowhere."""
+    assert values is None or values.flags.c_contiguous
+    return ctypes.c_void_p(None if values is None else values.ctypes.data)
