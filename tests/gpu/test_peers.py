@@ -25,6 +25,12 @@ from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 from tests.programs.launch import one_worker
 
 
+class Refusal(RuntimeError):
+    """An error of CUDA with its number."""
+
+    status = cuda_peers._ALREADY_MAPPED
+
+
 class Runtime:
     """CUDA's, as far as it opens things; ``refuses`` some of it."""
 
@@ -35,7 +41,10 @@ class Runtime:
         self.destroyed: list[Any] = []
         self.waited: list[Any] = []
         self.refuses = ""
+        self.in_the_way: set[int] = set()
         self.number = np.zeros(1, np.int64)
+
+    CUDARuntimeError = Refusal
 
     def _try(self, what: str) -> None:
         if what == self.refuses:
@@ -61,6 +70,8 @@ class Runtime:
         self.waited.append(event)
 
     def ipcOpenMemHandle(self, handle: bytes, flags: int) -> int:
+        if self.in_the_way - set(self.closed):
+            raise Refusal
         self.opened.append(handle)
         return 1000 * len(self.opened)
 
@@ -176,6 +187,20 @@ def test_memory_that_came_back_with_another_number_is_opened_again(runtime: Runt
     assert peers.opened(1, place(0, 1)) == 1000
     assert peers.opened(1, place(0, 2)) == 2000
     assert runtime.closed == [1000] and peers.n_closed == 1
+
+
+def test_memory_that_is_gone_makes_way_for_what_lies_there_now(runtime: Runtime) -> None:
+    peers = Peers(world(b"b", b"c"))
+    peers.begin()
+    gone, others = peers.opened(1, place(0)), peers.opened(2, place(1))
+    peers.begin()
+    runtime.in_the_way = {gone}
+    assert peers.opened(1, place(2)) == 3000
+    assert runtime.closed == [gone] and peers.n_closed == 1
+    assert peers.opened(2, place(1)) == others
+    runtime.in_the_way = {3000}  # in use: nothing makes way
+    with pytest.raises(Refusal):
+        peers.opened(1, place(3))
 
 
 @pytest.mark.parametrize("refuses", ["", "close", "destroy"])

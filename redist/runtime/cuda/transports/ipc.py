@@ -27,6 +27,8 @@ _LAZY_PEER_ACCESS = 1
 """cudaIpcMemLazyEnablePeerAccess of the runtime."""
 _DEVICE_TO_HOST = 2
 """cudaMemcpyDeviceToHost of the runtime."""
+_ALREADY_MAPPED = 208
+"""cudaErrorAlreadyMapped of the runtime: a neighbour gave memory back and got other memory there."""
 _PROBE = 0x7265646973740000
 
 
@@ -190,10 +192,22 @@ class Peers(NoPeers):
             if number is not None:
                 del self._opened[key]
                 self._close(start)
-            start = int(self._runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+            start = self._open(rank, place.handle)
             self._opened[key] = place.number, start
         self._used.add(key)
         return start + place.offset
+
+    def _open(self, rank: int, handle: bytes) -> int:
+        """Open a neighbour's memory; if it lies where memory lay that is gone, close that first."""
+        try:
+            return int(self._runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS))
+        except self._runtime.CUDARuntimeError as error:
+            if error.status != _ALREADY_MAPPED:
+                raise
+        self._wait()
+        for key in [key for key in self._opened.keys() - self._used if key[0] == rank]:
+            self._close(self._opened.pop(key)[1])
+        return int(self._runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS))
 
     def _close(self, address: int) -> None:
         self.n_closed += 1
