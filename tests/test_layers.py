@@ -57,7 +57,7 @@ INNER: dict[str, str] = {
         "recorded_ends recorded"
     ),
     "redist.runtime.cuda": (
-        "arrays recording donation pinned_store kernels transports stage executor arguments"
+        "arrays recording donation pinned_store loops kernels transports stage executor arguments"
     ),
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"
@@ -129,7 +129,7 @@ INNER: dict[str, str] = {
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
     "redist.learn": "borrowed kernels ranks near vectors cluster datasets metrics",
-    "redist.learn.kernels": "exact_sums outside_tree library twins steps messages",
+    "redist.learn.kernels": "exact_sums outside_tree library twins cuda steps messages",
     "redist.learn.ranks": "totals passing rows draws order_statistics visits",
     "redist.learn.near": (
         "slabs searching nearest near_lists components spanning_tree nearest_chain"

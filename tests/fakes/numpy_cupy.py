@@ -12,6 +12,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from tests.fakes.emulated_loops import RawModule
 
 MISSING = {"vector_norm", "unravel_index"}
 """Functions that CuPy does not have."""
@@ -20,7 +23,7 @@ LENT = [0, 0]
 """Bytes of all arrays of the pretended GPU, and the most that they were."""
 
 
-class ndarray:
+class ndarray(NDArrayOperatorsMixin):
     """An array of the pretended GPU."""
 
     __array_priority__ = 100
@@ -56,11 +59,12 @@ class ndarray:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if "where" in options:
             raise TypeError("Wrong arguments: where")
-        if "out" in options:
-            options["out"] = tuple(one.values for one in options["out"])
+        outs = options.pop("out", None)
+        if outs is not None:
+            options["out"] = tuple(one.values for one in outs)
         given = [_values(one) for one in inputs]
         out = getattr(ufunc, method)(*given, **options)
-        return ndarray(out)
+        return ndarray(out) if outs is None else outs[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if function.__name__ in MISSING or ("out" in options and "fft" in function.__module__):
@@ -120,16 +124,8 @@ class ndarray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, 0
 
-    def __ge__(self, other: Any) -> ndarray:
-        return ndarray(self.values >= _values(other))
-
-    def __add__(self, other: Any) -> ndarray:
-        return ndarray(self.values + _values(other))
-
-    def __sub__(self, other: Any) -> ndarray:
-        return ndarray(self.values - _values(other))
-
-    __radd__ = __add__
+    def __float__(self) -> float:
+        return float(self.values)
 
 
 def _views(out: Any, of: Any) -> bool:
@@ -203,6 +199,20 @@ def _hosted(x: Any) -> Any:
     return x.values if isinstance(x, ndarray) else x
 
 
+def _function(name: str) -> Any:
+    """One of NumPy's for arrays of the pretended GPU."""
+    if name in MISSING or name.startswith("_"):
+        raise AttributeError(name)
+    found = getattr(np, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        out = found(*_opened(args), **{key: _opened(one) for key, one in options.items()})
+        several = isinstance(out, (tuple, list))
+        return type(out)(map(ndarray, out)) if several else ndarray(out)
+
+    return call if callable(found) and not isinstance(found, type) else found
+
+
 def install() -> None:
     """Stand for CuPy in this process, and let tiles move through memory."""
     from redist.pgas.programs import prepare
@@ -211,15 +221,18 @@ def install() -> None:
     from redist.runtime import redistribute as of_host
 
     cupy: Any = ModuleType("cupy")
+    cupy.__getattr__ = _function
     cupy.ndarray = ndarray
+    cupy.RawModule = RawModule
     cupy.asarray = lambda x: x if isinstance(x, ndarray) else ndarray(np.array(x))
-    cupy.empty = lambda shape, dtype: ndarray(np.empty(shape, dtype))
-    cupy.full = lambda shape, value, dtype: ndarray(np.full(shape, value, dtype))
+    cupy.empty = lambda shape, dtype=float: ndarray(np.empty(shape, dtype))
+    cupy.full = lambda shape, value, dtype=None: ndarray(np.full(shape, value, dtype))
     cupy.asnumpy = lambda x: x.values.copy()
     cupy.may_share_memory = lambda a, b: np.may_share_memory(a.values, b.values)
     runtime = SimpleNamespace(
         getDevice=lambda: 0,
         getDeviceCount=lambda: 1,
+        getDeviceProperties=lambda number: {"multiProcessorCount": 2},
         eventQuery=lambda event: 0,
         memcpyAsync=lambda to, of, n_bytes, kind, stream: ctypes.memmove(to, of, n_bytes),
     )

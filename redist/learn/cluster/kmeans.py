@@ -28,6 +28,7 @@ from redist.learn.cluster.seeding import choose_seeds, squared_norms
 from redist.learn.ranks.draws import draw_distinct
 from redist.learn.ranks.rows import Rows, is_global, take_rows, take_weights, whole_of
 from redist.learn.ranks.totals import one_random_state, seeded_alike, total_of
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 SPARSE_TOO: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}
@@ -44,7 +45,7 @@ class RowsOfCenters:
         check_is_fitted(self)
         if issparse(X):
             return super().predict(X)  # type: ignore[misc]
-        rows = take_rows(self, X, reset=False, **SPARSE_TOO)
+        rows = take_rows(self, X, reset=False, on_gpu=True, **SPARSE_TOO)
         return rows.answer(label_rows(rows.local, self.cluster_centers_))
 
     def transform(self, X: Any) -> Any:
@@ -52,10 +53,10 @@ class RowsOfCenters:
         check_is_fitted(self)
         if issparse(X):
             return super().transform(X)  # type: ignore[misc]
-        rows = take_rows(self, X, reset=False, **SPARSE_TOO)
+        rows = take_rows(self, X, reset=False, on_gpu=True, **SPARSE_TOO)
         if not len(rows.local):
             return rows.answer(np.empty((0, len(self.cluster_centers_)), rows.dtype))
-        return rows.answer(euclidean_distances(rows.local, self.cluster_centers_))
+        return rows.answer(_distances(rows, self.cluster_centers_))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """**Collective.** Fit, and transform the same rows."""
@@ -67,7 +68,7 @@ class RowsOfCenters:
         check_is_fitted(self)
         if issparse(X):
             return float(super().score(X, y, sample_weight))  # type: ignore[misc]
-        rows = take_rows(self, X, reset=False, **SPARSE_TOO)
+        rows = take_rows(self, X, reset=False, on_gpu=True, **SPARSE_TOO)
         weights = take_weights(rows, sample_weight)
         labels = label_rows(rows.local, self.cluster_centers_)
         return -inertia_of(rows, weights, self.cluster_centers_, labels)
@@ -97,7 +98,7 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
             with seeded_alike(self):
                 super().fit(X, y, sample_weight)
             return self
-        rows = take_rows(self, X, **SPARSE_TOO)
+        rows = take_rows(self, X, on_gpu=True, **SPARSE_TOO)
         check_counts(self, rows)
         seeded = isinstance(self.init, str) and self.init == "k-means++"
         trials = 4 + int(np.log(self.n_clusters)) if seeded else 0
@@ -107,7 +108,7 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
         self._n_threads = 1  # ranks are what works in parallel
         init = given_centers(self, rows)
         mean = mean_of(rows)
-        rows = rows.holding(rows.local - mean)
+        rows = rows.holding(rows.local - rows.beside(mean))
         if isinstance(init, np.ndarray):
             init -= mean
         self._tol = variance_of(rows) * self.tol if self.tol else 0
@@ -230,16 +231,28 @@ def start_centers(
     return np.asarray(found)
 
 
+def _distances(rows: Rows, centers: Values) -> Values:
+    """**Local.** The distance of every row to every centre, where the rows lie."""
+    if not rows.on_gpu:
+        return np.asarray(euclidean_distances(rows.local, centers))
+    xp = functions_for(rows.local)
+    local, places = rows.local.astype(np.float64, copy=False), rows.beside(centers)
+    squares = (local * local).sum(axis=1)[:, None] + (places * places).sum(axis=1)
+    far = xp.sqrt(xp.maximum(squares - 2 * (local @ places.T), 0.0))
+    return far.astype(rows.dtype, copy=False)
+
+
 def _same_clusters(rows: Rows, one: NDArray[Any], other: NDArray[Any], k: int) -> bool:
     """**Collective.** Whether all rows of each cluster of ``one`` are in one cluster of ``other``."""
-    pairs = np.bincount(one.astype(np.int64) * k + other, minlength=k * k).reshape(k, k)
-    met = total_of(rows.comm, pairs.astype(np.int64)) > 0
+    pairs = functions_for(one).bincount(one.astype(np.int64) * k + other, minlength=k * k)
+    met = total_of(rows.comm, pairs.reshape(k, k).astype(np.int64)) > 0
     return bool((met.sum(axis=1) <= 1).all())
 
 
 def _warn_of_few(rows: Rows, labels: NDArray[Any], k: int) -> None:
     """**Collective.** Warn, as scikit-learn does, if some clusters have no rows."""
-    found = int((total_of(rows.comm, np.bincount(labels, minlength=k)) > 0).sum())
+    own = functions_for(labels).bincount(labels, minlength=k)
+    found = int((total_of(rows.comm, own) > 0).sum())
     if found < k:
         warnings.warn(
             f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). "

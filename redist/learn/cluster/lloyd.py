@@ -17,6 +17,7 @@ from redist.learn.kernels.steps import column_sums, inertia_sums, lloyd_step
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals, total_of
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Labels = NDArray[np.int32]
@@ -64,26 +65,28 @@ def variance_of(rows: Rows) -> float:
 
 def label_rows(local: Values, centers: Values) -> Labels:
     """**Local.** The nearest centre of every row; of several, the first."""
-    labels = np.full(len(local), -1, np.int32)
-    rows = np.ascontiguousarray(local, dtype=centers.dtype)
+    xp = functions_for(local)
+    labels: Labels = xp.full(len(local), -1, np.int32)
+    rows = xp.ascontiguousarray(local, dtype=centers.dtype)
     lloyd_step(rows, rows, centers, row_norms(centers, squared=True), labels, None)
     return labels
 
 
 def inertia_of(rows: Rows, weights: Values, centers: Values, labels: Labels) -> float:
     """**Collective.** The weighted sum of squared distances to the centres."""
-    return float(inertia_by_label(rows, weights, centers, labels, 1, np.zeros_like(labels))[0])
+    return float(inertia_by_label(rows, weights, centers, labels, 1, labels * 0)[0])
 
 
 def inertia_by_label(
     rows: Rows, weights: Values, centers: Values, labels: Labels, n: int, into: Labels
 ) -> Values:
     """**Collective.** The same in ``n`` sums: each row's goes to the one that ``into`` names."""
-    local = np.ascontiguousarray(rows.local, dtype=centers.dtype)
+    xp = functions_for(rows.local)
+    local = xp.ascontiguousarray(rows.local, dtype=centers.dtype)
     most = largest(rows, local) + float(np.abs(centers).max(initial=0.0))
     bound = rows.d * most * most * largest(rows, weights)
     grid = ExactGrid.for_sum(bound, rows.n)
-    weighing = np.ascontiguousarray(weights, dtype=centers.dtype)
+    weighing = xp.ascontiguousarray(weights, dtype=centers.dtype)
     sums = inertia_sums(local, weighing, centers, labels, into, n, grid)
     total: Values = total_of(rows.comm, sums).sum(axis=0)
     return total
@@ -96,7 +99,7 @@ def run_lloyd(
     rows, weights = weighted.rows, weighted.weights
     k, d = centers.shape
     centers = np.ascontiguousarray(centers, dtype=rows.dtype)
-    labels = np.full(len(rows.local), -1, np.int32)
+    labels: Labels = functions_for(rows.local).full(len(rows.local), -1, np.int32)
     add_up = Totals(rows.comm, 2 * k * (d + 1) + 1)
     talks = bool(verbose) and rows.comm.rank == 0
     strict, done = False, 0
@@ -156,7 +159,7 @@ def _fill_empty(
     rank has these for a moment, one number a row.
     """
     rows = weighted.rows
-    far = ((rows.local - old[labels]) ** 2).sum(axis=1)
+    far = ((rows.local - rows.beside(old)[labels]) ** 2).sum(axis=1)
     every = rows.gather(far)
     if every.max() == 0:
         return  # fewer different rows than clusters

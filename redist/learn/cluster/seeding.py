@@ -16,14 +16,21 @@ from redist.learn.kernels.steps import try_candidates
 from redist.learn.ranks.draws import AddedUp, draw, largest
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 
 
 def squared_norms(rows: Values) -> Values:
     """**Local.** The squared norm of every row, in double precision."""
-    out: Values = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return out
+    if not is_device(rows):
+        out: Values = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        return out
+    total = functions_for(rows).zeros(len(rows))
+    for column in rows.T:
+        total += column.astype(np.float64) ** 2
+    return total
 
 
 def choose_seeds(
@@ -47,8 +54,9 @@ def choose_seeds(
     add_up = Totals(rows.comm, 2 * trials)
     numbers = draw(rows, weights, random_state, 1)
     seeds = rows.fetch(numbers)
+    nothing = functions_for(norms).full(len(norms), np.inf)
     near, sums = try_candidates(
-        rows.local, norms, weights, seeds, squared_norms(seeds), np.full(len(norms), np.inf), grid
+        rows.local, norms, weights, seeds, squared_norms(seeds), nothing, grid
     )
     closest = near[0]
     pot = Totals(rows.comm, 2)(sums).sum()

@@ -48,7 +48,7 @@ class ExactGrid:
 
     def sum_rows(self, values: Values) -> Values:
         """**Local.** The sums along dim 0, coarse and fine, side by side along a new first dim."""
-        coarse, fine = self.split(np.asarray(values, dtype=np.float64))
+        coarse, fine = self.split(values.astype(np.float64, copy=False))
         return np.stack([coarse.sum(axis=0), fine.sum(axis=0)])
 
 

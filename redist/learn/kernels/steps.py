@@ -1,4 +1,4 @@
-"""Loops over the rows of a rank: compiled ones where they could be built, else NumPy's; the same bits."""
+"""Loops over the rows of a rank: in C where that was built, else in NumPy, or on a GPU; the same bits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels import twins
+from redist.learn.kernels.cuda import lloyd as on_gpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import SUFFIX, address, library
 from redist.learn.kernels.outside_tree import OutsideTree
+from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -31,6 +33,8 @@ def lloyd_step(
     ``grids`` of sums and weights are given, for each centre ``d`` coarse sums and the coarse weight,
     then the fine ones: an array ``k, 2, d + 1``.
     """
+    if is_device(rows):
+        return on_gpu.lloyd_step(rows, weights, centers, norms, labels, grids)
     c, k, d = library(), *centers.shape
     if c is None:
         return twins.lloyd_step(rows, weights, centers, norms, labels, grids)
@@ -53,7 +57,7 @@ def lloyd_step(
 def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
     """**Local.** The exact sums of columns, or of their squares: ``2, d``, coarse and fine."""
     c = library()
-    if c is None:
+    if c is None or is_device(rows):
         return twins.column_sums(rows, grid, squared)
     n, d = rows.shape
     sums = np.zeros((2, d))
@@ -95,7 +99,7 @@ def inertia_sums(
     Each row's goes into the one of ``m`` sums that ``into`` names.
     """
     c = library()
-    if c is None:
+    if c is None or is_device(rows):
         return twins.inertia_sums(rows, weights, centers, labels, into, m, grid)
     sums = np.zeros((2, m))
     count, number = ctypes.c_int64, ctypes.c_double
@@ -120,6 +124,10 @@ def try_candidates(
     Squared distances ``trials, n``, at most ``closest``; the sums ``trials, 2``, coarse and fine.
     """
     c, trials, d = library(), *candidates.shape
+    if is_device(rows):
+        return on_gpu.try_candidates(
+            rows, norms, weights, candidates, candidate_norms, closest, grid
+        )
     if c is None:
         return twins.try_candidates(
             rows, norms, weights, candidates, candidate_norms, closest, grid

@@ -1,4 +1,4 @@
-"""The kernels of native/ in NumPy: slower, with the same results.
+"""The kernels of native/ in NumPy, some for arrays on a GPU too: slower, with the same results.
 
 Sums have the same bits. Which of two centres is nearer is decided by products that BLAS adds up, as C does
 dim by dim where BLAS fuses products with additions: it can differ where both are equally far.
@@ -15,10 +15,14 @@ from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.outside_tree import OutsideTree
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 WIDTH = 8
 """Centres that C compares at a time, as in native/learn.h."""
-PART = 4096
+PART, GPU_PART = 4096, 2**20
+"""Rows that are worked on at a time."""
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
 
@@ -31,7 +35,7 @@ def lloyd_step(
     labels: NDArray[np.int32],
     grids: tuple[ExactGrid, ExactGrid] | None,
 ) -> tuple[int, Values | None]:
-    """**Local.** As :func:`redist.learn.kernels.lloyd_step`."""
+    """**Local.** As :func:`redist.learn.kernels.steps.lloyd_step`."""
     k, d = centers.shape
     changed, sums = 0, None if grids is None else np.zeros((k, 2, d + 1))
     for lo in range(0, len(rows), PART):
@@ -52,16 +56,21 @@ def lloyd_step(
 
 
 def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
-    """**Local.** As :func:`redist.learn.kernels.column_sums`."""
-    out = np.zeros((2, rows.shape[1]))
-    for lo in range(0, len(rows), PART):
-        part = rows[lo : lo + PART].astype(np.float64)
-        out += grid.sum_rows(part * part if squared else part)
+    """**Local.** As :func:`redist.learn.kernels.steps.column_sums`."""
+    out, step = np.zeros((2, rows.shape[1])), part_of(rows)
+    for lo in range(0, len(rows), step):
+        part = rows[lo : lo + step].astype(np.float64)
+        out += to_host(grid.sum_rows(part * part if squared else part))
     return out
 
 
+def part_of(rows: Values) -> int:
+    """**Local.** How many rows are worked on at a time."""
+    return GPU_PART if is_device(rows) else PART
+
+
 def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
-    """**Local.** As :func:`redist.learn.kernels.pair_sums`."""
+    """**Local.** As :func:`redist.learn.kernels.steps.pair_sums`."""
     d = rows.shape[1]
     out = np.zeros((2, d, d))
     for lo in range(0, len(rows), PART):
@@ -81,17 +90,19 @@ def inertia_sums(
     m: int,
     grid: ExactGrid,
 ) -> Values:
-    """**Local.** As :func:`redist.learn.kernels.inertia_sums`."""
-    out = np.zeros((2, m))
-    for lo in range(0, len(rows), PART):
-        own = slice(lo, lo + PART)
-        apart = rows[own].astype(np.float64) - centers[labels[own]].astype(np.float64)
-        far = np.zeros(len(apart))
+    """**Local.** As :func:`redist.learn.kernels.steps.inertia_sums`."""
+    xp, step = functions_for(rows), part_of(rows)
+    out = xp.zeros((2, m))
+    places = xp.asarray(centers)
+    for lo in range(0, len(rows), step):
+        own = slice(lo, lo + step)
+        apart = rows[own].astype(np.float64) - places[labels[own]].astype(np.float64)
+        far = xp.zeros(len(apart))
         for column in apart.T:
             far += column * column
         for which, part in enumerate(grid.split(far * weights[own])):
-            out[which] += np.bincount(into[own], part, m)
-    return out
+            out[which] += xp.bincount(into[own], part, m)
+    return to_host(out)
 
 
 def try_candidates(
@@ -103,7 +114,7 @@ def try_candidates(
     closest: Values,
     grid: ExactGrid,
 ) -> tuple[Values, Values]:
-    """**Local.** As :func:`redist.learn.kernels.try_candidates`."""
+    """**Local.** As :func:`redist.learn.kernels.steps.try_candidates`."""
     near, sums = np.empty((len(candidates), len(rows))), np.empty((len(candidates), 2))
     for t, candidate in enumerate(candidates.astype(np.float64)):
         product = np.zeros(len(rows))
@@ -122,7 +133,7 @@ def join_lists(
     marked: NDArray[np.bool_],
     parent: Numbers,
 ) -> None:
-    """**Local.** As :func:`redist.learn.kernels.join_lists`; parents become roots."""
+    """**Local.** As :func:`redist.learn.kernels.steps.join_lists`; parents become roots."""
     n = len(parent)
     owners = np.repeat(np.arange(first, first + len(ends) - 1), np.diff(ends))
     both = marked[owners] & marked[indices]
@@ -135,7 +146,7 @@ def join_lists(
 
 
 def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
-    """**Local.** As :func:`redist.learn.kernels.grow_tree`."""
+    """**Local.** As :func:`redist.learn.kernels.steps.grow_tree`."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
     for value, column in zip(added[4:], outside.columns, strict=True):

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows, total_of
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -30,22 +32,26 @@ class AddedUp:
     @staticmethod
     def of(rows: Rows, weights: Values, bound: float) -> AddedUp:
         """**Collective.** Add up weights, none of which is larger than ``bound``."""
-        coarse, fine = ExactGrid.for_sum(bound, rows.n).split(weights)
-        sums = np.stack([coarse.cumsum(), fine.cumsum()])
-        ends = sums[:, -1] if weights.size else np.zeros(2)
+        parts = ExactGrid.for_sum(bound, rows.n).split(weights)
+        sums = [part.cumsum() for part in parts]
+        ends = np.array([float(one[-1]) if weights.size else 0.0 for one in sums])
         every = all_rows(rows.comm, ends)
-        sums += every[: rows.comm.rank].sum(axis=0)[:, None]
+        for one, before in zip(sums, every[: rows.comm.rank].sum(axis=0), strict=True):
+            one += before
         total = every.sum(axis=0)
         return AddedUp(rows, sums[0] + sums[1], float(total[0] + total[1]))
 
     def find(self, values: Values, side: str = "left") -> Numbers:
         """**Collective.** How many rows' sums are below each value (``right``: not above): a row's number."""
-        below = np.searchsorted(self.sums, values, side=side)  # type: ignore[call-overload]
+        below = to_host(
+            functions_for(self.sums).searchsorted(self.sums, self.rows.beside(values), side)
+        )
         return total_of(self.rows.comm, below.astype(np.int64))
 
     def find_shares(self, shares: Values) -> Numbers:
         """**Collective.** The rows at shares of the total, from 0 to 1, as ``choice`` finds them."""
-        below = np.searchsorted(self.sums / self.total, shares, side="right")
+        sums = self.sums / self.total
+        below = to_host(functions_for(sums).searchsorted(sums, self.rows.beside(shares), "right"))
         return total_of(self.rows.comm, below.astype(np.int64))
 
 
@@ -76,13 +82,13 @@ def draw_distinct(
 
 def largest(rows: Rows, values: Values) -> float:
     """**Collective.** The largest magnitude of any rank's values; 0 where there are none."""
-    own = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    own = max(float(values.max()), -float(values.min()), 0.0) if values.size else 0.0
     return float(total_of(rows.comm, np.array([own], np.float64), "max")[0])
 
 
 def _must_be_shares(rows: Rows, weights: Values) -> int:
     """**Collective.** Raise, with NumPy's words, unless weights can be shares; how many are not 0."""
-    said = np.array([np.count_nonzero(weights < 0), np.count_nonzero(weights)], np.int64)
+    said = np.array([int((weights < 0).sum()), int((weights != 0).sum())], np.int64)
     negative, some = total_of(rows.comm, said).tolist()
     if negative:
         raise ValueError("probabilities are not non-negative")

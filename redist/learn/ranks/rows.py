@@ -28,6 +28,9 @@ from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device, to_host
+from redist.runtime.cuda.loops import functions_for
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 Values = NDArray[Any]
@@ -53,6 +56,15 @@ class Rows:
     def d(self) -> int:
         """Columns."""
         return int(self.local.shape[1])
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether they lie on a GPU."""
+        return is_device(self.local)
+
+    def beside(self, values: Values) -> Any:
+        """**Local.** Values where the rows lie: themselves, or a copy on the GPU."""
+        return to_device(values) if self.on_gpu else values
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -81,12 +93,13 @@ class Rows:
         wanted = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
         out = np.zeros((len(wanted), *self.local.shape[1:]), self.dtype)
         here = self.holds(wanted)
-        out[here] = self.local[wanted[here] - self.first]
+        if here.any():
+            out[here] = to_host(self.local[self.beside(wanted[here] - self.first)])
         return Totals(self.comm, out.size, dtype=self.dtype)(out).reshape(out.shape)
 
     def gather(self, values: Values) -> Values:
         """**Collective.** Values of the rows of all ranks, whole on every rank."""
-        local = np.ascontiguousarray(values)
+        local = np.ascontiguousarray(to_host(values))
         if not self.is_even:
             out = np.zeros((self.n, *local.shape[1:]), local.dtype)
             out[self.first : self.first + len(local)] = local
@@ -98,9 +111,8 @@ class Rows:
         """**Collective.** Values of the own rows as a user gets them: global, cut as was given, or whole."""
         if self.given is None or not self.is_even:
             return self.gather(values)
-        local = np.ascontiguousarray(values)
-        shape = (self.n, *local.shape[1:])
-        made = Array(cut_by_rows(self.comm.size, local.dtype, shape), self.comm, local)
+        made = global_rows(self, values)
+        local, shape = values, made.shape
         given = self.given.type
         dims = (given.dims[0], *((),) * (local.ndim - 1))
         target = ArrayType(given.mesh, dtype_of(local.dtype), shape, dims)
@@ -126,9 +138,10 @@ def cut_like(x: Array, values: Values) -> Array:
 
 def global_rows(rows: Rows, local: Values) -> Array:
     """**Local.** Values of the own rows as a global array, its rows cut over all ranks."""
-    values = np.ascontiguousarray(local)
-    shape = (rows.n, *values.shape[1:])
-    return Array(cut_by_rows(rows.comm.size, values.dtype, shape), rows.comm, values)
+    values = functions_for(local).ascontiguousarray(local)
+    t = cut_by_rows(rows.comm.size, values.dtype, (rows.n, *values.shape[1:]))
+    made: Array = Array._kinds[is_device(values)](t, rows.comm, values)  # type: ignore[assignment]
+    return made
 
 
 def own_range(comm: Comm, n: int) -> tuple[int, int]:
@@ -138,10 +151,13 @@ def own_range(comm: Comm, n: int) -> tuple[int, int]:
     return box[0]
 
 
-def take_rows(estimator: Any, x: Any, *, reset: bool = True, **checks: Any) -> Rows:
+def take_rows(
+    estimator: Any, x: Any, *, reset: bool = True, on_gpu: bool = False, **checks: Any
+) -> Rows:
     """**Collective.** The rows of this rank, checked as scikit-learn checks; its errors come on all ranks.
 
-    ``checks`` are options of its ``validate_data``, which also notes the features on the estimator.
+    ``checks`` are options of its ``validate_data``, which also notes the features on the estimator. With
+    ``on_gpu`` rows on a GPU stay there.
     """
     checks = {"dtype": list(FLOATS), "order": "C", **checks}
     if not is_global(x):
@@ -156,16 +172,32 @@ def take_rows(estimator: Any, x: Any, *, reset: bool = True, **checks: Any) -> R
     ):  # scikit-learn says why not, the same everywhere
         stand_in = np.zeros(x.shape, x.dtype)
         check_array(stand_in, ensure_min_samples=least, estimator=estimator)
-    tile = to_rows(x)
+    tile = to_rows(x, on_gpu)
     with same_error(comm):
-        local = validate_data(estimator, tile, reset=reset, ensure_min_samples=0, **checks)
+        check = _check_on_gpu if is_device(tile) else validate_data
+        local = check(estimator, tile, reset=reset, ensure_min_samples=0, **checks)
     return Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
 
 
-def to_rows(x: Array) -> Values:
-    """**Collective.** The rows of this rank of a global array of any layout, in memory."""
+def _check_on_gpu(estimator: Any, tile: Any, *, reset: bool, **checks: Any) -> Any:
+    """**Local.** Rows on a GPU, checked alike: scikit-learn sees a stand-in, or all if they are wrong."""
+    wanted = checks["dtype"]
+    several = wanted if isinstance(wanted, list) else [wanted]
+    kept = wanted == "numeric" or tile.dtype in [np.dtype(one) for one in several]
+    found = tile if kept else tile.astype(several[0])
+    finite = checks.get("ensure_all_finite", True) is not True or found.dtype.kind in "iub"
+    is_well = tile.dtype.kind in "fiub" and (
+        finite or bool(functions_for(found).isfinite(found).all())
+    )
+    seen = np.zeros((1, tile.shape[1]), tile.dtype) if is_well else to_host(tile)
+    validate_data(estimator, seen, reset=reset, **checks)
+    return functions_for(found).ascontiguousarray(found)
+
+
+def to_rows(x: Array, on_gpu: bool = False) -> Values:
+    """**Collective.** The rows of this rank of a global array of any layout, in memory or where they lie."""
     t = cut_by_rows(x.comm.size, x.dtype, x.shape)
-    here = x.settled().to_device("cpu")
+    here = x.settled() if on_gpu else x.settled().to_device("cpu")
     tile = here.tile if same_layout(here.type, t) else here.to(t).tile
     assert tile is not None
     return tile
@@ -175,10 +207,12 @@ def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
     """**Collective.** The weights of the own rows, ones where none are given; scikit-learn's errors."""
     dtype = checks.pop("dtype", rows.dtype)
     if sample_weight is None:
-        return np.ones(len(rows.local), dtype)
+        ones: Values = functions_for(rows.local).ones(len(rows.local), dtype)
+        return ones
     if not is_global(sample_weight):
         found = check_sample_weight(sample_weight, _shaped(rows), dtype=dtype, **checks)
-        return np.ascontiguousarray(found[rows.first : rows.first + len(rows.local)])
+        own = np.ascontiguousarray(found[rows.first : rows.first + len(rows.local)])
+        return rows.beside(own)
     if sample_weight.shape != (rows.n,):  # scikit-learn says so, the same everywhere
         check_sample_weight(np.ones(sample_weight.shape), _shaped(rows), **checks)
     tile = to_rows(sample_weight)
@@ -193,7 +227,7 @@ def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
         )
     if not all_rows(rows.comm, np.count_nonzero(found)).any():
         check_sample_weight(np.zeros(1), np.zeros((1, 1)), **checks)  # not all may be 0
-    return np.asarray(found)
+    return rows.beside(np.asarray(found))
 
 
 def even_out(rows: Rows) -> Rows:

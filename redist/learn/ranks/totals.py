@@ -18,6 +18,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
 from redist.pgas.watch.seam import TileMove, traffic
+from redist.runtime.cuda.arrays import to_host
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.runtime.transfer import Transfer
@@ -84,7 +85,7 @@ class RowsOfAll:
 
 def total_of(comm: Comm, row: Any, op: str = "sum") -> Values:
     """**Collective.** Numbers of any shape combined over all ranks, once."""
-    values = np.asarray(row)
+    values = to_host(row)
     return Totals(comm, values.size, op, values.dtype)(values).reshape(values.shape)
 
 

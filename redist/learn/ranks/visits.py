@@ -2,14 +2,14 @@
 
 Tiles of the same node are read where they are: nothing is copied. Those of other nodes come by one planned
 move each, the next under way while one is used; those that came first are kept for the next visit, as
-long as there is room.
+long as there is room. Tiles on GPUs all come so, one after another: a copy would take turns with the work.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows
-from redist.pgas.memory import BUFFERS
+from redist.pgas.memory import BUFFERS, DEVICE, Tile
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.watch.call_site import calling_line
 from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, traffic
@@ -54,15 +54,17 @@ class Visits:
         keep_bytes: int = KEPT_BYTES,
         node_size: int | None = None,
     ) -> None:
-        self._comm, self._prefetch = rows.comm, prefetch
+        self._comm, self._prefetch = rows.comm, prefetch and not rows.on_gpu
+        self._on_gpu = rows.on_gpu
         self._world = world_of(rows.comm, node_size=node_size)
-        self._tile = _shared(rows.local)
+        self._tile = rows.local if rows.on_gpu else _shared(rows.local)
         self._firsts = first_rows(rows)
         self._type = cut_by_rows(rows.comm.size, rows.dtype, (rows.n, rows.d))
         self.counts = VisitCounts()
         size, node = rows.comm.size, self._world.node
-        self._is_far = [rank not in node.ranks for rank in range(size)]
-        steps = range(1, size) if not self._world.one_node else ()
+        near = (rows.comm.rank,) if rows.on_gpu else node.ranks
+        self._is_far = [rank not in near for rank in range(size)]
+        steps = range(1, size) if any(self._is_far) or not self._world.one_node else ()
         room = keep_bytes // max(1, self._type.tile_bytes)
         self._steps = [(step, number < room) for number, step in enumerate(steps)]
         self._moves = {step: self._prepared(step) for step in steps}
@@ -70,19 +72,26 @@ class Visits:
 
     def __iter__(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** First rows and rows of all ranks, each once."""
-        rank, dtype, before = self._comm.rank, self._tile.dtype, self.counts
-        with neighbour_tiles(
-            self._world, self._tile, dtype, "visit the rows of all ranks", TIMEOUT_S
-        ) as near:
-            seen = sorted(near.tiles, key=lambda other: (other - rank) % self._comm.size)
-            for other in seen:
-                tile = near.tiles[other]
-                self.counts = self.counts.plus(VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
-                yield int(self._firsts[other]), tile
+        before = self.counts
+        for other, tile in self._near():
+            self.counts = self.counts.plus(VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
+            yield int(self._firsts[other]), tile
         yield from self._far()
         self.counts = self.counts.plus(VisitCounts(visits=1))
         gained = (now - was for now, was in zip(self.counts, before, strict=True))
         traffic().note_visit(calling_line(), VisitCounts(*gained))  # type: ignore[arg-type]
+
+    def _near(self) -> Iterator[tuple[int, Values]]:
+        """**Collective over the node.** The tiles that are read in place, by rank, the own one first."""
+        rank, dtype = self._comm.rank, self._tile.dtype
+        if self._on_gpu:
+            yield rank, self._tile
+            return
+        with neighbour_tiles(
+            self._world, self._tile, dtype, "visit the rows of all ranks", TIMEOUT_S
+        ) as near:
+            for other in sorted(near.tiles, key=lambda other: (other - rank) % self._comm.size):
+                yield other, near.tiles[other]
 
     def _far(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** The tiles of other nodes, in the same order of steps on all ranks."""
@@ -122,14 +131,32 @@ class Visits:
         turned = Mesh({"x": size}, ranks=ranks)
         t = self._type
         target = ArrayType(turned, t.dtype, t.shape, t.dims)
-        transfer = prepare(t, target, self._comm)
         shape = tile_shape(target, self._comm.rank)
-        return TileMove(self._tile, t, target, shape, BUFFERS, transfer)
+        if self._on_gpu:
+            return TileMove(self._tile, t, target, shape, DEVICE)
+        return TileMove(self._tile, t, target, shape, BUFFERS, prepare(t, target, self._comm))
 
     def _start(self, step: int | None, under_way: dict[int, MoveUnderWay]) -> None:
         """**Collective.** Begin to fetch the tile of a step, if there is one more."""
-        if step is not None:
-            under_way[step] = traffic().start(self._moves[step], self._comm)
+        if step is None:
+            return
+        move = self._moves[step]
+        if not self._on_gpu:
+            under_way[step] = traffic().start(move, self._comm)
+            return
+        tile, transfer = traffic().redistribute(move, self._comm, None)
+        self._moves[step] = move._replace(prepared=transfer)
+        under_way[step] = _Arrived(tile)
+
+
+class _Arrived(NamedTuple):
+    """A move that is done."""
+
+    tile: Tile | None
+
+    def wait(self) -> Tile | None:
+        """The new tile."""
+        return self.tile
 
 
 def _shared(local: Values) -> Values:

@@ -1,0 +1,1 @@
+"""The same loops on a GPU: CUDA where it pays, else CuPy."""
