@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,8 +18,10 @@ THREADS = 256
 """Of a block, where they fit."""
 MOST_SHARED_BYTES = 220 * 1024
 """What a block may take of a processor's memory; blocks side by side share it."""
-MOST_NUMBERS = 64
-"""A thread holds so many 4-byte numbers of rows at most: they stay in registers."""
+MOST_SUM_BYTES = 32 * 1024
+"""Sums that take more leave too little of that memory to blocks side by side."""
+REGISTER_BYTES, TWO_ROWS_BYTES = 512, 128
+"""Rows up to so many bytes stay in a thread's registers, and up to so many two of them."""
 C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
@@ -156,17 +159,17 @@ class Tiling:
 def tiling_for(k: int, d: int, n_bytes: int) -> Tiling | None:
     """**Local.** The first that fits, the quickest ones first; None if a block's memory is too small.
 
-    >>> tiling_for(64, 16, 4).in_registers, tiling_for(64, 128, 4).in_registers, tiling_for(8, 5000, 4)
+    >>> tiling_for(64, 16, 4).in_registers, tiling_for(64, 200, 4).in_registers, tiling_for(8, 5000, 4)
     (True, False, None)
     """
     if k >= 2**15:
         return None
-    held = [m for m in (2, 1) if m * d * n_bytes <= 4 * MOST_NUMBERS]
-    ways = [(threads, m, True) for threads in (THREADS, 128) for m in held]
-    ways += [(threads, m, False) for threads, m in ((128, 2), (128, 1), (64, 1), (32, 1))]
-    for threads, m, in_registers in ways:
-        for near_centers, near_sums in ((True, True), (True, False), (False, False)):
-            found = Tiling(k, d, n_bytes, threads, m, in_registers, near_centers, near_sums)
-            if found.shared_bytes <= MOST_SHARED_BYTES:
-                return found
+    row_bytes = d * n_bytes
+    near_sums = 16 * k * (d + 1) <= MOST_SUM_BYTES
+    each = 2 if row_bytes <= TWO_ROWS_BYTES else 1
+    for threads, near_centers in itertools.product((THREADS, 128, 64, 32), (True, False)):
+        in_registers = row_bytes <= REGISTER_BYTES
+        found = Tiling(k, d, n_bytes, threads, each, in_registers, near_centers, near_sums)
+        if found.shared_bytes <= MOST_SHARED_BYTES:
+            return found
     return None
