@@ -93,7 +93,7 @@ class LaneLoop:
             for wake in self._wake:
                 wake.notify_all()
         for thread in self._threads:
-            _await_end(thread)
+            await_end(thread)
         for _, one, _ in self._under_way:
             with contextlib.suppress(Exception):
                 one.wait()
@@ -201,7 +201,7 @@ class LaneLoop:
         self._ready.end(number)
 
 
-def _await_end(thread: threading.Thread) -> None:
+def await_end(thread: threading.Thread) -> None:
     """**Local.** Wait until a thread has ended, if it was started; also if its start was interrupted."""
     while thread.ident is not None:
         try:
