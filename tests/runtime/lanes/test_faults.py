@@ -21,6 +21,7 @@ from redist.errors import RequestError, SpillError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from redist.runtime.lanes.loop import await_end
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
