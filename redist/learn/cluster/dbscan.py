@@ -53,7 +53,9 @@ class DBSCAN(sklearn.cluster.DBSCAN):  # type: ignore[misc]
             return self._fit_whole(X, sample_weight)
         rows = take_rows(self, X, dtype="numeric", order=None, accept_sparse="csr")
         rows.need("fit DBSCAN to", 24 * rows.d + 64)
-        weights = None if sample_weight is None else take_weights(rows, sample_weight)
+        weights = None
+        if sample_weight is not None:
+            weights = take_weights(rows, sample_weight, dtype=np.float64)
         search = Search.of(
             rows.n,
             rows.d,
