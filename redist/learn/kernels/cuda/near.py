@@ -20,7 +20,7 @@ MOST_DIMS = 2048
 """Points of more dims do not fit into a block's memory."""
 MOST_NEAREST = 64
 """So many least distances a thread holds at most."""
-HELD_BYTES, MOST_HELD, GROUP = 2**15, 1024, 8
+HELD_BYTES, MOST_HELD, GROUP = 2**14, 1024, 8
 """What a block holds of the other points, at most; how many are compared at a time, as in pairs.cu."""
 BLOCKS = 64
 """Blocks that are started for each processor, at most."""
@@ -100,7 +100,7 @@ def held(d: int) -> int:
     """**Local.** How many of the others a block holds at a time.
 
     >>> held(2), held(16), held(1000)
-    (1024, 256, 8)
+    (1024, 128, 8)
     """
     fits = HELD_BYTES // (8 * d) // GROUP * GROUP
     return min(MOST_HELD, max(GROUP, fits))
