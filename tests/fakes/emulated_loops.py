@@ -27,6 +27,7 @@ SHIM = r"""
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
 #define __syncthreads()
+#define __threadfence()
 struct Dim { unsigned x; };
 static Dim blockIdx, gridDim, blockDim;
 static unsigned char *ROOM;

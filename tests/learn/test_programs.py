@@ -44,8 +44,9 @@ JOBS = [
     Job(7, everything(SEVERAL)),
     Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
     Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
-    Job(1, (Run("learn.gpu_lloyd"),)),
-    Job(2, (Run("learn.on_gpus"),)),
+    Job(1, (Run("learn.gpu_lloyd"), Run("learn.gpu_loops"), Run("learn.stay_on_gpus"))),
+    Job(2, (Run("learn.on_gpus"), Run("learn.stay_on_gpus"))),
+    Job(3, (Run("learn.stay_on_gpus"),)),
 ]
 
 

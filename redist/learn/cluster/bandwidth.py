@@ -11,15 +11,18 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
 from sklearn.utils import check_array, check_random_state
 
+from redist.learn.kernels.cuda.near import MOST_DIMS, all_squares
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows, is_global, own_range, take_rows
+from redist.learn.ranks.rows import Rows, is_global, lies_on_gpu, own_range, take_rows
 from redist.learn.ranks.totals import all_rows, total_of
 from redist.learn.ranks.visits import Visits
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
-BLOCK_BYTES = 2**24
+BLOCK_BYTES, GPU_BLOCK_BYTES = 2**24, 2**28
 """Distances that a rank holds at a time."""
 
 
@@ -37,7 +40,7 @@ def estimate_bandwidth(
         chosen = check_random_state(random_state).permutation(rows.n)[:n_samples]
         sample = rows.fetch(chosen)
         lo, hi = own_range(rows.comm, len(sample))
-        rows = Rows(sample[lo:hi], lo, len(sample), rows.comm, None)
+        rows = Rows(rows.beside(sample[lo:hi]), lo, len(sample), rows.comm, None)
     return bandwidth_of(rows, quantile)
 
 
@@ -51,7 +54,12 @@ def bandwidth_of(rows: Rows, quantile: float = 0.3) -> float:
 def take_plain(x: Any) -> Rows:
     """**Collective.** Rows of what belongs to no estimator, as floats of double precision."""
     checked = x if is_global(x) else check_array(x)
-    return take_rows(BaseEstimator(), checked, dtype=np.float64)
+    return take_rows(BaseEstimator(), checked, on_gpu=can_stay(x), dtype=np.float64)
+
+
+def can_stay(x: Any) -> bool:
+    """**Local.** Whether something is rows on GPUs for which there are loops."""
+    return bool(lies_on_gpu(x) and x.shape[-1] <= MOST_DIMS)
 
 
 def kth_distances(rows: Rows, k: int) -> Values:
@@ -60,17 +68,23 @@ def kth_distances(rows: Rows, k: int) -> Values:
     Blocks of rows are compared with every tile, so that ``k`` may be a large part of all rows.
     """
     visits, metric = Visits(rows), DistanceMetric.get_metric("euclidean")
-    size = max(1, BLOCK_BYTES // (8 * rows.n))
+    xp = functions_for(rows.local)
+    size = max(1, (GPU_BLOCK_BYTES if rows.on_gpu else BLOCK_BYTES) // (8 * rows.n))
     blocks = int(all_rows(rows.comm, np.int64(-(-len(rows.local) // size))).max())
-    out = np.empty(len(rows.local))
+    out: Values = xp.empty(len(rows.local))
     for block in range(blocks):
         own = slice(block * size, (block + 1) * size)
-        part = np.ascontiguousarray(rows.local[own])
-        far = np.empty((len(part), rows.n))
+        part = xp.ascontiguousarray(rows.local[own])
+        far = xp.empty((rows.n, len(part)) if rows.on_gpu else (len(part), rows.n))
         for first, tile in visits:
-            if len(part) and len(tile):
-                far[:, first : first + len(tile)] = metric.pairwise(part, np.asarray(tile))
-        if len(part):
+            theirs = slice(first, first + len(tile))
+            if rows.on_gpu:
+                all_squares(part, tile, far[theirs])
+            elif len(part) and len(tile):
+                far[:, theirs] = metric.pairwise(part, np.asarray(tile))
+        if len(part) and rows.on_gpu:
+            out[own] = xp.sqrt(xp.partition(far, k - 1, axis=0)[k - 1])
+        elif len(part):
             out[own] = np.partition(far, k - 1, axis=1)[:, k - 1]
     return out
 
@@ -88,8 +102,7 @@ def bins_of(rows: Rows, bin_size: float, least: int) -> Values | None:
     """**Collective.** The middles of bins with at least so many rows; None if bins would be rows."""
     if bin_size == 0:
         return None
-    bins = np.round(rows.local / bin_size) + 0.0  # no minus zero
-    found, first, counts = np.unique(bins, axis=0, return_index=True, return_counts=True)
+    found, first, counts = _own_bins(rows, bin_size)
     every, _ = all_parts(rows.comm, np.column_stack([found, first + rows.first, counts]))
     found, place = np.unique(every[:, : rows.d], axis=0, return_inverse=True)
     total, lowest = np.zeros(len(found)), np.full(len(found), np.inf)
@@ -104,3 +117,20 @@ def bins_of(rows: Rows, bin_size: float, least: int) -> Values | None:
         )
         return None
     return seeds * bin_size
+
+
+def _own_bins(rows: Rows, bin_size: float) -> tuple[Values, Values, Values]:
+    """**Local.** The bins of the own rows in order, the first row of each, and how many it has; in memory."""
+    xp = functions_for(rows.local)
+    bins = xp.rint(rows.local / float(bin_size)) + 0.0  # no minus zero
+    if not rows.on_gpu or not len(bins):
+        found = np.unique(to_host(bins), axis=0, return_index=True, return_counts=True)
+        return found[0], found[1], found[2]
+    places = xp.arange(len(bins))
+    order = xp.lexsort(xp.stack([places.astype(np.float64), *bins.T[::-1]]))
+    bins = bins[order]
+    starts = xp.ones(len(bins), bool)
+    starts[1:] = (bins[1:] != bins[:-1]).any(axis=1)
+    begins = to_host(xp.flatnonzero(starts))
+    counts = np.diff(np.append(begins, len(bins)))
+    return to_host(bins[starts]), to_host(order[starts]), counts

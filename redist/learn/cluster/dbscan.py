@@ -12,12 +12,23 @@ from scipy.sparse import issparse
 
 from redist import pgas
 from redist.learn.borrowed import fit_context
+from redist.learn.kernels.cuda.near import MOST_DIMS
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import join_lists
 from redist.learn.near.components import number_parts
+from redist.learn.near.dense_on_gpu import find_dense_on_gpu
 from redist.learn.near.near_lists import ListPart, NearLists, near_lists
-from redist.learn.near.searching import Search
-from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, take_weights, whole_of
+from redist.learn.near.searching import Search, is_euclidean
+from redist.learn.ranks.rows import (
+    Rows,
+    as_floats,
+    cut_like,
+    is_global,
+    lies_on_gpu,
+    take_rows,
+    take_weights,
+    whole_of,
+)
 from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]
@@ -39,8 +50,9 @@ class DBSCAN(sklearn.cluster.DBSCAN):  # type: ignore[misc]
     Labels are scikit-learn's: clusters are numbered by their first core rows, and a row at the border
     of several belongs to the first. A rank searches a slab of space and what is within ``eps`` of
     it; for metrics without that bound, and where scikit-learn searches by brute force, it visits the
-    tiles of all ranks. Matrices of distances (``precomputed``) and sparse ones go to scikit-learn's
-    own ``fit``, whole on every rank.
+    tiles of all ranks. Rows on GPUs stay there if the metric is Euclidean: every rank compares its own
+    with all tiles. Matrices of distances (``precomputed``) and sparse ones go to scikit-learn's own
+    ``fit``, whole on every rank.
     """
 
     components_: Any
@@ -51,9 +63,13 @@ class DBSCAN(sklearn.cluster.DBSCAN):  # type: ignore[misc]
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
         if issparse(X) or self.metric == "precomputed":
             return self._fit_whole(X, sample_weight)
-        rows = take_rows(self, X, dtype="numeric", order=None, accept_sparse="csr")
+        stays = lies_on_gpu(X) and is_euclidean(self.metric, self.p, self.metric_params)
+        stays = stays and X.shape[-1] <= MOST_DIMS
+        rows = take_rows(self, X, on_gpu=stays, dtype="numeric", order=None, accept_sparse="csr")
         rows.need("fit DBSCAN to", 24 * rows.d + 64)
-        weights = None if sample_weight is None else take_weights(rows, sample_weight)
+        weights = None
+        if sample_weight is not None:
+            weights = take_weights(rows, sample_weight, dtype=np.float64)
         search = Search.of(
             rows.n,
             rows.d,
@@ -64,7 +80,10 @@ class DBSCAN(sklearn.cluster.DBSCAN):  # type: ignore[misc]
             metric_params=self.metric_params,
             p=self.p,
         )
-        labels, core = find_dense(rows, weights, self.eps, self.min_samples, search)
+        if rows.on_gpu:
+            labels, core = find_dense_on_gpu(as_floats(rows), weights, self.eps, self.min_samples)
+        else:
+            labels, core = find_dense(rows, weights, self.eps, self.min_samples, search)
         self.labels_ = rows.answer(labels)
         if rows.given is None:
             self.core_sample_indices_ = np.flatnonzero(rows.gather(core))

@@ -20,11 +20,22 @@ from redist.learn.borrowed import (
     single_linkage_of,
     tree_to_labels,
 )
+from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
 from redist.learn.near.nearest import distances_to_nearest
-from redist.learn.near.searching import Search
+from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.rows import Rows, cut_like, even_out, is_global, take_rows, whole_of
+from redist.learn.ranks.rows import (
+    Rows,
+    cut_like,
+    even_out,
+    is_global,
+    lies_on_gpu,
+    take_rows,
+    whole_of,
+)
 from redist.learn.ranks.totals import all_rows
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -39,7 +50,8 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         labels = HDBSCAN(min_cluster_size=20, copy=True).fit(x).labels_     # x: a global array
 
     The spanning tree grows as scikit-learn's does, bit for bit, with the points of all ranks; its ``n - 1``
-    edges of 24 bytes are on every rank, which condenses them by scikit-learn's own code. Metrics that no
+    edges of 24 bytes are on every rank, which condenses them by scikit-learn's own code. Rows on GPUs stay
+    there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64. Metrics that no
     tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to scikit-learn's own
     ``fit``, whole on every rank; ``store_centers`` gathers the rows.
     """
@@ -51,19 +63,18 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
             return self._fit_whole(X)
         self._warn_of_copy()
         self._metric_params = self.metric_params or {}
-        rows = take_rows(
-            self, X, dtype=np.float64, ensure_all_finite=False, accept_sparse=["csr", "lil"]
-        )
-        sums = rows.local.sum(axis=1)
-        finite = np.isfinite(sums)
-        rest = _finite_rows(rows, finite)
+        checks: dict[str, Any] = {"ensure_all_finite": False, "accept_sparse": ["csr", "lil"]}
+        rows = take_rows(self, X, on_gpu=self._stays(X), dtype=np.float64, **checks)
+        sums = to_host(rows.local.sum(axis=1))
+        rows, rest = _finite_rows(rows, np.isfinite(sums))
         self._check_count(rest.n)
         rows.need("fit HDBSCAN to", 24 * rows.d + 64, 24 * rows.n)
         core = distances_to_nearest(rest, self._min_samples, self._search(rest))[:, -1]
         metric = None
         if self.metric not in PLAIN:
             metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
-        tree = spanning_tree(even_out(rest), np.ascontiguousarray(core), self.alpha, metric)
+        core = functions_for(core).ascontiguousarray(core)
+        tree = spanning_tree(even_out(rest), core, self.alpha, metric)
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
             self._single_linkage_tree_,
@@ -107,6 +118,12 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
             return self.metric not in FAST_METRICS
         trees = {"kd_tree": KDTree.valid_metrics, "ball_tree": FAST_METRICS}
         return self.metric not in trees.get(self.algorithm, ())
+
+    def _stays(self, X: Any) -> bool:
+        """Whether rows on GPUs can stay there."""
+        k = self.min_cluster_size if self.min_samples is None else self.min_samples
+        is_plain = self.metric in PLAIN and is_euclidean(self.metric, None, self.metric_params)
+        return bool(lies_on_gpu(X) and is_plain and k <= MOST_NEAREST and X.shape[-1] <= MOST_DIMS)
 
     def _search(self, rows: Rows) -> Search:
         """The search that scikit-learn takes for core distances."""
@@ -179,11 +196,13 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         return self
 
 
-def _finite_rows(rows: Rows, finite: NDArray[np.bool_]) -> Rows:
-    """**Collective.** The rows without infinite and missing values; all of them if there are none."""
+def _finite_rows(rows: Rows, finite: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """**Collective.** The rows, and those without infinite and missing values; in memory if they differ."""
     counts = all_rows(rows.comm, np.int64(np.count_nonzero(finite)))
     if int(counts.sum()) == rows.n:
-        return rows
+        return rows, rows
+    rows = rows.holding(to_host(rows.local))
     before = int(counts[: rows.comm.rank].sum())
     chosen = rows.local[finite]
-    return even_out(Rows(chosen, before, int(counts.sum()), rows.comm, rows.given, is_even=False))
+    rest = Rows(chosen, before, int(counts.sum()), rows.comm, rows.given, is_even=False)
+    return rows, even_out(rest)

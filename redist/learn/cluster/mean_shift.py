@@ -12,14 +12,18 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
-from redist.learn.cluster.bandwidth import bandwidth_of, bins_of
+from redist.learn.cluster.bandwidth import bandwidth_of, bins_of, can_stay
+from redist.learn.kernels.cuda.near import nearest_of
 from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.near.means_on_gpu import MeansOnGpu
 from redist.learn.near.near_lists import PART
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.passing import Passing, all_parts
 from redist.learn.ranks.rows import Rows, own_range, take_rows, whole_of
 from redist.learn.ranks.totals import all_rows
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 
@@ -34,15 +38,16 @@ class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
 
     Each rank holds a slab of space and what is within the bandwidth of it. In a round every seed is
     passed to the rank whose slab it is in, and back with its new mean. Means are exact sums, rounded
-    once: the same bits for every number of ranks, and scikit-learn's up to rounding.
+    once: the same bits for every number of ranks, and scikit-learn's up to rounding. Rows on GPUs stay
+    there: seeds go round, and each rank adds up its own rows.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> MeanShift:
         """**Collective over** the communicator of ``X``. Let seeds climb to where rows are dense."""
-        rows = take_rows(self, X, dtype="numeric", order=None)
+        rows = take_rows(self, X, on_gpu=can_stay(X), dtype="numeric", order=None)
         rows.need("fit MeanShift to", 32 * rows.d + 64)
-        plain = rows.holding(np.ascontiguousarray(rows.local, dtype=np.float64))
+        plain = _plain(rows)
         bandwidth = self.bandwidth
         if bandwidth is None:
             bandwidth = np.float64(bandwidth_of(plain))
@@ -56,12 +61,10 @@ class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
                 " strategy                              or increase the bandwidth."
             )
         self.cluster_centers_ = _thin(centers, bandwidth)
-        nearest = NearestNeighbors(n_neighbors=1).fit(self.cluster_centers_)
-        labels = np.empty(len(plain.local), np.int64)
-        if len(labels):
-            far, found = (one[:, 0] for one in nearest.kneighbors(plain.local))
-            labels = found if self.cluster_all else np.where(far <= bandwidth, found, -1)
-        self.labels_ = rows.answer(labels)
+        far, found = _nearest(plain, self.cluster_centers_)
+        if not self.cluster_all:
+            found = functions_for(found).where(far <= bandwidth, found, -1)
+        self.labels_ = rows.answer(found)
         return self
 
     def _own_seeds(self, rows: Rows, bandwidth: Any) -> Values:
@@ -70,7 +73,7 @@ class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
         if seeds is None and self.bin_seeding:
             seeds = bins_of(rows, bandwidth, self.min_bin_freq)
         if seeds is None:
-            return rows.local
+            return np.asarray(to_host(rows.local))
         every = np.asarray(whole_of(seeds), dtype=np.float64)
         lo, hi = own_range(rows.comm, len(every))
         return every[lo:hi]
@@ -78,7 +81,9 @@ class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """**Collective.** The nearest centre of every row; global, cut as ``X``, if ``X`` is."""
         check_is_fitted(self)
-        rows = take_rows(self, X, reset=False, dtype="numeric", order=None)
+        rows = take_rows(self, X, reset=False, on_gpu=can_stay(X), dtype="numeric", order=None)
+        if rows.on_gpu:
+            return rows.answer(_nearest(_plain(rows), self.cluster_centers_)[1])
         if not len(rows.local):
             return rows.answer(np.empty(0, np.int64))
         return rows.answer(pairwise_distances_argmin(rows.local, self.cluster_centers_))
@@ -103,6 +108,23 @@ def mean_shift(
     return model.cluster_centers_, model.labels_
 
 
+def _plain(rows: Rows) -> Rows:
+    """**Local.** The rows in double precision."""
+    return rows.holding(functions_for(rows.local).ascontiguousarray(rows.local, dtype=np.float64))
+
+
+def _nearest(rows: Rows, centers: Values) -> tuple[Values, Values]:
+    """**Local.** How far the nearest centre of every row is, and which; where the rows lie."""
+    if rows.on_gpu:
+        found, squares = nearest_of(rows.local, rows.beside(centers))
+        return functions_for(squares).sqrt(squares), found
+    if not len(rows.local):
+        return np.empty(0), np.empty(0, np.int64)
+    search = NearestNeighbors(n_neighbors=1).fit(centers)
+    far, found = (one[:, 0] for one in search.kneighbors(rows.local))
+    return far, found
+
+
 def climb(
     rows: Rows, seeds: Values, bandwidth: float, most: int
 ) -> tuple[Values, NDArray[np.int64], NDArray[np.int64]]:
@@ -110,7 +132,7 @@ def climb(
 
     A seed moves to the mean of the rows within the bandwidth, until it hardly moves.
     """
-    around = SlabMeans(rows, bandwidth)
+    around = MeansOnGpu(rows, bandwidth) if rows.on_gpu else SlabMeans(rows, bandwidth)
     means = np.array(seeds, dtype=np.float64)
     counts, rounds = np.zeros(len(means), np.int64), np.zeros(len(means), np.int64)
     moving = np.arange(len(means))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda import lloyd as on_gpu
+from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import SUFFIX, address, library
 from redist.learn.kernels.outside_tree import OutsideTree
@@ -169,13 +170,18 @@ def join_lists(
     )
 
 
-def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
+def grow_tree(
+    outside: OutsideTree | OutsideOnGpu, added: Values, offer: Values, alpha: float
+) -> None:
     """**Local.** Let the tree have a point more, and offer the one that is nearest to it then.
 
     Both are rows of ``distance to the tree, number, nearest point of the tree, core distance, point``. The
     point that was offered last leaves those outside if it is the one added. A distance of infinity
     offers nothing.
     """
+    if isinstance(outside, OutsideOnGpu):
+        outside.grow(added, offer, alpha)
+        return
     c = library()
     if c is None:
         twins.grow_tree(outside, added, offer, alpha)
@@ -186,8 +192,13 @@ def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) 
     )
 
 
-def grow_alone(outside: OutsideTree, added: Values, alpha: float, found: Values) -> bool:
+def grow_alone(
+    outside: OutsideTree | OutsideOnGpu, added: Values, alpha: float, found: Values
+) -> bool:
     """**Local.** Take all points, nearest first, into the rows of ``found``; False without the library."""
+    if isinstance(outside, OutsideOnGpu):
+        outside.grow_alone(added, alpha, found)
+        return True
     c = library()
     if c is None:
         return False

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.learn.kernels.cuda.near import least_squares
 from redist.learn.near.searching import Search, nearest_distances
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import total_of
 from redist.learn.ranks.visits import Visits
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -22,11 +24,13 @@ def distances_to_nearest(rows: Rows, k: int, search: Search) -> Values:
     """**Collective.** For each own row the distances to its ``k`` nearest rows, itself among them, in order.
 
     Where slabs hold, each rank searches its slab, and asks the others only for rows whose ``k`` nearest
-    may lie with them. Else every rank searches every tile.
+    may lie with them. Else every rank searches every tile. So it does on GPUs, where distances are Euclidean.
     """
     if k > rows.n:  # scikit-learn says why not, the same everywhere
         few = np.zeros((rows.n, rows.d))
         search.over(few).kneighbors(few, k)
+    if rows.on_gpu:
+        return _on_gpu(rows, k)
     return _by_slabs(rows, k, search) if search.by_slabs else _by_visits(rows, k, search)
 
 
@@ -50,6 +54,15 @@ def _by_visits(rows: Rows, k: int, search: Search) -> Values:
     for _, tile in Visits(even_out(rows)):
         if len(tile):
             found = _least(found, nearest_distances(search.over(tile), own, k), k)
+    return found
+
+
+def _on_gpu(rows: Rows, k: int) -> Values:
+    xp = functions_for(rows.local)
+    least = xp.full((k, len(rows.local)), np.inf)
+    for _, tile in Visits(rows):
+        least_squares(rows.local, tile, least)
+    found: Values = xp.sqrt(least).T
     return found
 
 

@@ -16,6 +16,16 @@ ENOUGH = 64
 """So many rows are a set that is not small to scikit-learn."""
 
 
+def is_euclidean(metric: Any, p: Any, metric_params: Any) -> bool:
+    """**Local.** Whether options of a search mean the plain distance.
+
+    >>> is_euclidean("minkowski", 2, None), is_euclidean("l2", None, {}), is_euclidean("l1", 2, None)
+    (True, True, False)
+    """
+    is_plain = metric in ("euclidean", "l2") or (metric == "minkowski" and p == 2)
+    return bool(is_plain and not metric_params)
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """Options of ``NearestNeighbors`` with its algorithm settled: ``kd_tree``, ``ball_tree`` or ``brute``."""

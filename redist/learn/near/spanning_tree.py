@@ -14,6 +14,7 @@ from sklearn.metrics import DistanceMetric
 
 from redist.learn.borrowed import EDGE
 from redist.learn.kernels import twins
+from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.outside_tree import OutsideTree
 from redist.learn.kernels.steps import grow_alone, grow_tree
 from redist.learn.ranks.rows import Rows
@@ -29,9 +30,11 @@ def spanning_tree(
 
     Two points are ``max(core of one, core of the other, distance / alpha)`` apart; the tree grows from
     row 0, and of equally near points the one with the lowest number comes first, as in scikit-learn.
-    ``metric`` is None for Euclidean distances. Every edge says from where, to where, and how far.
+    ``metric`` is None for Euclidean distances; rows and cores on a GPU stay there, and know no others. Every
+    edge says from where, to where, and how far.
     """
-    outside = OutsideTree(rows.local, core, rows.first)
+    kind: Any = OutsideOnGpu if rows.on_gpu else OutsideTree
+    outside = kind(rows.local, core, rows.first)
     outside.state[1] = 0 if rows.first == 0 and len(rows.local) else -1
     start = np.concatenate([rows.fetch([0])[0], rows.holding(core).fetch([0])])
     added = np.concatenate([[0.0, 0.0, 0.0, start[-1]], start[:-1]])

@@ -124,6 +124,11 @@ def is_global(x: Any) -> bool:
     return isinstance(x, Tiled)
 
 
+def lies_on_gpu(x: Any) -> bool:
+    """**Local.** Whether something is a global array of real numbers on GPUs."""
+    return is_global(x) and x._memory.on_device and x.dtype.kind in "fiu"
+
+
 def whole_of(x: Any) -> Any:
     """**Collective.** A global array as one of NumPy, whole on every rank; anything else as it is."""
     return x.to_device("cpu").gather() if is_global(x) else x
@@ -228,6 +233,13 @@ def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
     if not all_rows(rows.comm, np.count_nonzero(found)).any():
         check_sample_weight(np.zeros(1), np.zeros((1, 1)), **checks)  # not all may be 0
     return rows.beside(np.asarray(found))
+
+
+def as_floats(rows: Rows) -> Rows:
+    """**Local.** The same rows as loops take them: floats as they are, other numbers in double precision."""
+    if rows.dtype in [np.dtype(one) for one in FLOATS]:
+        return rows
+    return rows.holding(rows.local.astype(np.float64))
 
 
 def even_out(rows: Rows) -> Rows:

@@ -41,13 +41,15 @@ def run_loop(
     *args: Any,
     options: tuple[str, ...] = (),
     shared_bytes: int = 0,
+    times: int = 1,
 ) -> None:
-    """**Local.** Start a loop of a source on the current stream; None stands for no array."""
+    """**Local.** Start a loop of a source on the current stream, so many times; None stands for no array."""
     loop = _compiled(source, options).get_function(name)
     if shared_bytes > PLAIN_SHARED_BYTES:
         loop.max_dynamic_shared_size_bytes = shared_bytes
-    given = [np.uintp(0) if one is None else _as_word(one) for one in args]
-    loop((max(1, n_blocks),), (n_threads,), tuple(given), shared_mem=shared_bytes)
+    given = tuple(np.uintp(0) if one is None else _as_word(one) for one in args)
+    for _ in range(times):
+        loop((max(1, n_blocks),), (n_threads,), given, shared_mem=shared_bytes)
 
 
 PLAIN_SHARED_BYTES = 48 * 1024

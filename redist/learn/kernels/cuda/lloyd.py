@@ -26,11 +26,11 @@ C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
 @lru_cache(maxsize=16)
-def source_of(name: str) -> str:
-    """**Local.** The text of a file of loops, after what all of them share."""
+def source_of(*names: str) -> str:
+    """**Local.** The text of files of loops, after what all of them share."""
     folder = Path(__file__).parent
     return "\n".join(
-        (folder / f"{one}.cu").read_text(encoding="utf-8") for one in ("threads", name)
+        (folder / f"{one}.cu").read_text(encoding="utf-8") for one in ("threads", *names)
     )
 
 

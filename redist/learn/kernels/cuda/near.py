@@ -1,0 +1,138 @@
+"""Pairs of points on a GPU: what is near each, how near the nearest are, and the sums of what is near.
+
+Points are ``n, d`` arrays of one type on the GPU, floats of single or double precision. Distances are
+compared as squares, worked out in double precision as scikit-learn's trees do: the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.learn.kernels.cuda.lloyd import C_TYPES, source_of
+from redist.learn.kernels.exact_sums import ExactGrid
+from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
+
+THREADS = 128
+"""Of a block; each looks after a point."""
+MOST_DIMS = 2048
+"""Points of more dims do not fit into a block's memory."""
+MOST_NEAREST = 64
+"""So many least distances a thread holds at most."""
+HELD_BYTES, MOST_HELD, GROUP = 2**14, 1024, 8
+"""What a block holds of the other points, at most; how many are compared at a time, as in pairs.cu."""
+BLOCKS = 64
+"""Blocks that are started for each processor, at most."""
+FAR = np.inf
+
+
+def weigh_near(points: Any, others: Any, limit: float, weights: Any, sums: Any) -> None:
+    """**Local.** Add to ``sums`` (``2, n``) the weights of the others within a distance of each point.
+
+    ``limit`` is the square of the distance. ``weights`` are coarse and fine parts, ``2, n``; None for 1 each.
+    """
+    jobs = _jobs(points, others)
+    _run("near", "weigh", jobs, points, others, limit, weights, sums)
+
+
+def join_near(
+    points: Any, numbers: Any, others: Any, their_numbers: Any, limit: float, parent: Any
+) -> None:
+    """**Local.** Join each point with the others near it, in ``parent``; numbers ascend.
+
+    What leads to itself in ``parent`` is the lowest number of its part.
+    """
+    jobs, n, d = _jobs(points, others), len(points), points.shape[1]
+    if jobs:
+        same = points is others
+        run_loop(
+            source_of("pairs", "near"), "join_near", _blocks(jobs), THREADS, points, n, numbers, others,
+            len(others), their_numbers, limit, same, parent, options=_options(points),
+            shared_bytes=8 * d * held(d),
+        )  # fmt: skip
+
+
+def least_near(points: Any, others: Any, their_labels: Any, limit: float, labels: Any) -> None:
+    """**Local.** Lower the label of each point to the least of the others near it."""
+    jobs = _jobs(points, others)
+    _run("near", "least_near", jobs, points, others, their_labels, limit, labels)
+
+
+def join_told(points: Any, parent: Any, told: Any) -> None:
+    """**Local.** Join every number with the one told of it; ``points`` say which loops are there."""
+    _run_plain(points, "join_told", parent, told, len(parent))
+
+
+def flatten(points: Any, parent: Any) -> None:
+    """**Local.** Let every number lead to the lowest of its part at once."""
+    _run_plain(points, "flatten", parent, len(parent))
+
+
+def least_squares(points: Any, others: Any, least: Any) -> None:
+    """**Local.** Lower ``least`` (``k, n``, in order) to the squares of the least distances to the others."""
+    blocks = -(-len(points) // THREADS) if len(others) else 0
+    _run("nearest", "k_least", blocks, points, others, least, k=len(least))
+
+
+def all_squares(points: Any, others: Any, far: Any) -> None:
+    """**Local.** Write the squares of all distances into ``far``: ``others, points``."""
+    _run("nearest", "all_squares", _jobs(points, others), points, others, far)
+
+
+def nearest_of(points: Any, others: Any) -> tuple[Any, Any]:
+    """**Local.** The number of the nearest of the others, of several the first, and the squared distance."""
+    xp = functions_for(points)
+    which, least = xp.zeros(len(points), np.int64), xp.full(len(points), FAR)
+    blocks = -(-len(points) // THREADS) if len(others) else 0
+    _run("nearest", "nearest", blocks, points, others, which, least)
+    return which, least
+
+
+def sums_near(places: Any, points: Any, limit: float, grid: ExactGrid) -> Any:
+    """**Local.** Of the points near each place coarse and fine sums and the number: ``n, 2 d + 1``."""
+    sums = functions_for(points).zeros((len(places), 2 * points.shape[1] + 1))
+    _run("means", "sum_near", _jobs(places, points), places, points, limit, *grid.steps, sums)
+    return sums
+
+
+def held(d: int) -> int:
+    """**Local.** How many of the others a block holds at a time.
+
+    >>> held(2), held(16), held(1000)
+    (1024, 128, 8)
+    """
+    fits = HELD_BYTES // (8 * d) // GROUP * GROUP
+    return min(MOST_HELD, max(GROUP, fits))
+
+
+def _jobs(points: Any, others: Any) -> int:
+    """How many pairs of a block's points and of held ones there are."""
+    return -(-len(points) // THREADS) * -(-len(others) // held(points.shape[1]))
+
+
+def _blocks(jobs: int) -> int:
+    return min(jobs, BLOCKS * n_processors())
+
+
+def _options(points: Any, k: int = 1) -> tuple[str, ...]:
+    d = points.shape[1]
+    given = f"-DREAL={C_TYPES[points.dtype]}", f"-DDIMS={d}", f"-DHELD={held(d)}"
+    return (*given, f"-DTHREADS={THREADS}", f"-DK={k}")
+
+
+def _run(name: str, loop: str, jobs: int, points: Any, others: Any, *args: Any, k: int = 1) -> None:
+    """**Local.** Start a loop over pairs, if there are any."""
+    if jobs:
+        d = points.shape[1]
+        run_loop(
+            source_of("pairs", name), loop, _blocks(jobs), THREADS, points, len(points), others,
+            len(others), *args, options=_options(points, k), shared_bytes=8 * d * held(d),
+        )  # fmt: skip
+
+
+def _run_plain(points: Any, loop: str, parent: Any, *args: Any) -> None:
+    """**Local.** Start a loop with a thread for each number."""
+    blocks = _blocks(-(-len(parent) // THREADS))
+    source = source_of("pairs", "near")
+    run_loop(source, loop, blocks, THREADS, parent, *args, options=_options(points))

@@ -1,0 +1,174 @@
+"""Rows on GPUs stay there, and answers are the host's to the bit; NumPy stands for CuPy where there is none.
+
+As in ``mpirun -n 2 python -m tests.programs.learn.stay_on_gpus``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from sklearn.datasets import make_blobs
+
+from redist import pgas
+from redist.learn.cluster import DBSCAN, HDBSCAN, MeanShift
+from redist.runtime.cuda import loops
+from tests.fakes import numpy_cupy as standin
+from tests.programs.together import main, run_named
+
+COMM = MPI.COMM_WORLD
+Case = tuple[str, Any, dict[str, Any], dict[str, Any]]
+"""A name, rows, options of the estimator, and of its ``fit``."""
+
+
+def sets() -> dict[str, Any]:
+    """Rows of several shapes, the same on every rank."""
+    random = np.random.default_rng(3)
+    blobs = make_blobs(90, 2, centers=3, cluster_std=0.6, random_state=0)[0]
+    twice = np.concatenate([blobs, blobs[::3], blobs[:5]])
+    noisy = np.concatenate([blobs, random.uniform(-12, 12, (40, 2))])
+    grid = np.stack(np.meshgrid(np.arange(9), np.arange(8)), axis=-1).reshape(-1, 2)
+    return {
+        "duplicates": twice, "noise": noisy, "float32": noisy.astype(np.float32),
+        "grid": grid[random.permutation(len(grid))] * 1.0, "integers": grid, "few": blobs[:2],
+        "large": make_blobs(2300, 2, centers=9, random_state=2)[0],
+        "wide": make_blobs(60, 40, centers=3, random_state=1)[0],
+    }  # fmt: skip
+
+
+def dense() -> Iterator[Case]:
+    """Cases of DBSCAN."""
+    for name, x in sets().items():
+        for eps in (1.0, 8.0) if name == "wide" else (0.4, 1.0, 2.0**0.5):
+            yield f"{name} eps={eps}", x, {"eps": eps}, {}
+    x = sets()["noise"]
+    weights = np.random.default_rng(5).uniform(-0.5, 3, len(x))
+    yield "weights", x, {"eps": 0.5, "min_samples": 4}, {"sample_weight": weights}
+    x = x.astype(np.float32)
+    yield "weights, float32", x, {"eps": 0.5, "min_samples": 4}, {"sample_weight": weights}
+    yield "minkowski", x, {"eps": 0.5, "metric": "minkowski", "p": 2, "algorithm": "brute"}, {}
+    yield "all noise", x, {"eps": 0.5, "min_samples": 500}, {}
+
+
+def hierarchies() -> Iterator[Case]:
+    """Cases of HDBSCAN."""
+    for name, x in sets().items():
+        least = 2 if name == "few" else 5
+        yield name, x, {"min_cluster_size": least, "copy": True}, {}
+    x = sets()["noise"]
+    yield "alpha", x, {"alpha": 1.3, "min_samples": 2, "copy": True}, {}
+    yield "many", x, {"min_samples": 64, "copy": True}, {}
+    yield "leaves", x, {"cluster_selection_method": "leaf", "copy": True}, {}
+    yield "centers", x, {"store_centers": "both", "copy": True}, {}
+
+
+def shifts() -> Iterator[Case]:
+    """Cases of MeanShift."""
+    for name, x in sets().items():
+        options = {"bandwidth": 9.0 if name == "wide" else 1.5, "bin_seeding": name == "large"}
+        yield name, x, options, {}
+    x = sets()["noise"]
+    yield "bins", x, {"bandwidth": 1.2, "bin_seeding": True, "min_bin_freq": 2}, {}
+    yield "orphans", x, {"bandwidth": 1.2, "bin_seeding": True, "cluster_all": False}, {}
+    yield "seeds", x, {"bandwidth": 2.0, "seeds": x[:7]}, {}
+    yield "estimated", x, {"bin_seeding": True}, {}
+
+
+def elsewhere() -> str | None:
+    """What has no loops for GPUs works in memory."""
+    x = sets()["noise"]
+    gone = x.copy()
+    gone[3, 1], gone[50, 0] = np.nan, np.inf
+    for kind, case in (
+        (DBSCAN, ("manhattan", x, {"eps": 0.7, "metric": "manhattan"}, {})),
+        (HDBSCAN, ("many", x, {"min_samples": 65, "copy": True}, {})),
+        (HDBSCAN, ("cityblock", x, {"metric": "cityblock", "copy": True}, {})),
+        (HDBSCAN, ("not finite", gone, {"copy": True}, {})),
+    ):
+        wrong = compare(kind, case)
+        if wrong:
+            return wrong
+    return None
+
+
+@contextmanager
+def watched() -> Iterator[set[str]]:
+    """The names of loops that are started while a block runs."""
+    found: set[str] = set()
+    given = loops._compiled
+
+    class Module:
+        def __init__(self, module: Any) -> None:
+            self._module = module
+
+        def get_function(self, name: str) -> Any:
+            found.add(name)
+            return self._module.get_function(name)
+
+    vars(loops)["_compiled"] = lambda *args: Module(given(*args))
+    try:
+        yield found
+    finally:
+        vars(loops)["_compiled"] = given
+
+
+def hosted(value: Any) -> Any:
+    """An answer as an array of NumPy."""
+    return value.to_device("cpu").gather() if isinstance(value, pgas.Array) else np.asarray(value)
+
+
+def compare(kind: Any, case: Case, loop: str = "") -> str | None:
+    """What is wrong with a case: other answers than the host's, or a loop that did not run."""
+    name, x, options, more = case
+    want = kind(**options).fit(x, **more)
+    there = pgas.asarray(x, type="{x}, {}").to_device("cuda")
+    with watched() as started:
+        model = kind(**options).fit(there, **more)
+    if loop and there.tile is not None and len(there.tile) and loop not in started:
+        return f"{name}: only {sorted(started)} ran on the GPU"
+    if not model.labels_.device.startswith("cuda"):
+        return f"{name}: labels are on {model.labels_.device}"
+    for what in sorted(vars(want)):
+        if what.endswith("_") and not what.startswith("_") and what != "n_features_in_":
+            one, other = hosted(getattr(model, what)), hosted(getattr(want, what))
+            if one.shape != other.shape or not np.array_equal(one, other, equal_nan=True):
+                return f"{name}: other {what}: {one.tolist()}, not {other.tolist()}"
+    if hasattr(model, "predict"):
+        apart = np.linalg.norm(x[:, None] - model.cluster_centers_, axis=2)
+        found = apart[np.arange(len(x)), hosted(model.predict(there))]
+        if not np.allclose(found, apart.min(axis=1)):
+            return f"{name}: wrong predictions"
+    return None
+
+
+def all_of(kind: Any, cases: Callable[[], Iterator[Case]], loop: str) -> str | None:
+    """The first thing that is wrong with cases of an estimator."""
+    return next(filter(None, [compare(kind, case, loop) for case in cases()]), None)
+
+
+CHECKS: dict[str, Callable[[], str | None]] = {
+    "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
+    "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
+    "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),
+    "in memory": elsewhere,
+}
+
+
+def program() -> int:
+    """0 if nothing is wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--with-gpu", action="store_true")
+    if not parser.parse_args().with_gpu:
+        standin.install()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run_named(CHECKS)
+
+
+if __name__ == "__main__":
+    main(program)
