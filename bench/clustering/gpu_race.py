@@ -21,8 +21,13 @@ from bench.report.figures import met
 from bench.report.report import Report, Table, Value, save_json
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-gpu.json"
-STEPS: tuple[tuple[int, int, int, Any], ...] = ((2**24, 16, 64, np.float32), (2**22, 16, 64, np.float64), (2**22, 8, 8, np.float32),
-         (2**20, 128, 64, np.float32), (2**22, 2, 512, np.float32))  # fmt: skip
+STEPS: tuple[tuple[int, int, int, Any], ...] = (
+    (2**24, 16, 64, np.float32),
+    (2**22, 16, 64, np.float64),
+    (2**22, 8, 8, np.float32),
+    (2**20, 128, 64, np.float32),
+    (2**22, 2, 512, np.float32),
+)
 ONE_EACH = ",".join(
     (
         "KMeans 1M", "MiniBatch", "Bisecting", "DBSCAN 100k x 2, eps .2", "HDBSCAN 20k", "OPTICS 5k",
