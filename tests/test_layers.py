@@ -134,10 +134,10 @@ INNER: dict[str, str] = {
     "redist.learn.near": (
         "slabs searching nearest near_lists components spanning_tree nearest_chain"
     ),
-    "redist.learn.vectors": "blocks eigenvectors affinities normalizing singular_vectors",
+    "redist.learn.vectors": "blocks eigenvectors gpu_affinities affinities normalizing singular_vectors",
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
-        "affinity agglomerative feature_agglomeration birch spectral biclusters"
+        "similarities affinity agglomerative feature_agglomeration birch spectral biclusters"
     ),
     "redist.learn.metrics": "labelled contingency comparisons silhouette spread",
     "redist.learn.datasets": "row_draws order making blobs curves classes blocks",
