@@ -28,6 +28,8 @@ from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
+NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
+"""What rows may be; scikit-learn's own fit takes sparse ones."""
 
 
 class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
@@ -61,8 +63,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
             rows.need("fit AffinityPropagation to", 24 * rows.n)
             similar = functions_for(rows.local).array(rows.local, order="C")
         else:
-            checks = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
-            rows = take_rows(self, X, on_gpu=True, **checks)
+            rows = take_rows(self, X, on_gpu=True, **NUMBERS)
             rows.need("fit AffinityPropagation to", 24 * rows.n)
             similar = similarities(rows)
         matrix = rows.holding(similar)
@@ -87,8 +88,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
         check_is_fitted(self)
         if issparse(X) or not hasattr(self, "cluster_centers_"):
             return super().predict(whole_of(X))
-        checks = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
-        rows = take_rows(self, X, reset=False, on_gpu=True, **checks)
+        rows = take_rows(self, X, reset=False, on_gpu=True, **NUMBERS)
         labels = np.full(len(rows.local), -1)
         if not len(self.cluster_centers_):
             warnings.warn(

@@ -1,4 +1,4 @@
-"""Similarities of rows, as affinity propagation takes them: made, compared and prepared, where the rows lie."""
+"""Similarities of rows for affinity propagation: made, compared and prepared, where the rows lie."""
 
 from __future__ import annotations
 

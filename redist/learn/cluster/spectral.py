@@ -49,8 +49,9 @@ class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[mi
     rows of a sparse graph, and for a global array ``affinity_matrix_`` is those. Eigenvectors are found by
     products with blocks of vectors, each gathered to every rank, and have the same bits for every number
     of ranks. scikit-learn's come from a factorisation: they differ in the last digits, or, where
-    eigenvalues are equal, by a rotation. Of rows on GPUs the affinities ``"rbf"`` and ``"precomputed"`` lie
-    there, too, and blocks of vectors travel; other affinities are worked out in memory. Of rows that are equally near the first ones are neighbours.
+    eigenvalues are equal, by a rotation. Of rows that are equally near the first ones are neighbours.
+    If rows are on GPUs, the affinities ``"rbf"`` and ``"precomputed"`` lie there too, and blocks of
+    vectors travel; then bits depend on how a GPU adds up products. Others are worked out in memory.
     Sparse matrices, ``eigen_solver="amg"``, given distances to neighbours, kernels below 0, and no
     more rows than vectors go to scikit-learn's own ``fit``, whole on every rank.
     """
@@ -85,7 +86,8 @@ class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[mi
             )
         random_state = one_random_state(rows.comm, self.random_state)
         own = self._affinities(rows)
-        if total_of(rows.comm, np.array([bool(own.min() < 0) if own.size else False], np.int8), "max")[0]:
+        is_negative = bool(own.size and own.min() < 0)
+        if total_of(rows.comm, np.array([is_negative], np.int8), "max")[0]:
             return self._fit_whole(X)
         vectors = self._embed(rows, own, k, random_state)
         self._keep(rows, own)

@@ -95,8 +95,8 @@ def transposed_rows(rows: Rows, matrix: Values) -> Values:
 class ScaledAffinity:
     """Affinities without their diagonal, each divided by the roots of the sums of its row and its column.
 
-    ``matrix`` are the own rows of the affinities, dense, also on a GPU, or in compressed rows; ``roots`` those
-    of their sums, in memory: 1 where a row is alike to no other.
+    ``matrix`` are the own rows of the affinities, dense, in memory or on a GPU, or in compressed rows;
+    ``roots`` those of their sums, in memory: 1 where a row is alike to no other.
     """
 
     rows: Rows

@@ -1,7 +1,7 @@
 """Affinity propagation on a GPU: similarities, and rounds of messages with the same bits as in C.
 
-A round reads responsibilities twice, similarities and availabilities once, and writes both messages once: what
-:meth:`MessagesOnGpu.make_available` is given waits until the next round reads the row anyway.
+A round reads responsibilities twice, similarities and availabilities once, and writes both messages once:
+what :meth:`MessagesOnGpu.make_available` is given waits until the next round reads the row anyway.
 """
 
 from __future__ import annotations
