@@ -12,7 +12,7 @@
 #define BEST ((double *)ROOM) /* THREADS: the largest sum that each thread saw */
 #define SECOND (BEST + THREADS) /* THREADS: the largest but one */
 #define MOST (SECOND + THREADS) /* THREADS: the largest magnitude that will be added up */
-#define PLACE ((i64 *)(MOST + THREADS)) /* THREADS: where the largest sum is, of several the first */
+#define PLACE ((i64 *)(MOST + THREADS)) /* THREADS: where the largest sum is */
 #define HELD ((double *)(PLACE + THREADS)) /* HOLDS x n: the row's similarities, then its responsibilities */
 
 /* Availability and responsibility of a row and a column: what the next availability is. */
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             {
                 if (tid < half) {
                     const double here = BEST[tid], there = BEST[tid + half];
-                    const bool takes = there > here || (there == here && PLACE[tid + half] < PLACE[tid]);
+                    const bool takes = there > here; /* of equal ones either: the second is as large */
                     const double second = takes ? SECOND[tid + half] : SECOND[tid], loser = takes ? here : there;
                     SECOND[tid] = loser > second ? loser : second;
                     if (takes) {
