@@ -2,6 +2,7 @@
 
 ``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
 ``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
+``python -m bench clustering`` fits every estimator beside scikit-learn's;
 ``python -m bench larger`` measures a program within less memory than it has tiles;
 ``python -m bench tables``, ``keep`` and ``figures`` are about stored figures,
 ``python -m bench compare-checkouts FOLDER`` about another version of redist.
@@ -86,6 +87,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
             return lambda rest: measure(rest, "python -m bench run", CONTENDERS)
         case "gpu":
             from bench.gpu.command import main as chosen
+        case "clustering":
+            from bench.clustering.race import main as chosen
         case "cluster":
             from bench.cluster.race import main as chosen
         case "larger":

@@ -14,13 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from redist.measure.pages import (
-    give_back,
-    held_bytes,
-    private_peak_bytes,
-    reset_peak,
-    shared_bytes,
-)
+from redist.measure.pages import give_back, private_bytes, private_peak_bytes, reset_peak
 from redist.runtime.shm.segments import allocated_bytes
 
 POOLED = "redist"
@@ -61,11 +55,14 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Taken]:
 
 
 def peak_bytes(work: Work, has_pools: bool = True) -> int:
-    """**Collective.** Bytes of the fullest rank at most, beyond what it held before; and redist's pools."""
+    """**Collective.** Bytes of the fullest rank at most, beyond what it held before.
+
+    With ``has_pools`` also redist's pools, all that this process has made: for work that uses them.
+    """
     work()  # what is prepared once does not count
     dist.barrier()
     give_back()
-    before = held_bytes() - shared_bytes()
+    before = private_bytes()
     reset_peak()
     result = work()
     grown = private_peak_bytes() - before + (allocated_bytes() if has_pools else 0)

@@ -38,7 +38,12 @@ def reset_peak() -> None:
 
 def held_bytes() -> int:
     """Private pages, and this process's share of shared ones."""
-    return _fields("smaps_rollup")["Anonymous"] + shared_bytes()
+    return private_bytes() + shared_bytes()
+
+
+def private_bytes() -> int:
+    """Private pages now."""
+    return _fields("smaps_rollup")["Anonymous"]
 
 
 def private_peak_bytes() -> int:
@@ -48,16 +53,21 @@ def private_peak_bytes() -> int:
 
 
 def shared_bytes() -> int:
-    """This process's share of shared pages, and all of the segments that it made itself."""
+    """This process's share of shared pages, and all of the segments that it made itself.
+
+    Mappings are read line by line: their text as a whole is some MiB, which the allocator would keep and
+    the next peak would count.
+    """
     shares = _fields("smaps_rollup")["Pss_Shmem"]
     mapped = 0
     inside = False
-    for line in (PROC / "smaps").read_text(encoding="utf-8", errors="replace").splitlines():
-        words = line.split()
-        if not words[0].endswith(":"):  # the first line of a mapping
-            inside = SEGMENT in line
-        elif inside and words[0] == "Pss:":
-            mapped += int(words[1]) * 1024
+    with (PROC / "smaps").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            words = line.split()
+            if not words[0].endswith(":"):  # the first line of a mapping
+                inside = SEGMENT in line
+            elif inside and words[0] == "Pss:":
+                mapped += int(words[1]) * 1024
     return shares - mapped + allocated_bytes()
 
 

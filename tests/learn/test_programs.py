@@ -44,6 +44,7 @@ JOBS = [
     Job(7, everything(SEVERAL)),
     Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
     Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
+    Job(1, (Run("learn.gpu_lloyd"),)),
     *(Job(ranks, (Run("learn.on_gpus"), Run("learn.square_on_gpus"))) for ranks in (1, 2, 3)),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -37,6 +39,15 @@ def test_what_is_free_again_is_not_held() -> None:
     assert memory.held_bytes(comm) - base > 15 * MIB
     del many
     assert memory.held_bytes(comm) - base < 2 * MIB
+
+
+def test_looking_takes_no_memory_that_a_peak_would_count() -> None:
+    pages.held_bytes()
+    tracemalloc.start()
+    pages.held_bytes()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < MIB // 4
 
 
 def test_system_without_proc_says_so(

@@ -93,8 +93,7 @@ class LaneLoop:
             for wake in self._wake:
                 wake.notify_all()
         for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
+            await_end(thread)
         for _, one, _ in self._under_way:
             with contextlib.suppress(Exception):
                 one.wait()
@@ -200,3 +199,12 @@ class LaneLoop:
             now, zero = time.perf_counter(), self._begin_s
             self._spans.append(LaneSpan(row.lane, number, begin_s - zero, now - zero))
         self._ready.end(number)
+
+
+def await_end(thread: threading.Thread) -> None:
+    """**Local.** Wait until a thread has ended, if it was started; also if its start was interrupted."""
+    while thread.ident is not None:
+        try:
+            return thread.join()
+        except RuntimeError:  # it runs, and is about to say so
+            time.sleep(1e-4)

@@ -19,6 +19,7 @@ from torch.distributed.tensor.placement_types import Partial, _StridedShard
 
 import redist
 import redist.torch
+from redist.torch.huge_pages import HUGE_BYTES
 from redist.torch.redistribute import MoveOptions, Target, prepare
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, report
@@ -117,21 +118,25 @@ def fsdp_placements() -> None:
 
 
 def memory() -> None:
-    """A move holds no more than its certified peak, and what the system (large pages) and gloo add."""
+    """A move holds no more than its certified peak and two large pages of the system for its new tile.
+
+    gloo adds nothing that shows. Pools count where they are used: those that ``auto`` has made stay
+    while ``messages`` moves, but are no part of it.
+    """
     from bench.pytorch.measure import peak_bytes
 
     mesh, n = line(), dist.get_world_size()
     rows = 1024
     local = torch.ones(rows // n, 2**26 // 4 // rows)
     x = DTensor.from_local(local, mesh, [Shard(0)], run_check=False)
-    for transport, spare in (("auto", 6 * 2**20), ("messages", 12 * 2**20)):
+    for transport in ("auto", "messages"):
         for places in ([Shard(1)], [Replicate()]):
             options = MoveOptions(transport=transport)
             certified = prepare(options, [Target(mesh, tuple(places))], [""], [x])[1].peak_bytes
             call = partial(redist.torch.redistribute, x, mesh, places, transport=transport)
-            peak = peak_bytes(call)
-            measured = peak + local.nbytes
-            assert measured <= certified + spare, (transport, places, measured, certified)
+            measured = peak_bytes(call, has_pools=transport == "auto") + local.nbytes
+            most = certified + 2 * HUGE_BYTES
+            assert measured <= most, (transport, places, measured, certified)
 
 
 def shared() -> None:

@@ -21,6 +21,7 @@ from redist.errors import RequestError, SpillError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from redist.runtime.lanes.loop import await_end
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
@@ -232,3 +233,23 @@ def test_checks_notice_a_limit_and_a_missing_operand() -> None:
     hasty = replace(GRAPH, vertices=tuple(vertices))
     with pytest.raises(AssertionError, match="which is not there"):
         GraphRunner(hasty, work, [store], tiles).run(give(GRAPH, [store]), checks=True)
+
+
+def test_a_thread_that_was_interrupted_while_it_started_is_awaited() -> None:
+    class Begun(threading.Thread):
+        """Runs already, and is not known to have started for the first time that it is asked."""
+
+        refused = 0
+
+        def join(self, timeout: float | None = None) -> None:
+            if not self.refused:
+                self.refused += 1
+                raise RuntimeError("cannot join thread before it is started")
+            super().join(timeout)
+
+    thread = Begun(target=lambda: None)
+    await_end(thread)
+    assert not thread.refused  # never started: nothing to wait for
+    thread.start()
+    await_end(thread)
+    assert thread.refused == 1 and not thread.is_alive()

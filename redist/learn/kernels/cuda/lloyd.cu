@@ -1,8 +1,9 @@
 /* A Lloyd step: the nearest centre of every row, of several the first, and the exact sums of each centre's rows.
 
-   DIMS dims and numbers of type REAL are known when this is compiled. A block takes TILE rows at a time: its threads label
-   PER_THREAD rows each, put the rows in the order of their labels by counting, and then each looks after some sums,
-   which no other thread touches. */
+   DIMS and REAL, the type of numbers, are known when this is compiled. A block takes TILE rows at a time: its threads
+   label PER_THREAD rows each, put the rows in the order of their labels by counting, and then each looks after some
+   sums, which no other thread touches. Rows of few dims stay in registers (IN_REGISTERS); centres and sums lie in the
+   block's memory where it is large enough (NEAR_CENTERS, NEAR_SUMS). Centres come PITCH numbers apart. */
 #define TILE (PER_THREAD * THREADS)
 #define LANES (16 / (int)sizeof(REAL)) /* numbers of 16 bytes */
 #define PITCH (((DIMS + LANES - 1) / LANES | 1) * LANES) /* odd, in 16 bytes: threads meet in no bank of memory */
@@ -11,11 +12,13 @@ struct __align__(16) Lanes {
     REAL at[LANES];
 };
 
+#define GROUP (IN_REGISTERS ? 1 : 8) /* centres that a row is compared with at a time */
+
 /* Where things lie in a block's memory, one after another; the caller asks for as much. */
 #define SUMS ((double *)ROOM) /* k, 2, DIMS + 1: coarse and fine */
-#define HELD ((REAL *)(SUMS + k * 2 * (DIMS + 1))) /* rows of the tile, PITCH apart */
+#define HELD ((REAL *)(SUMS + NEAR_SUMS * k * 2 * (DIMS + 1))) /* rows of the tile, PITCH apart */
 #define CENTERS (HELD + TILE * PITCH) /* k of them, PITCH apart */
-#define NORMS (CENTERS + k * PITCH) /* k */
+#define NORMS (CENTERS + NEAR_CENTERS * k * PITCH) /* k */
 #define WEIGHTS (NORMS + (k + LANES - 1) / LANES * LANES) /* TILE */
 #define CHANGED ((int *)(WEIGHTS + TILE))
 #define COUNTS (CHANGED + 1) /* k: rows of each label */
@@ -30,10 +33,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     EACH_THREAD
     {
-        for (i64 p = tid; p < k * 2 * (DIMS + 1); p += THREADS)
+        for (i64 p = tid; NEAR_SUMS && p < k * 2 * (DIMS + 1); p += THREADS)
             SUMS[p] = 0;
-        for (i64 p = tid; p < k * PITCH; p += THREADS)
-            CENTERS[p] = p % PITCH < DIMS ? centers[p / PITCH * DIMS + p % PITCH] : (REAL)0;
+        for (i64 p = tid; NEAR_CENTERS && p < k * PITCH; p += THREADS)
+            CENTERS[p] = centers[p];
         for (i64 p = tid; p < k; p += THREADS)
             NORMS[p] = norms[p];
         if (tid == 0)
@@ -60,38 +63,64 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         EACH_THREAD
         {
-            REAL own[PER_THREAD][PITCH], best[PER_THREAD];
+            const REAL *places = NEAR_CENTERS ? CENTERS : centers;
+            REAL best[PER_THREAD];
             int label[PER_THREAD];
 #pragma unroll
-            for (int r = 0; r < PER_THREAD; r++) {
+            for (int r = 0; r < PER_THREAD; r++)
                 label[r] = 0;
+#if IN_REGISTERS
+            REAL own[PER_THREAD][PITCH];
 #pragma unroll
-                for (int j = 0; j < (DIMS + LANES - 1) / LANES; j++)
-                    *(Lanes *)&own[r][j * LANES] =
-                        *(const Lanes *)&HELD[(r * THREADS + tid) * PITCH + j * LANES];
-            }
-            for (int c = 0; c < k; c++) {
-                REAL sum[PER_THREAD];
+            for (int r = 0; r < PER_THREAD; r++)
+#pragma unroll
+                for (int j = 0; j < DIMS; j += LANES)
+                    *(Lanes *)&own[r][j] = *(const Lanes *)&HELD[(r * THREADS + tid) * PITCH + j];
+#endif
+            for (int first_c = 0; first_c < k; first_c += GROUP) {
+                REAL sum[PER_THREAD][GROUP];
 #pragma unroll
                 for (int r = 0; r < PER_THREAD; r++)
-                    sum[r] = 0;
 #pragma unroll
+                    for (int g = 0; g < GROUP; g++)
+                        sum[r][g] = 0;
+#if IN_REGISTERS
+#pragma unroll
+#endif
                 for (int j = 0; j < DIMS; j += LANES) {
-                    const Lanes centre = *(const Lanes *)&CENTERS[c * PITCH + j];
+                    Lanes some[PER_THREAD];
 #pragma unroll
-                    for (int l = 0; l < LANES; l++)
-                        if (j + l < DIMS)
+                    for (int r = 0; r < PER_THREAD; r++)
+#if IN_REGISTERS
+                        some[r] = *(const Lanes *)&own[r][j];
+#else
+                        some[r] = *(const Lanes *)&HELD[(r * THREADS + tid) * PITCH + j];
+#endif
 #pragma unroll
-                            for (int r = 0; r < PER_THREAD; r++)
-                                sum[r] = fused(own[r][j + l], centre.at[l], sum[r]);
+                    for (int g = 0; g < GROUP; g++) {
+                        const int c = first_c + g < k ? first_c + g : first_c;
+                        const Lanes centre = *(const Lanes *)&places[c * PITCH + j];
+#pragma unroll
+                        for (int l = 0; l < LANES; l++)
+                            if (j + l < DIMS)
+#pragma unroll
+                                for (int r = 0; r < PER_THREAD; r++)
+                                    sum[r][g] = fused(some[r].at[l], centre.at[l], sum[r][g]);
+                    }
                 }
-                const REAL norm = NORMS[c];
 #pragma unroll
-                for (int r = 0; r < PER_THREAD; r++) {
-                    const REAL far = norm - 2 * sum[r];
-                    if (c == 0 || far < best[r]) {
-                        best[r] = far;
-                        label[r] = c;
+                for (int g = 0; g < GROUP; g++) {
+                    const int c = first_c + g;
+                    if (c >= k)
+                        break;
+                    const REAL norm = NORMS[c];
+#pragma unroll
+                    for (int r = 0; r < PER_THREAD; r++) {
+                        const REAL far = norm - 2 * sum[r][g];
+                        if (c == 0 || far < best[r]) {
+                            best[r] = far;
+                            label[r] = c;
+                        }
                     }
                 }
             }
@@ -144,15 +173,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     high += part;
                     low += on_grid(value - part, fine);
                 }
+#if NEAR_SUMS
                 SUMS[c * 2 * (DIMS + 1) + j] += high;
                 SUMS[(c * 2 + 1) * (DIMS + 1) + j] += low;
+#else
+                if (high != 0)
+                    atomicAdd(&sums[(i64)c * 2 * (DIMS + 1) + j], high);
+                if (low != 0)
+                    atomicAdd(&sums[((i64)c * 2 + 1) * (DIMS + 1) + j], low);
+#endif
             }
         }
     }
     __syncthreads();
     EACH_THREAD
     {
-        for (i64 p = tid; sums && p < k * 2 * (DIMS + 1); p += THREADS)
+        for (i64 p = tid; NEAR_SUMS && sums && p < k * 2 * (DIMS + 1); p += THREADS)
             if (SUMS[p] != 0)
                 atomicAdd(&sums[p], SUMS[p]);
         if (tid == 0 && *CHANGED)

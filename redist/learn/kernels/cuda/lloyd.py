@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import device_address, to_device, to_host
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
 
-THREADS = 128
-"""Of a block."""
+THREADS = 256
+"""Of a block, where they fit."""
 MOST_SHARED_BYTES = 220 * 1024
 """What a block may take of a processor's memory; blocks side by side share it."""
-MOST_NUMBERS = 64
-"""A thread holds so many 4-byte numbers of rows at most: they stay in registers."""
-MOST_PER_THREAD = 4
+MOST_SUM_BYTES = 32 * 1024
+"""Sums that take more leave too little of that memory to blocks side by side."""
+REGISTER_BYTES, TWO_ROWS_BYTES = 512, 128
+"""Rows up to so many bytes stay in a thread's registers, and up to so many two of them."""
 C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
@@ -42,27 +45,29 @@ def lloyd_step(
     """**Local.** As :func:`redist.learn.kernels.steps.lloyd_step`; centres and sums are in memory."""
     xp = functions_for(rows)
     n, (k, d) = len(rows), centers.shape
-    own_centers, own_norms = to_device(centers.astype(rows.dtype)), to_device(norms)
-    changed = xp.zeros(1, np.uint64)
+    own_norms, changed = to_device(norms), xp.zeros(1, np.uint64)
     sums = steps = None
     if grids is not None:
         sums, steps = xp.zeros((k, 2, d + 1), np.float64), to_device(constants_of(grids))
-    per_thread = rows_per_thread(k, d, rows.dtype.itemsize)
+    tiling = tiling_for(k, d, rows.dtype.itemsize)
     if not n:
         pass
-    elif per_thread:
-        tile = per_thread * THREADS
+    elif tiling is not None:
+        padded = np.zeros((k, tiling.pitch), rows.dtype)
+        padded[:, :d] = centers
         options = (
-            f"-DREAL={C_TYPES[rows.dtype]}", f"-DDIMS={d}", f"-DTHREADS={THREADS}",
-            f"-DPER_THREAD={per_thread}", f"-DALIGNED={int(is_aligned(rows))}",
-        )  # fmt: skip
-        room = shared_bytes(k, d, rows.dtype.itemsize, per_thread)
-        blocks = min(-(-n // tile), n_processors() * max(1, MOST_SHARED_BYTES // room))
+            f"-DREAL={C_TYPES[rows.dtype]}",
+            f"-DALIGNED={int(is_aligned(rows))}",
+            *tiling.options,
+        )
+        room = tiling.shared_bytes
+        blocks = min(-(-n // tiling.n_rows), n_processors() * max(1, MOST_SHARED_BYTES // room))
         run_loop(
-            source_of("lloyd"), "lloyd", blocks, THREADS, rows, n, weights, own_centers, own_norms,
-            k, labels, steps, sums, changed, options=options, shared_bytes=room,
+            source_of("lloyd"), "lloyd", blocks, tiling.n_threads, rows, n, weights, to_device(padded),
+            own_norms, k, labels, steps, sums, changed, options=options, shared_bytes=room,
         )  # fmt: skip
     else:
+        own_centers = to_device(centers.astype(rows.dtype))
         _run_wide(rows, "label", n, d, own_centers, own_norms, k, labels, changed)
         if sums is not None:
             _run_wide(rows, "add_rows", n, d, weights, labels, steps, sums)
@@ -106,22 +111,65 @@ def is_aligned(rows: Any) -> bool:
     return row_bytes % 16 == 0 and device_address(rows) % 16 == 0
 
 
-def rows_per_thread(k: int, d: int, n_bytes: int) -> int:
-    """**Local.** How many rows a thread looks after at a time; 0 if the block's memory is too small.
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a block shares a Lloyd step out: rows of a thread, and what it keeps in its memory."""
 
-    >>> rows_per_thread(64, 16, 4), rows_per_thread(64, 16, 8), rows_per_thread(8, 500, 4)
-    (4, 2, 0)
+    k: int
+    d: int
+    n_bytes: int
+    """Of a number."""
+    n_threads: int
+    per_thread: int
+    in_registers: bool
+    near_centers: bool
+    near_sums: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a block takes at a time."""
+        return self.n_threads * self.per_thread
+
+    @property
+    def pitch(self) -> int:
+        """How many numbers rows are apart in the block's memory."""
+        lanes = 16 // self.n_bytes
+        return (-(-self.d // lanes) | 1) * lanes
+
+    @property
+    def shared_bytes(self) -> int:
+        """What a block takes of a processor's memory, as lloyd.cu lays it out."""
+        k, lanes = self.k, 16 // self.n_bytes
+        numbers = (self.n_rows + self.near_centers * k) * self.pitch + -(-k // lanes) * lanes
+        sums = 16 * k * (self.d + 1) * self.near_sums
+        return sums + self.n_bytes * (numbers + self.n_rows) + 4 * (2 * k + 2) + 6 * self.n_rows
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the compiler is told."""
+        flags = {
+            "DIMS": self.d, "THREADS": self.n_threads, "PER_THREAD": self.per_thread,
+            "IN_REGISTERS": self.in_registers, "NEAR_CENTERS": self.near_centers,
+            "NEAR_SUMS": self.near_sums,
+        }  # fmt: skip
+        return tuple(f"-D{name}={int(value)}" for name, value in flags.items())
+
+
+@lru_cache(maxsize=256)
+def tiling_for(k: int, d: int, n_bytes: int) -> Tiling | None:
+    """**Local.** The first that fits, the quickest ones first; None if a block's memory is too small.
+
+    >>> tiling_for(64, 16, 4).in_registers, tiling_for(64, 200, 4).in_registers, tiling_for(8, 5000, 4)
+    (True, False, None)
     """
-    most = min(MOST_PER_THREAD, MOST_NUMBERS * 4 // max(1, d * n_bytes))
-    fits = [
-        m for m in (4, 2, 1) if m <= most and shared_bytes(k, d, n_bytes, m) <= MOST_SHARED_BYTES
-    ]
-    return max(fits, default=0) if k < 2**15 else 0
-
-
-def shared_bytes(k: int, d: int, n_bytes: int, per_thread: int) -> int:
-    """**Local.** What a block takes of a processor's memory, as lloyd.cu lays it out."""
-    lanes, tile = 16 // n_bytes, per_thread * THREADS
-    pitch = (-(-d // lanes) | 1) * lanes
-    numbers = (tile + k) * pitch + -(-k // lanes) * lanes + tile
-    return 16 * k * (d + 1) + n_bytes * numbers + 4 * (2 * k + 2) + 6 * tile
+    if k >= 2**15:
+        return None
+    row_bytes = d * n_bytes
+    near_sums = 16 * k * (d + 1) <= MOST_SUM_BYTES
+    each = 2 if row_bytes <= TWO_ROWS_BYTES else 1
+    for threads, near_centers in itertools.product((THREADS, 128, 64, 32), (True, False)):
+        in_registers = row_bytes <= REGISTER_BYTES
+        found = Tiling(k, d, n_bytes, threads, each, in_registers, near_centers, near_sums)
+        if found.shared_bytes <= MOST_SHARED_BYTES:
+            return found
+    return None
