@@ -130,16 +130,16 @@ INNER: dict[str, str] = {
     "redist.measure.results": "results table chart",
     "redist.learn": "borrowed kernels ranks near vectors cluster datasets metrics",
     "redist.learn.kernels": "exact_sums outside_tree library twins cuda steps messages",
-    "redist.learn.kernels.cuda": "lloyd near prim",
+    "redist.learn.kernels.cuda": "lloyd near prim messages",
     "redist.learn.ranks": "totals passing rows draws order_statistics visits",
     "redist.learn.near": (
         "slabs searching nearest near_lists components spanning_tree nearest_chain dense_on_gpu "
         "means_on_gpu"
     ),
-    "redist.learn.vectors": "blocks eigenvectors affinities normalizing singular_vectors",
+    "redist.learn.vectors": "blocks eigenvectors gpu_affinities affinities normalizing singular_vectors",
     "redist.learn.cluster": (
         "seeding lloyd kmeans minibatch bisecting dbscan hdbscan optics bandwidth mean_shift "
-        "affinity agglomerative feature_agglomeration birch spectral biclusters"
+        "similarities affinity agglomerative feature_agglomeration birch spectral biclusters"
     ),
     "redist.learn.metrics": "labelled contingency comparisons silhouette spread",
     "redist.learn.datasets": "row_draws order making blobs curves classes blocks",

@@ -36,6 +36,7 @@ def estimator_checks() -> tuple[Run, ...]:
     return tuple(Run("learn.estimator_checks", names) for names in FAMILIES)
 
 
+ON_GPUS = ("learn.on_gpus", "learn.square_on_gpus", "learn.stay_on_gpus")
 JOBS = [
     Job(1, (*everything(), *estimator_checks())),
     Job(2, (*estimator_checks(), *everything(SEVERAL))),
@@ -44,9 +45,8 @@ JOBS = [
     Job(7, everything(SEVERAL)),
     Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
     Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
-    Job(1, (Run("learn.gpu_lloyd"), Run("learn.gpu_loops"), Run("learn.stay_on_gpus"))),
-    Job(2, (Run("learn.on_gpus"), Run("learn.stay_on_gpus"))),
-    Job(3, (Run("learn.stay_on_gpus"),)),
+    Job(1, (Run("learn.gpu_lloyd"), Run("learn.gpu_loops"))),
+    *(Job(ranks, tuple(map(Run, ON_GPUS))) for ranks in (1, 2, 3)),
 ]
 
 

@@ -14,19 +14,22 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
-from redist.learn.cluster.seeding import squared_norms
+from redist.learn.cluster.lloyd import label_rows
+from redist.learn.cluster.similarities import all_alike, prepare, similarities
+from redist.learn.kernels.cuda.messages import MessagesOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
-from redist.learn.kernels.steps import try_candidates
+from redist.learn.ranks.draws import largest
 from redist.learn.ranks.order_statistics import median_of_all
 from redist.learn.ranks.rows import Rows, take_rows, whole_of
-from redist.learn.ranks.totals import Totals, all_rows, one_random_state, seeded_alike, total_of
-from redist.learn.ranks.visits import Visits
+from redist.learn.ranks.totals import Totals, one_random_state, seeded_alike, total_of
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
-NOISE_BYTES = 2**23
-"""Random numbers that are drawn at a time: every rank draws those of all rows, and keeps its own."""
+NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
+"""What rows may be; scikit-learn's own fit takes sparse ones."""
 
 
 class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
@@ -40,7 +43,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
 
     A rank holds its rows of three matrices, ``3 n^2 / p`` numbers. A round is an all-reduce of ``2 n``
     numbers and two of a few. Messages are added up exactly, and the same random numbers remove ties, so
-    that labels are the same for every number of ranks.
+    that labels are the same for every number of ranks. Rows on GPUs stay there, and the matrices with them.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -51,16 +54,16 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
                 super().fit(X)
             return self
         if self.affinity == "precomputed":
-            rows = take_rows(self, X, dtype="numeric", order=None)
+            rows = take_rows(self, X, on_gpu=True, dtype="numeric", order=None)
             if rows.n != rows.d:
                 raise ValueError(
                     "The matrix of similarities must be a square array. "
                     f"Got {(rows.n, rows.d)} instead."
                 )
             rows.need("fit AffinityPropagation to", 24 * rows.n)
-            similar = np.array(rows.local, order="C")
+            similar = functions_for(rows.local).array(rows.local, order="C")
         else:
-            rows = take_rows(self, X, dtype="numeric", order=None, accept_sparse="csr")
+            rows = take_rows(self, X, on_gpu=True, **NUMBERS)
             rows.need("fit AffinityPropagation to", 24 * rows.n)
             similar = similarities(rows)
         matrix = rows.holding(similar)
@@ -85,7 +88,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
         check_is_fitted(self)
         if issparse(X) or not hasattr(self, "cluster_centers_"):
             return super().predict(whole_of(X))
-        rows = take_rows(self, X, reset=False, dtype="numeric", order=None, accept_sparse="csr")
+        rows = take_rows(self, X, reset=False, on_gpu=True, **NUMBERS)
         labels = np.full(len(rows.local), -1)
         if not len(self.cluster_centers_):
             warnings.warn(
@@ -94,6 +97,8 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        elif rows.on_gpu:
+            labels = label_rows(rows.local, self.cluster_centers_.astype(np.float64))
         elif len(labels):
             labels = pairwise_distances_argmin(rows.local, self.cluster_centers_)
         return rows.answer(labels)
@@ -103,7 +108,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
     ) -> tuple[Any, Numbers, int]:
         """**Collective.** The exemplars, the own rows' labels, and how many rounds there were."""
         n = matrix.n
-        alike = _all_alike(matrix, preference)
+        alike = all_alike(matrix, preference)
         if alike is not None:
             warnings.warn(
                 "All samples have mutually equal similarities. Returning arbitrary cluster center(s).",
@@ -113,8 +118,8 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
             if preference.flat[0] > alike:
                 return np.arange(n), own, 0
             return np.array([0]), np.zeros_like(own), 0
-        _prepare(matrix, preference, random_state)
-        similar = np.ascontiguousarray(matrix.local, dtype=np.float64)
+        prepare(matrix, preference, random_state)
+        similar = functions_for(matrix.local).ascontiguousarray(matrix.local, dtype=np.float64)
         messages = Messages.of(similar, matrix.first, self.damping)
         is_exemplar, rounds, converged = self._run(matrix, messages)
         exemplars = np.flatnonzero(matrix.gather(is_exemplar))
@@ -136,7 +141,9 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
         chosen, labels = _refine(matrix.holding(similar), exemplars)
         return chosen, labels, rounds
 
-    def _run(self, matrix: Rows, messages: Messages) -> tuple[NDArray[np.bool_], int, bool]:
+    def _run(
+        self, matrix: Rows, messages: Messages | MessagesOnGpu
+    ) -> tuple[NDArray[np.bool_], int, bool]:
         """**Collective.** Rounds until exemplars stay: the own rows', how many, and whether they do."""
         n, comm, talks = matrix.n, matrix.comm, self.verbose and matrix.comm.rank == 0
         add_up, count, most = (
@@ -150,7 +157,7 @@ class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[
             bound = float(most(np.array([messages.respond()]))[0])
             sums = messages.support(ExactGrid.for_sum(bound, n))
             messages.make_available(add_up(sums).reshape(2, n).sum(axis=0))
-            chosen = messages.available[messages.own] + messages.responsible[messages.own] > 0
+            chosen = messages.chosen()
             history[:, it % self.convergence_iter] = chosen
             if it >= self.convergence_iter:
                 often = history.sum(axis=1)
@@ -187,64 +194,16 @@ def affinity_propagation(
     return (*out, model.n_iter_) if return_n_iter else out
 
 
-def similarities(rows: Rows) -> Values:
-    """**Collective.** Minus the squared distances of the own rows to all rows."""
-    dtype = rows.dtype if rows.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-    own = np.ascontiguousarray(rows.local, dtype=dtype)
-    out, norms = np.empty((len(own), rows.n), dtype), squared_norms(own)
-    grid = ExactGrid.for_sum(1.0, 1)
-    for first, tile in Visits(rows.holding(own)):
-        if len(own) and len(tile):
-            there, n = np.ascontiguousarray(tile), len(tile)
-            given = there, squared_norms(there), np.zeros(n), own, norms, np.full(n, np.inf), grid
-            np.negative(
-                try_candidates(*given)[0], out=out[:, first : first + n], casting="same_kind"
-            )
-    places = np.arange(len(own))
-    out[places, places + rows.first] = 0
-    return out
-
-
-def _all_alike(matrix: Rows, preference: Values) -> float | None:
-    """**Collective.** The last similarity of row 0 if all are equal, and preferences too; else None."""
-    start = matrix.fetch([0])[0]
-    last = float(start[-1])
-    if matrix.n == 1:
-        return last
-    same = matrix.local == start[1]
-    rows = np.arange(len(same))
-    same[rows, rows + matrix.first] = True
-    every = all_rows(matrix.comm, np.array([same.all()])).all()
-    return last if every and (preference == preference.flat[0]).all() else None
-
-
-def _prepare(matrix: Rows, preference: Values, random_state: np.random.RandomState) -> None:
-    """**Local.** Write preferences to the diagonal, and noise that removes ties to all similarities."""
-    local, n = matrix.local, matrix.n
-    rows = np.arange(len(local))
-    own = (
-        preference if preference.ndim == 0 else preference[matrix.first : matrix.first + len(rows)]
-    )
-    local[rows, rows + matrix.first] = own
-    step = max(1, NOISE_BYTES // (8 * n))
-    limits = np.finfo(local.dtype)
-    for lo in range(0, n, step):
-        noise = random_state.standard_normal(size=(min(step, n - lo), n))
-        first, last = max(lo, matrix.first), min(lo + len(noise), matrix.first + len(local))
-        if first < last:
-            part = local[first - matrix.first : last - matrix.first]
-            part += (limits.eps * part + limits.tiny * 100) * noise[first - lo : last - lo]
-
-
 def _refine(matrix: Rows, exemplars: Numbers) -> tuple[Numbers, Numbers]:
     """**Collective.** The best exemplar of each cluster, and the own rows' labels."""
     nearest = matrix.gather(_nearest(matrix, exemplars))
     own = nearest[matrix.first : matrix.first + len(matrix.local)]
-    bound = float(total_of(matrix.comm, np.abs(matrix.local).max(initial=0.0), "max"))
+    bound = largest(matrix, matrix.local)
     grid, sums = ExactGrid.for_sum(bound, matrix.n), np.zeros((2, matrix.n))
     for k in range(len(exemplars)):
         columns, rows = np.flatnonzero(nearest == k), np.flatnonzero(own == k)
-        sums[:, columns] += grid.sum_rows(matrix.local[np.ix_(rows, columns)])
+        meeting = tuple(matrix.beside(places) for places in np.ix_(rows, columns))
+        sums[:, columns] += to_host(grid.sum_rows(matrix.local[meeting]))
     spoken = total_of(matrix.comm, sums).sum(axis=0)
     better = exemplars.copy()
     for k in range(len(exemplars)):
@@ -259,7 +218,7 @@ def _nearest(matrix: Rows, exemplars: Numbers) -> Numbers:
     """**Local.** For each own row the place of the exemplar that it is most similar to; its own, of one."""
     found = np.empty(0, np.int64)
     if len(matrix.local):
-        found = matrix.local[:, exemplars].argmax(axis=1)
+        found = to_host(matrix.local[:, matrix.beside(exemplars)].argmax(axis=1))
     here = matrix.holds(exemplars)
     found[exemplars[here] - matrix.first] = np.flatnonzero(here)
     return found

@@ -28,10 +28,13 @@ from redist.learn.vectors.affinities import (
 )
 from redist.learn.vectors.blocks import with_signs
 from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
+from redist.runtime.cuda.loops import functions_for
 
 Values = NDArray[Any]
 BASIS = 9
 """Blocks of vectors that are held while eigenvectors are sought."""
+ON_GPU = ("rbf", "precomputed")
+"""Affinities that stay on a GPU if the rows are there."""
 
 
 class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[misc]
@@ -47,6 +50,8 @@ class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[mi
     products with blocks of vectors, each gathered to every rank, and have the same bits for every number
     of ranks. scikit-learn's come from a factorisation: they differ in the last digits, or, where
     eigenvalues are equal, by a rotation. Of rows that are equally near the first ones are neighbours.
+    If rows are on GPUs, the affinities ``"rbf"`` and ``"precomputed"`` lie there too, and blocks of
+    vectors travel; then bits depend on how a GPU adds up products. Others are worked out in memory.
     Sparse matrices, ``eigen_solver="amg"``, given distances to neighbours, kernels below 0, and no
     more rows than vectors go to scikit-learn's own ``fit``, whole on every rank.
     """
@@ -62,8 +67,9 @@ class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[mi
         if issparse(X) or given or self.eigen_solver == "amg":
             return self._fit_whole(X)
         rows = take_rows(
-            self, X, dtype=np.float64, ensure_min_samples=2, accept_sparse=["csr", "csc", "coo"]
-        )
+            self, X, on_gpu=self.affinity in ON_GPU, dtype=np.float64, ensure_min_samples=2,
+            accept_sparse=["csr", "csc", "coo"],
+        )  # fmt: skip
         if rows.n <= k:
             return self._fit_whole(X)
         sparse = self.affinity == "nearest_neighbors"
@@ -80,7 +86,8 @@ class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[mi
             )
         random_state = one_random_state(rows.comm, self.random_state)
         own = self._affinities(rows)
-        if total_of(rows.comm, np.array([own.min() < 0 if own.size else False], np.int8), "max")[0]:
+        is_negative = bool(own.size and own.min() < 0)
+        if total_of(rows.comm, np.array([is_negative], np.int8), "max")[0]:
             return self._fit_whole(X)
         vectors = self._embed(rows, own, k, random_state)
         self._keep(rows, own)
@@ -192,10 +199,11 @@ def _made_symmetric(rows: Rows) -> Values:
     """**Collective.** A copy of the own rows of a matrix, averaged with its transpose if that is another."""
     if rows.n != rows.d:
         raise ValueError(f"array must be 2-dimensional and square. shape = {(rows.n, rows.d)}")
-    turned = transposed_rows(rows, rows.local)
-    same = np.allclose(rows.local, turned, atol=SYMMETRIC)
+    turned, xp = transposed_rows(rows, rows.local), functions_for(rows.local)
+    same = bool(xp.allclose(rows.local, turned, atol=SYMMETRIC))
     if all_rows(rows.comm, np.array([same])).all():
-        return np.array(rows.local, order="C")
+        copied: Values = xp.array(rows.local, order="C")
+        return copied
     warnings.warn(
         "Array is not symmetric, and will be converted to symmetric by average with its transpose.",
         stacklevel=4,
@@ -207,4 +215,5 @@ def _diagonal(rows: Rows, own: Any) -> Values:
     """**Local.** The diagonal of the own rows."""
     if issparse(own):
         return np.asarray(own.diagonal(rows.first))[: len(rows.local)]
-    return np.array(own[diagonal_of(rows)])
+    found: Values = own[diagonal_of(rows)]
+    return found

@@ -1,6 +1,6 @@
 """A round of messages between points, as affinity propagation sends them, on the rows of one rank.
 
-In C where it was built, else in NumPy with the same bits.
+In C where it was built, else in NumPy, or on a GPU, with the same bits.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.learn.kernels.cuda.messages import MessagesOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import address, library
+from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
 PART = 64
@@ -31,8 +33,10 @@ class Messages:
     damping: float
 
     @staticmethod
-    def of(similar: Values, first: int, damping: float) -> Messages:
-        """**Local.** No messages yet."""
+    def of(similar: Values, first: int, damping: float) -> Messages | MessagesOnGpu:
+        """**Local.** No messages yet, where the similarities lie."""
+        if is_device(similar):
+            return MessagesOnGpu.of(similar, first, damping)
         return Messages(similar, np.zeros_like(similar), np.zeros_like(similar), first, damping)
 
     @property
@@ -40,6 +44,11 @@ class Messages:
         """Where each row is the point itself."""
         rows = np.arange(len(self.similar))
         return rows, rows + self.first
+
+    def chosen(self) -> NDArray[np.bool_]:
+        """**Local.** Which of the own rows are exemplars after a round."""
+        found: NDArray[np.bool_] = self.available[self.own] + self.responsible[self.own] > 0
+        return found
 
     def respond(self) -> float:
         """**Local.** Renew responsibilities; the largest magnitude of what :meth:`support` adds."""

@@ -1,4 +1,7 @@
-"""The k-th smallest of numbers that lie on all ranks, and their median: exact, by narrowing down."""
+"""The k-th smallest of numbers that lie on all ranks, and their median: exact, by narrowing down.
+
+Numbers on GPUs stay there until few are left.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from numpy.typing import NDArray
 
 from redist.learn.ranks.passing import all_parts
 from redist.learn.ranks.totals import all_rows, total_of
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
@@ -29,13 +34,12 @@ def kth_of_all(comm: Comm, values: Values, k: int) -> float:
     """**Collective.** The value that ``k`` others come before if all ranks' values are sorted."""
     left = values.reshape(-1)
     while True:
-        counts = all_rows(comm, np.int64(left.size))
-        n = int(counts.sum())
+        n = int(all_rows(comm, np.int64(left.size)).sum())
         if n <= FEW:
-            return float(np.sort(all_parts(comm, left)[0])[k])
+            return float(np.sort(all_parts(comm, to_host(left))[0])[k])
         low, high = _pivots(comm, left, k / n)
         below, at_most = left < low, left <= high
-        said = np.array([np.count_nonzero(below), np.count_nonzero(at_most)], np.int64)
+        said = np.array([int(np.count_nonzero(below)), int(np.count_nonzero(at_most))], np.int64)
         n_below, n_at_most = total_of(comm, said).tolist()
         if k < n_below:
             left = left[below]
@@ -47,8 +51,9 @@ def kth_of_all(comm: Comm, values: Values, k: int) -> float:
             left, k = left[~below & at_most], k - n_below
         else:  # the pivots are the least and the largest: look between them
             middle = _pivots(comm, left, k / n, width=0.0)[0]
-            said = np.array([np.count_nonzero(left < middle), np.count_nonzero(left <= middle)])
-            n_below, n_at_most = total_of(comm, said.astype(np.int64)).tolist()
+            counts = np.count_nonzero(left < middle), np.count_nonzero(left <= middle)
+            said = np.array([int(one) for one in counts], np.int64)
+            n_below, n_at_most = total_of(comm, said).tolist()
             if n_below <= k < n_at_most:
                 return middle
             left, k = (
@@ -60,11 +65,10 @@ def _pivots(comm: Comm, left: Values, share: float, width: float = 0.05) -> tupl
     """**Collective.** Two candidates, probably one below and one above a share of all of them."""
     told = np.full(SAMPLE, np.nan)
     if left.size:
-        told = left[(np.arange(SAMPLE) * left.size) // SAMPLE].astype(np.float64)
+        places = (np.arange(SAMPLE) * left.size) // SAMPLE
+        told = to_host(left[to_device(places) if is_device(left) else places]).astype(np.float64)
     every = all_rows(comm, told).reshape(-1)
     every = np.sort(every[~np.isnan(every)])
-    places = np.clip(
-        [(share - width) * len(every), (share + width) * len(every)], 0, len(every) - 1
-    )
-    low, high = every[places.astype(np.int64)].tolist()
+    near = np.clip([(share - width) * len(every), (share + width) * len(every)], 0, len(every) - 1)
+    low, high = every[near.astype(np.int64)].tolist()
     return low, high

@@ -28,6 +28,8 @@ from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
 from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.call_site import calling_line
+from redist.pgas.watch.seam import CopiedRows, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for
@@ -131,7 +133,7 @@ def lies_on_gpu(x: Any) -> bool:
 
 def whole_of(x: Any) -> Any:
     """**Collective.** A global array as one of NumPy, whole on every rank; anything else as it is."""
-    return x.to_device("cpu").gather() if is_global(x) else x
+    return _in_memory(x).gather() if is_global(x) else x
 
 
 def cut_like(x: Array, values: Values) -> Array:
@@ -202,10 +204,17 @@ def _check_on_gpu(estimator: Any, tile: Any, *, reset: bool, **checks: Any) -> A
 def to_rows(x: Array, on_gpu: bool = False) -> Values:
     """**Collective.** The rows of this rank of a global array of any layout, in memory or where they lie."""
     t = cut_by_rows(x.comm.size, x.dtype, x.shape)
-    here = x.settled() if on_gpu else x.settled().to_device("cpu")
+    here = x.settled() if on_gpu else _in_memory(x.settled())
     tile = here.tile if same_layout(here.type, t) else here.to(t).tile
     assert tile is not None
     return tile
+
+
+def _in_memory(x: Array) -> Array:
+    """**Local.** An array with its tiles in memory; a trace shows the bytes that leave a GPU for it."""
+    if x._memory.on_device and x.tile is not None:
+        traffic().note_copied(calling_line(), CopiedRows(1, x.tile.nbytes))
+    return x.to_device("cpu")
 
 
 def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:

@@ -14,12 +14,14 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.extmath import row_norms
 
 from redist.learn.ranks.passing import Passing, all_parts
-from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows, own_range
+from redist.learn.ranks.rows import Rows, first_rows, global_rows, own_range
 from redist.learn.ranks.totals import same_error, total_of
 from redist.learn.ranks.visits import Visits
 from redist.learn.vectors.blocks import times
 from redist.learn.vectors.eigenvectors import Symmetric
-from redist.pgas.array import Array
+from redist.learn.vectors.gpu_affinities import gaussian_on_gpu, met_by, times_on_gpu
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_host
 
 Values = NDArray[Any]
 PART_BYTES = 2**19
@@ -33,7 +35,14 @@ SYMMETRIC = 1e-10
 
 
 def gaussian_rows(rows: Rows, gamma: float) -> Values:
-    """**Collective.** ``exp(-gamma |x - y|^2)`` of the own rows with all rows; the same bits on any ranks."""
+    """**Collective.** ``exp(-gamma |x - y|^2)`` of the own rows with all rows; the same bits on any ranks.
+
+    On a GPU, bits depend on how its products are added up.
+    """
+    if rows.on_gpu:
+        found = gaussian_on_gpu(rows, gamma)
+        found[diagonal_of(rows)] = 1
+        return found
     own = np.ascontiguousarray(rows.local, dtype=np.float64)
     norms, out = row_norms(own, squared=True), np.empty((len(own), rows.n))
     step = max(1, PART_BYTES // (8 * rows.n))
@@ -69,15 +78,15 @@ def kernel_rows(rows: Rows, metric: Any, params: dict[str, Any]) -> Values:
 
 
 def diagonal_of(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """**Local.** Where the own rows of a square matrix meet their own columns."""
+    """**Local.** Where the own rows of a square matrix meet their own columns; numbers beside the rows."""
     places = np.arange(len(rows.local))
-    return places, places + rows.first
+    return rows.beside(places), rows.beside(places + rows.first)
 
 
 def transposed_rows(rows: Rows, matrix: Values) -> Values:
     """**Collective.** The own rows of the transpose of a square matrix."""
-    t = cut_by_rows(rows.comm.size, matrix.dtype, (rows.n, rows.n))
-    tile = Array(t, rows.comm, np.ascontiguousarray(matrix)).T.to(t).tile
+    made = global_rows(rows, matrix)
+    tile = made.T.to(made.type).tile
     assert tile is not None
     return tile
 
@@ -86,8 +95,8 @@ def transposed_rows(rows: Rows, matrix: Values) -> Values:
 class ScaledAffinity:
     """Affinities without their diagonal, each divided by the roots of the sums of its row and its column.
 
-    ``matrix`` are the own rows of the affinities, dense or in compressed rows, ``roots`` those of their sums:
-    1 where a row is alike to no other.
+    ``matrix`` are the own rows of the affinities, dense, in memory or on a GPU, or in compressed rows;
+    ``roots`` those of their sums, in memory: 1 where a row is alike to no other.
     """
 
     rows: Rows
@@ -97,7 +106,7 @@ class ScaledAffinity:
     @staticmethod
     def of(rows: Rows, matrix: Any) -> ScaledAffinity:
         """**Local.** Scale own rows of affinities whose diagonal is 0."""
-        sums = matrix.sum(axis=1)
+        sums = to_host(matrix.sum(axis=1))
         with np.errstate(invalid="ignore"):
             return ScaledAffinity(rows, matrix, np.where(sums == 0, 1, np.sqrt(sums)))
 
@@ -111,7 +120,10 @@ class ScaledAffinity:
     def multiply(self, block: Values) -> Values:
         """**Collective.** The own rows of the scaled matrix times a block."""
         whole = self.rows.gather(block / self.roots[:, None])
-        found = self.matrix @ whole if issparse(self.matrix) else times(self.matrix, whole)
+        if is_device(self.matrix):
+            found = times_on_gpu(self.matrix, whole)
+        else:
+            found = self.matrix @ whole if issparse(self.matrix) else times(self.matrix, whole)
         return found / self.roots[:, None]
 
     def invert(self) -> Callable[[Values], Values]:
@@ -140,7 +152,9 @@ class ScaledAffinity:
                 break
             here = np.flatnonzero(new[rows.first : last])
             found = np.zeros(rows.n, np.int8)
-            if issparse(self.matrix):
+            if is_device(self.matrix):
+                found |= met_by(self.matrix, here)
+            elif issparse(self.matrix):
                 found[self.matrix[here].indices] = 1
             else:
                 for one in here:

@@ -17,6 +17,9 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
+BETWEEN = "sklearn"
+"""A library whose functions call those of this package for a user, as NumPy's do: its estimators' ``fit``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -63,7 +66,12 @@ def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
         name = frame.f_code.co_filename
         if name.startswith(PACKAGE):
             public = frame
-        elif not name.startswith(NUMPY) or frame.f_back is None:
+        elif frame.f_back is None or not (name.startswith(NUMPY) or _is_between(frame)):
             return public, Line(name, frame.f_lineno)
         frame = frame.f_back
     return public, Line("?", 0)
+
+
+def _is_between(frame: FrameType) -> bool:
+    """**Local.** Whether a call is one of scikit-learn's own functions."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == BETWEEN

@@ -84,6 +84,17 @@ class VisitCounts(NamedTuple):
         return VisitCounts(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
+class CopiedRows(NamedTuple):
+    """Rows on a GPU that were copied to memory, because a work has no loops for GPUs."""
+
+    times: int = 0
+    copied_bytes: int = 0
+
+    def plus(self, other: CopiedRows) -> CopiedRows:
+        """Both together."""
+        return CopiedRows(*(a + b for a, b in zip(self, other, strict=True)))
+
+
 class SparedMove(NamedTuple):
     """A move that a program has at a line and did not make, and why."""
 
@@ -174,6 +185,9 @@ class RankTraffic(Protocol):
     def note_visit(self, line: Line, counts: VisitCounts) -> None:
         """**Local.** Note a visit to the tiles of all ranks."""
 
+    def note_copied(self, line: Line, copied: CopiedRows) -> None:
+        """**Local.** Note rows on a GPU that were copied to memory."""
+
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """**Local.** Note what a run of a program did not have to move."""
 
@@ -251,6 +265,9 @@ class RuntimeTraffic:
     def note_visit(self, line: Line, counts: VisitCounts) -> None:
         """Nobody looks on."""
 
+    def note_copied(self, line: Line, copied: CopiedRows) -> None:
+        """Nobody looks on."""
+
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """Nobody looks on."""
 
@@ -281,6 +298,10 @@ class WrappedTraffic:
     def note_visit(self, line: Line, counts: VisitCounts) -> None:
         """As the other does."""
         self.inner.note_visit(line, counts)
+
+    def note_copied(self, line: Line, copied: CopiedRows) -> None:
+        """As the other does."""
+        self.inner.note_copied(line, copied)
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """As the other does."""

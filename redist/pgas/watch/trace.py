@@ -13,6 +13,7 @@ from typing import Any
 from redist.pgas.memory import Tile
 from redist.pgas.watch.call_site import Line, calling_line
 from redist.pgas.watch.seam import (
+    CopiedRows,
     ElementExchange,
     FarRead,
     MoveUnderWay,
@@ -90,7 +91,7 @@ class TracedTraffic(WrappedTraffic):
     def __init__(self, inner: RankTraffic, notes: Trace) -> None:
         super().__init__(inner)
         self.moves, self.reads, self.spared = notes.moves, notes.reads, notes.spared
-        self.visits = notes.visits
+        self.visits, self.copied = notes.visits, notes.copied
 
     def note_far_read(self, line: Line, read: FarRead) -> None:
         """Add a one-sided read to those of its line."""
@@ -101,6 +102,11 @@ class TracedTraffic(WrappedTraffic):
         """Add a visit to those of its line."""
         self.visits[line] = self.visits.get(line, VisitCounts()).plus(counts)
         self.inner.note_visit(line, counts)
+
+    def note_copied(self, line: Line, copied: CopiedRows) -> None:
+        """Add copied rows to those of its line."""
+        self.copied[line] = self.copied.get(line, CopiedRows()).plus(copied)
+        self.inner.note_copied(line, copied)
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """Add what a program did not have to move."""
@@ -201,6 +207,8 @@ class Trace:
         """By line: one-sided reads of tiles on other nodes."""
         self.visits: dict[Line, VisitCounts] = {}
         """By line: visits to the tiles of all ranks."""
+        self.copied: dict[Line, CopiedRows] = {}
+        """By line: rows on a GPU that were copied to memory, because the work has no loops for GPUs."""
         self.spared: list[SparedMove] = []
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
@@ -230,11 +238,12 @@ class Trace:
         return sum(move.seconds or 0.0 for move in self.moves)
 
     def __str__(self) -> str:
-        quiet = not self.reads and not self.visits
+        quiet = not self.reads and not self.visits and not self.copied
         parts = [self._moves_text()] if self.moves or quiet else []
         parts += [_spared_text(self.spared)] if self.spared else []
         parts += [_reads_text(self.reads)] if self.reads else []
         parts += [_visits_text(self.visits)] if self.visits else []
+        parts += [_copied_text(self.copied)] if self.copied else []
         return "\n".join(parts)
 
     def _moves_text(self) -> str:
@@ -338,6 +347,15 @@ def _visits_text(visits: Mapping[Line, VisitCounts]) -> str:
             format_time(round(1e12 * n.waited_s)),
         )
         for line, n in visits.items()
+    ]
+    return "\n".join(table([head, *rows]))
+
+
+def _copied_text(copied: Mapping[Line, CopiedRows]) -> str:
+    """Rows that were copied from GPUs to memory as a table."""
+    head = ("from GPU to memory", "times", "bytes here")
+    rows = [
+        (str(line), str(one.times), format_bytes(one.copied_bytes)) for line, one in copied.items()
     ]
     return "\n".join(table([head, *rows]))
 

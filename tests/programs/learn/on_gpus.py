@@ -14,6 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from sklearn.datasets import make_blobs
 
+import redist
 from redist import pgas
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import all_well, main
@@ -30,20 +31,54 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "AffinityPropagation": {"random_state": 0},
     "AgglomerativeClustering": {"n_clusters": 3},
     "Birch": {"n_clusters": 3},
+    "FeatureAgglomeration": {"n_clusters": 2},
+    "SpectralClustering": {"n_clusters": 3, "random_state": 0},
+    "SpectralCoclustering": {"n_clusters": 2, "random_state": 0},
+    "SpectralBiclustering": {"n_clusters": 2, "random_state": 0},
 }
+STAYS = (
+    "KMeans", "DBSCAN", "HDBSCAN", "MeanShift", "AffinityPropagation", "SpectralClustering",
+)  # fmt: skip
+"""Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
+SHAPES: tuple[tuple[int, int, Any], ...] = (
+    (61, 3, np.float64),
+    (90, 2, np.float32),
+    (40, 17, np.float64),
+)
+"""Rows, columns and dtypes of sets; the first is for all, the others for those that stay."""
 CHECKS = tuple(OPTIONS)
 
 
 def check(name: str) -> str | None:
     """What is wrong with an estimator."""
+    shapes = SHAPES if name in STAYS else SHAPES[:1]
+    found = ((shape, check_set(name, *shape)) for shape in shapes)
+    return next((f"{shape}: {wrong}" for shape, wrong in found if wrong), None)
+
+
+def check_set(name: str, n: int, d: int, dtype: Any) -> str | None:
+    """What is wrong with an estimator on a set."""
     kind = getattr(import_module("redist.learn.cluster"), name)
-    x = make_blobs(61, 3, centers=3, random_state=0)[0]
-    want = kind(**OPTIONS[name]).fit(x).labels_
+    x = make_blobs(n, d, centers=3, random_state=0)[0].astype(dtype)
+    attribute = "row_labels_" if hasattr(kind, "biclusters_") else "labels_"
+    want = getattr(kind(**OPTIONS[name]).fit(x), attribute)
     there = pgas.asarray(x, type="{x}, {}").to_device("cuda")
-    model = kind(**OPTIONS[name]).fit(there)
-    if not model.labels_.device.startswith("cuda"):
-        return f"labels are on {model.labels_.device}"
-    if not np.array_equal(model.labels_.to_device("cpu").gather(), want):
+    with redist.trace() as t:
+        model = kind(**OPTIONS[name]).fit(there)
+    if bool(t.copied) == (name in STAYS) or bool(t.copied) != ("from GPU to memory" in str(t)):
+        return f"the trace says\n{t}"
+    if any(line.file != __file__ for line in t.copied):
+        return f"lines of others: {t}"
+    own = there.local
+    assert own is not None
+    if any(one.copied_bytes < own.nbytes for one in t.copied.values()):
+        return f"too few bytes: {t}"
+    labels = getattr(model, attribute)
+    if name == "FeatureAgglomeration":  # of columns: NumPy
+        return None if np.array_equal(labels, want) else "other labels"
+    if not labels.device.startswith("cuda"):
+        return f"labels are on {labels.device}"
+    if not np.array_equal(labels.to_device("cpu").gather(), want):
         return "other labels"
     if hasattr(model, "predict"):
         found = model.predict(there)
