@@ -140,7 +140,7 @@ def spectral_clustering_stays() -> str | None:
     sets: tuple[tuple[int, int, Any, dict[str, Any]], ...] = (
         (45, 2, np.float64, {}), (30, 30, np.float32, {"gamma": 0.01}),
         (280, 3, np.float64, {"gamma": 0.05, "assign_labels": "cluster_qr"}),
-        (40, 2, np.float64, {"gamma": 50.0}),
+        (40, 2, np.float64, {"gamma": 0.5}),
     )  # fmt: skip
     for n, d, dtype, given in sets:
         x = make_blobs(n, d, centers=3, random_state=1)[0].astype(dtype)

@@ -14,7 +14,7 @@
 
 /* Where not every processor of a kind can fuse a product with an addition, both ways are built in. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FOR_THIS_CPU __attribute__((target_clones("arch=haswell", "default")))
+#define FOR_THIS_CPU __attribute__((target_clones("fma", "default")))
 #else
 #define FOR_THIS_CPU
 #endif

@@ -5,6 +5,13 @@
 
 int64_t redist_learn_abi(void) { return REDIST_LEARN_ABI; }
 
+/* GCC for x86_64 takes a short loop of floats apart before it could become one vector, unless told not to. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define WHOLE _Pragma("GCC unroll 1")
+#else
+#define WHOLE
+#endif
+
 /* Rows 4 at a time, centres WIDTH at a time: products of one row and one centre are added dim by dim, so that
    a row's answer does not depend on the rows beside it. Products are fused with the additions, as the matrix products
    do that scikit-learn calls: where two centres are equally far, rounding decides, and then alike. */
@@ -21,7 +28,7 @@ int64_t redist_learn_abi(void) { return REDIST_LEARN_ABI; }
             for (int64_t j = 0; j < d; j++) {                                                     \
                 const T *restrict centre = turned + j * k + at;                                   \
                 for (int r = 0; r < 4; r++)                                                       \
-                    for (int c = 0; c < WIDTH; c++)                                               \
+                    WHOLE for (int c = 0; c < WIDTH; c++)                                         \
                         sum[r][c] = FUSED(row[r][j], centre[c], sum[r][c]);                       \
             }                                                                                     \
             for (int r = 0; r < 4; r++)                                                           \
