@@ -6,7 +6,9 @@
    block's memory where it is large enough (NEAR_CENTERS, NEAR_SUMS). Centres come PITCH numbers apart. */
 #define TILE (PER_THREAD * THREADS)
 #define LANES (16 / (int)sizeof(REAL)) /* numbers of 16 bytes */
-#define PITCH (((DIMS + LANES - 1) / LANES | 1) * LANES) /* odd, in 16 bytes: threads meet in no bank of memory */
+#define PITCH                                                                                     \
+    (((DIMS + LANES - 1) / LANES | 1) *                                                           \
+     LANES) /* odd, in 16 bytes: threads meet in no bank of memory */
 
 struct __align__(16) Lanes {
     REAL at[LANES];
@@ -17,22 +19,21 @@ struct __align__(16) Lanes {
 /* Where things lie in a block's memory, one after another; the caller asks for as much. */
 #define SUMS ((double *)ROOM) /* k, 2, DIMS + 1: coarse and fine */
 #define HELD ((REAL *)(SUMS + NEAR_SUMS * k * 2 * (DIMS + 1))) /* rows of the tile, PITCH apart */
-#define CENTERS (HELD + TILE * PITCH) /* k of them, PITCH apart */
-#define NORMS (CENTERS + NEAR_CENTERS * k * PITCH) /* k */
-#define WEIGHTS (NORMS + (k + LANES - 1) / LANES * LANES) /* TILE */
+#define CENTERS (HELD + TILE * PITCH)                          /* k of them, PITCH apart */
+#define NORMS (CENTERS + NEAR_CENTERS * k * PITCH)             /* k */
+#define WEIGHTS (NORMS + (k + LANES - 1) / LANES * LANES)      /* TILE */
 #define CHANGED ((int *)(WEIGHTS + TILE))
-#define COUNTS (CHANGED + 1) /* k: rows of each label */
-#define BEGINS (COUNTS + k) /* k + 1: where they begin in the order */
+#define COUNTS (CHANGED + 1)                        /* k: rows of each label */
+#define BEGINS (COUNTS + k)                         /* k + 1: where they begin in the order */
 #define LABELS ((unsigned short *)(BEGINS + k + 1)) /* TILE */
-#define PLACES (LABELS + TILE) /* TILE: of a row among those with its label */
-#define ORDER (PLACES + TILE) /* TILE: rows in the order of their labels */
+#define PLACES (LABELS + TILE)                      /* TILE: of a row among those with its label */
+#define ORDER (PLACES + TILE)                       /* TILE: rows in the order of their labels */
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    lloyd(const REAL *rows, i64 n, const REAL *weights, const REAL *centers, const REAL *norms, i64 k, int *labels,
-          const double *grids, double *sums, unsigned long long *changed)
+    lloyd(const REAL *rows, i64 n, const REAL *weights, const REAL *centers, const REAL *norms,
+          i64 k, int *labels, const double *grids, double *sums, unsigned long long *changed)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 p = tid; NEAR_SUMS && p < k * 2 * (DIMS + 1); p += THREADS)
             SUMS[p] = 0;
         for (i64 p = tid; NEAR_CENTERS && p < k * PITCH; p += THREADS)
@@ -45,12 +46,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (i64 first = (i64)blockIdx.x * TILE; first < n; first += (i64)gridDim.x * TILE) {
         const int m = (int)(n - first < TILE ? n - first : TILE);
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             const REAL *from = rows + first * DIMS;
 #if ALIGNED
             for (int p = tid; p < m * (DIMS / LANES); p += THREADS)
-                *(Lanes *)&HELD[p / (DIMS / LANES) * PITCH + p % (DIMS / LANES) * LANES] = ((const Lanes *)from)[p];
+                *(Lanes *)&HELD[p / (DIMS / LANES) * PITCH + p % (DIMS / LANES) * LANES] =
+                    ((const Lanes *)from)[p];
 #else
             for (int p = tid; p < m * DIMS; p += THREADS)
                 HELD[p / DIMS * PITCH + p % DIMS] = from[p];
@@ -61,8 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 COUNTS[p] = 0;
         }
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             const REAL *places = NEAR_CENTERS ? CENTERS : centers;
             REAL best[PER_THREAD];
             int label[PER_THREAD];
@@ -143,8 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (!sums)
             continue;
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             for (int c = tid; c <= k; c += THREADS) {
                 int before = 0;
                 for (int other = 0; other < c; other++)
@@ -153,14 +152,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             for (int i = tid; i < m; i += THREADS)
                 ORDER[BEGINS[LABELS[i]] + PLACES[i]] = (unsigned short)i;
         }
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             for (int p = tid; p < k * (DIMS + 1); p += THREADS) {
                 const int c = p / (DIMS + 1), j = p % (DIMS + 1), end = BEGINS[c + 1];
                 const double coarse = grids[j < DIMS ? 0 : 2], fine = grids[j < DIMS ? 1 : 3];
@@ -186,8 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     }
     __syncthreads();
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 p = tid; NEAR_SUMS && sums && p < k * 2 * (DIMS + 1); p += THREADS)
             if (SUMS[p] != 0)
                 atomicAdd(&sums[p], SUMS[p]);

@@ -4,16 +4,16 @@
 
 /* `sums` is n, 2 DIMS + 1: coarse parts, fine parts, the number. `limit` is the square of the radius. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    sum_near(const REAL *places, i64 n, const REAL *points, i64 n_points, double limit, double coarse, double fine,
-             double *sums)
+    sum_near(const REAL *places, i64 n, const REAL *points, i64 n_points, double limit,
+             double coarse, double fine, double *sums)
 {
     EACH_JOB(n, n_points)
     {
         __syncthreads();
-        EACH_THREAD hold(tid, points, n_points, first);
-        __syncthreads();
         EACH_THREAD
-        {
+            hold(tid, points, n_points, first);
+        __syncthreads();
+        EACH_THREAD {
             const i64 i = from + tid;
             if (i < n) {
                 OWN_POINT(places, i)
@@ -35,7 +35,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #endif
                             for (int dim = 0; dim < DIMS; dim++) {
                                 const double value = POINTS[dim * HELD + at];
-                                const double part = on_grid(value, coarse), rest = on_grid(value - part, fine);
+                                const double part = on_grid(value, coarse),
+                                             rest = on_grid(value - part, fine);
 #if DIMS <= IN_REGISTERS
                                 high[dim] += part;
                                 low[dim] += rest;

@@ -4,19 +4,22 @@
    twice, similarities and availabilities once, and writes both messages once. Neighbouring threads have neighbouring
    numbers, and ask for LOADS of them before they use the first. */
 #define LOADS 4
-#define ROWS 8 /* that a thread of `support` asks for at a time */
+#define ROWS 8  /* that a thread of `support` asks for at a time */
 #define GROUP 8 /* own rows that a thread of `similar` compares with one other row */
 #define NOTHING (-1e308 * 1e10) /* minus infinity */
 
 /* Where things lie in a block's memory, one after another; the caller asks for as much. */
-#define BEST ((double *)ROOM) /* THREADS: the largest sum that each thread saw */
-#define SECOND (BEST + THREADS) /* THREADS: the largest but one */
-#define MOST (SECOND + THREADS) /* THREADS: the largest magnitude that will be added up */
+#define BEST ((double *)ROOM)           /* THREADS: the largest sum that each thread saw */
+#define SECOND (BEST + THREADS)         /* THREADS: the largest but one */
+#define MOST (SECOND + THREADS)         /* THREADS: the largest magnitude that will be added up */
 #define PLACE ((i64 *)(MOST + THREADS)) /* THREADS: where the largest sum is */
-#define HELD ((double *)(PLACE + THREADS)) /* HOLDS x n: the row's similarities, then its responsibilities */
+#define HELD                                                                                      \
+    ((double *)(PLACE +                                                                           \
+                THREADS)) /* HOLDS x n: the row's similarities, then its responsibilities */
 
 /* Availability and responsibility of a row and a column: what the next availability is. */
-static __device__ __forceinline__ double renewed(double a, double r, double column, bool is_self, double damping)
+static __device__ __forceinline__ double renewed(double a, double r, double column, bool is_self,
+                                                 double damping)
 {
     const double rest = 1 - damping;
     if (is_self)
@@ -28,12 +31,12 @@ static __device__ __forceinline__ double renewed(double a, double r, double colu
 /* A block a row. Renews availabilities from the sums of columns, if there were any, then responsibilities; `most` gets
    for each block the largest magnitude of what will be added up. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    respond(const double *__restrict__ similar, double *__restrict__ available, double *__restrict__ responsible,
-            const double *__restrict__ columns, i64 m, i64 n, i64 first, double damping, double *__restrict__ most)
+    respond(const double *__restrict__ similar, double *__restrict__ available,
+            double *__restrict__ responsible, const double *__restrict__ columns, i64 m, i64 n,
+            i64 first, double damping, double *__restrict__ most)
 {
     const double rest = 1 - damping;
-    EACH_THREAD
-    {
+    EACH_THREAD {
         MOST[tid] = 0;
     }
     for (i64 i = blockIdx.x; i < m; i += gridDim.x) {
@@ -42,8 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         double *__restrict__ own_r = responsible + i * n;
         const i64 self = first + i;
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             double best = NOTHING, second = NOTHING;
             i64 at = 0;
             for (i64 start = tid; start < n; start += LOADS * THREADS) {
@@ -84,12 +86,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         for (int half = THREADS / 2; half; half /= 2) {
             __syncthreads();
-            EACH_THREAD
-            {
+            EACH_THREAD {
                 if (tid < half) {
                     const double here = BEST[tid], there = BEST[tid + half];
-                    const bool takes = there > here; /* of equal ones either: the second is as large */
-                    const double second = takes ? SECOND[tid + half] : SECOND[tid], loser = takes ? here : there;
+                    const bool takes =
+                        there > here; /* of equal ones either: the second is as large */
+                    const double second = takes ? SECOND[tid + half] : SECOND[tid],
+                                 loser = takes ? here : there;
                     SECOND[tid] = loser > second ? loser : second;
                     if (takes) {
                         BEST[tid] = there;
@@ -99,8 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             const double best = BEST[0], second = SECOND[0];
             const i64 at = PLACE[0];
             double largest = MOST[tid];
@@ -130,15 +132,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     for (int half = THREADS / 2; half; half /= 2) {
         __syncthreads();
-        EACH_THREAD
-        {
+        EACH_THREAD {
             if (tid < half && MOST[tid + half] > MOST[tid])
                 MOST[tid] = MOST[tid + half];
         }
     }
     __syncthreads();
-    EACH_THREAD
-    {
+    EACH_THREAD {
         if (tid == 0)
             most[blockIdx.x] = MOST[0];
     }
@@ -147,13 +147,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /* Exact sums of columns, of responsibilities above 0 and of each point's for itself: a block has THREADS columns of one
    of some parts of the rows. `sums` is 2 x n. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    support(const double *__restrict__ responsible, i64 m, i64 n, i64 first, i64 parts, double coarse, double fine,
-            double *sums)
+    support(const double *__restrict__ responsible, i64 m, i64 n, i64 first, i64 parts,
+            double coarse, double fine, double *sums)
 {
     const i64 wide = (n + THREADS - 1) / THREADS, part = blockIdx.x / wide;
     const i64 begin = m * part / parts, end = m * (part + 1) / parts;
-    EACH_THREAD
-    {
+    EACH_THREAD {
         const i64 j = blockIdx.x % wide * THREADS + tid;
         double high = 0, low = 0;
         for (i64 start = begin; j < n && start < end; start += ROWS) {
@@ -177,11 +176,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 /* Whether each own row is an exemplar, once its availabilities will have been renewed. */
-extern "C" __global__ void chosen(const double *available, const double *responsible, const double *columns, i64 m, i64 n,
-                                  i64 first, double damping, unsigned char *out)
+extern "C" __global__ void chosen(const double *available, const double *responsible,
+                                  const double *columns, i64 m, i64 n, i64 first, double damping,
+                                  unsigned char *out)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < m; i += (i64)gridDim.x * N_THREADS) {
             const i64 at = i * n + first + i;
             const double r = responsible[at];
@@ -192,12 +191,13 @@ extern "C" __global__ void chosen(const double *available, const double *respons
 
 /* Minus the squared distances of own rows, first and following, to other rows, begin and following, which are turned:
    d x n_there. They go into columns begin and following of `out`, which has n. */
-extern "C" __global__ void similar(const REAL *own, const double *norms, i64 m, i64 d, i64 first, const REAL *turned,
-                                   const double *their_norms, i64 n_there, i64 begin, REAL *out, i64 n)
+extern "C" __global__ void similar(const REAL *own, const double *norms, i64 m, i64 d, i64 first,
+                                   const REAL *turned, const double *their_norms, i64 n_there,
+                                   i64 begin, REAL *out, i64 n)
 {
-    const i64 wide = (n_there + N_THREADS - 1) / N_THREADS, blocks = wide * ((m + GROUP - 1) / GROUP);
-    EACH_THREAD
-    {
+    const i64 wide = (n_there + N_THREADS - 1) / N_THREADS,
+              blocks = wide * ((m + GROUP - 1) / GROUP);
+    EACH_THREAD {
         for (i64 block = blockIdx.x; block < blocks; block += gridDim.x) {
             const i64 j = block % wide * N_THREADS + tid, low = block / wide * GROUP;
             const int group = (int)(m - low < GROUP ? m - low : GROUP);

@@ -6,15 +6,16 @@
 /* Add up the weights, their coarse and their fine parts, of the others that are near each point; all are 1 if none are
    given. Parts add without rounding: their order does not matter. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    weigh(const REAL *points, i64 n, const REAL *others, i64 n_others, double limit, const double *weights, double *sums)
+    weigh(const REAL *points, i64 n, const REAL *others, i64 n_others, double limit,
+          const double *weights, double *sums)
 {
     EACH_JOB(n, n_others)
     {
         __syncthreads();
-        EACH_THREAD hold(tid, others, n_others, first);
-        __syncthreads();
         EACH_THREAD
-        {
+            hold(tid, others, n_others, first);
+        __syncthreads();
+        EACH_THREAD {
             const i64 i = from + tid;
             if (i < n) {
                 OWN_POINT(points, i)
@@ -78,18 +79,18 @@ static __device__ __forceinline__ int join(int *parent, int one, int other)
 /* Join each point with the others that are near it. Numbers ascend; if both are the same points, each pair is looked at
    once or twice. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    join_near(const REAL *points, i64 n, const int *numbers, const REAL *others, i64 n_others, const int *their_numbers,
-              double limit, i64 same, int *parent)
+    join_near(const REAL *points, i64 n, const int *numbers, const REAL *others, i64 n_others,
+              const int *their_numbers, double limit, i64 same, int *parent)
 {
     EACH_JOB(n, n_others)
     {
         if (same && first >= from + N_THREADS)
             continue; /* those look at these */
         __syncthreads();
-        EACH_THREAD hold(tid, others, n_others, first);
-        __syncthreads();
         EACH_THREAD
-        {
+            hold(tid, others, n_others, first);
+        __syncthreads();
+        EACH_THREAD {
             const i64 i = from + tid;
             if (i < n) {
                 OWN_POINT(points, i)
@@ -110,16 +111,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* The least label of the others that are near each point. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    least_near(const REAL *points, i64 n, const REAL *others, i64 n_others, const int *their_labels, double limit,
-               int *labels)
+    least_near(const REAL *points, i64 n, const REAL *others, i64 n_others,
+               const int *their_labels, double limit, int *labels)
 {
     EACH_JOB(n, n_others)
     {
         __syncthreads();
-        EACH_THREAD hold(tid, others, n_others, first);
-        __syncthreads();
         EACH_THREAD
-        {
+            hold(tid, others, n_others, first);
+        __syncthreads();
+        EACH_THREAD {
             const i64 i = from + tid;
             if (i < n) {
                 OWN_POINT(points, i)
@@ -141,8 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /* Join every number with the one that is told of it. */
 extern "C" __global__ void join_told(int *parent, const int *told, i64 n)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += (i64)gridDim.x * N_THREADS)
             if (told[i] != i)
                 join(parent, (int)i, told[i]);
@@ -152,8 +152,7 @@ extern "C" __global__ void join_told(int *parent, const int *told, i64 n)
 /* Let every number lead to the lowest of its part at once. */
 extern "C" __global__ void flatten(int *parent, i64 n)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += (i64)gridDim.x * N_THREADS)
             parent[i] = root_of(parent, (int)i);
     }

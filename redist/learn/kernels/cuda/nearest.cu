@@ -8,10 +8,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 first = 0; first < n_others; first += HELD) {
             const i64 m = n_others - first < HELD ? n_others - first : HELD;
             __syncthreads();
-            EACH_THREAD hold(tid, others, n_others, first);
-            __syncthreads();
             EACH_THREAD
-            {
+                hold(tid, others, n_others, first);
+            __syncthreads();
+            EACH_THREAD {
                 const i64 i = from + tid;
                 if (i < n) {
                     OWN_POINT(points, i)
@@ -54,10 +54,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 first = 0; first < n_others; first += HELD) {
             const i64 m = n_others - first < HELD ? n_others - first : HELD;
             __syncthreads();
-            EACH_THREAD hold(tid, others, n_others, first);
-            __syncthreads();
             EACH_THREAD
-            {
+                hold(tid, others, n_others, first);
+            __syncthreads();
+            EACH_THREAD {
                 const i64 i = from + tid;
                 if (i < n) {
                     OWN_POINT(points, i)
@@ -86,10 +86,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     EACH_JOB(n, n_others)
     {
         __syncthreads();
-        EACH_THREAD hold(tid, others, n_others, first);
-        __syncthreads();
         EACH_THREAD
-        {
+            hold(tid, others, n_others, first);
+        __syncthreads();
+        EACH_THREAD {
             const i64 i = from + tid;
             if (i < n) {
                 OWN_POINT(points, i)

@@ -3,14 +3,15 @@
    A block holds HELD of the others in its memory, dim by dim; each of its threads looks after one point. DIMS dims and
    numbers of type REAL are known when this is compiled; whatever the type, squares of differences are added dim by
    dim in double precision, as scikit-learn's trees do. */
-#define GROUP 8 /* of the others that are compared at a time; HELD is a multiple */
-#define IN_REGISTERS 32 /* dims: a thread keeps a point of so many */
+#define GROUP 8                 /* of the others that are compared at a time; HELD is a multiple */
+#define IN_REGISTERS 32         /* dims: a thread keeps a point of so many */
 #define POINTS ((double *)ROOM) /* DIMS, HELD */
 
 #if DIMS <= IN_REGISTERS
-#define OWN_POINT(points, i)                                                                                           \
-    double own[DIMS];                                                                                                  \
-    _Pragma("unroll") for (int dim = 0; dim < DIMS; dim++) own[dim] = (double)(points)[(i) * DIMS + dim];
+#define OWN_POINT(points, i)                                                                      \
+    double own[DIMS];                                                                             \
+    _Pragma("unroll") for (int dim = 0; dim < DIMS; dim++) own[dim] =                             \
+        (double)(points)[(i) * DIMS + dim];
 typedef const double *Own;
 #else
 #define OWN_POINT(points, i) const REAL *own = (points) + (i) * DIMS;
@@ -59,8 +60,8 @@ static __device__ __forceinline__ unsigned near_ones(Own own, int q, double limi
 }
 
 /* A job is a block's points from `from` on against the others from `first` on, `m` of them. */
-#define EACH_JOB(n, n_others)                                                                                          \
-    for (i64 job = blockIdx.x, n_blocks = ((n) + N_THREADS - 1) / N_THREADS, from, first, m;                           \
-         from = job % n_blocks * N_THREADS, first = job / n_blocks * HELD,                                             \
-             m = (n_others) - first < HELD ? (n_others) - first : HELD, first < (n_others);                            \
+#define EACH_JOB(n, n_others)                                                                     \
+    for (i64 job = blockIdx.x, n_blocks = ((n) + N_THREADS - 1) / N_THREADS, from, first, m;      \
+         from = job % n_blocks * N_THREADS, first = job / n_blocks * HELD,                        \
+             m = (n_others) - first < HELD ? (n_others) - first : HELD, first < (n_others);       \
          job += gridDim.x)

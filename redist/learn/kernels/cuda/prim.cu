@@ -3,16 +3,17 @@
    The same arithmetic as native/prim.c, in the same order. All that changes from step to step lies on the GPU, so that
    steps follow each other without a word from the host. */
 enum { REACH, NUMBER, NEAREST, CORE, POINT }; /* how a point is told */
-enum { IN_USE, OFFERED, ARRIVED, STEP }; /* state */
+enum { IN_USE, OFFERED, ARRIVED, STEP };      /* state */
 
-#define LEAST ((double *)ROOM) /* N_THREADS: the least reach that a thread saw */
+#define LEAST ((double *)ROOM)              /* N_THREADS: the least reach that a thread saw */
 #define LOWEST ((i64 *)(LEAST + N_THREADS)) /* N_THREADS: its number */
-#define PLACE (LOWEST + N_THREADS) /* N_THREADS: where it is, -1 for none */
-#define IS_LAST (PLACE + N_THREADS) /* 1 */
+#define PLACE (LOWEST + N_THREADS)          /* N_THREADS: where it is, -1 for none */
+#define IS_LAST (PLACE + N_THREADS)         /* 1 */
 
 static __device__ __forceinline__ void keep_nearer(int at, double reach, i64 number, i64 place)
 {
-    if (place >= 0 && (PLACE[at] < 0 || reach < LEAST[at] || (reach == LEAST[at] && number < LOWEST[at]))) {
+    if (place >= 0 &&
+        (PLACE[at] < 0 || reach < LEAST[at] || (reach == LEAST[at] && number < LOWEST[at]))) {
         LEAST[at] = reach;
         LOWEST[at] = number;
         PLACE[at] = place;
@@ -20,15 +21,15 @@ static __device__ __forceinline__ void keep_nearer(int at, double reach, i64 num
 }
 
 /* Halve the threads that hold something until the first has the nearest of all. */
-#define FIND_NEAREST                                                                                                   \
-    for (int half = N_THREADS / 2; half; half /= 2) {                                                                  \
-        __syncthreads();                                                                                               \
-        EACH_THREAD                                                                                                    \
-        {                                                                                                              \
-            if (tid < half)                                                                                            \
-                keep_nearer(tid, LEAST[tid + half], LOWEST[tid + half], PLACE[tid + half]);                            \
-        }                                                                                                              \
-    }                                                                                                                  \
+#define FIND_NEAREST                                                                              \
+    for (int half = N_THREADS / 2; half; half /= 2) {                                             \
+        __syncthreads();                                                                          \
+        EACH_THREAD                                                                               \
+        {                                                                                         \
+            if (tid < half)                                                                       \
+                keep_nearer(tid, LEAST[tid + half], LOWEST[tid + half], PLACE[tid + half]);       \
+        }                                                                                         \
+    }                                                                                             \
     __syncthreads();
 
 /* Let the tree have the point of a row of `told`, and write the nearest of those outside into the row after it; `told`
@@ -37,8 +38,8 @@ static __device__ __forceinline__ void keep_nearer(int at, double reach, i64 num
    point offered last leaves if it is the one added, and the last takes its place. `found` has a place for each
    block. The last block to arrive finds the nearest of all. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    grow(double *columns, double *reach, i64 *nearest, double *core, i64 *number, i64 room, i64 d, i64 *state,
-         double *told, i64 advance, double alpha, double nowhere, i64 *found)
+    grow(double *columns, double *reach, i64 *nearest, double *core, i64 *number, i64 room, i64 d,
+         i64 *state, double *told, i64 advance, double alpha, double nowhere, i64 *found)
 {
     const double *added = told + state[STEP] * advance;
     double *offer = told + state[STEP] * advance + d + POINT;
@@ -47,8 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const i64 m = state[IN_USE] - (leaves ? 1 : 0);
     const double tree_core = added[CORE], square = alpha * alpha * (1 + 1e-12);
     __syncthreads(); /* nobody moves points before all have seen which one leaves */
-    EACH_THREAD
-    {
+    EACH_THREAD {
         PLACE[tid] = -1;
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < m; i += (i64)gridDim.x * N_THREADS) {
             if (leaves && i == gone) {
@@ -63,7 +63,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 const double apart = added[POINT + j] - columns[j * room + i];
                 far += apart * apart;
             }
-            if (far <= so_far * so_far * square) { /* else no root is needed to see that it is farther */
+            if (far <=
+                so_far * so_far * square) { /* else no root is needed to see that it is farther */
                 double way = sqrt(far) / alpha;
                 way = way > core[i] ? way : core[i];
                 way = way > tree_core ? way : tree_core;
@@ -76,8 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 keep_nearer(tid, so_far, number[leaves && i == gone ? m : i], i);
         }
     }
-    FIND_NEAREST
-    EACH_THREAD
+    FIND_NEAREST EACH_THREAD
     {
         if (tid == 0) {
             found[blockIdx.x] = PLACE[0];
@@ -89,23 +89,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (!*IS_LAST)
         return;
     __threadfence();
-    EACH_THREAD
-    {
+    EACH_THREAD {
         PLACE[tid] = -1;
         if (tid == 0 && leaves && gone < m)
             number[gone] = number[m]; /* blocks have read which number leaves */
     }
     __syncthreads();
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 b = tid; b < gridDim.x; b += N_THREADS) {
             const i64 place = ((volatile i64 *)found)[b];
             if (place >= 0)
                 keep_nearer(tid, ((volatile double *)reach)[place], number[place], place);
         }
     }
-    FIND_NEAREST
-    EACH_THREAD
+    FIND_NEAREST EACH_THREAD
     {
         const i64 best = PLACE[0];
         for (i64 j = tid; best >= 0 && j < d; j += N_THREADS)

@@ -10,7 +10,10 @@ typedef long long i64;
 #define N_THREADS ((int)blockDim.x)
 extern __shared__ __align__(16) unsigned char ROOM[];
 static __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
-static __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+static __device__ __forceinline__ double fused(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
 #endif
 
 /* The part of a value that lies on the grid of a constant 1.5 * 2^52 units: parts add without rounding. */

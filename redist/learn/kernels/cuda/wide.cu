@@ -3,11 +3,11 @@
    Sums go to memory one by one: they are exact, so that their order does not matter. */
 #define GROUP 8 /* centres that are compared at a time */
 
-extern "C" __global__ void label(const REAL *rows, i64 n, i64 d, const REAL *centers, const REAL *norms, i64 k, int *labels,
+extern "C" __global__ void label(const REAL *rows, i64 n, i64 d, const REAL *centers,
+                                 const REAL *norms, i64 k, int *labels,
                                  unsigned long long *changed)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += (i64)gridDim.x * N_THREADS) {
             const REAL *row = rows + i * d;
             REAL best = 0;
@@ -38,12 +38,12 @@ extern "C" __global__ void label(const REAL *rows, i64 n, i64 d, const REAL *cen
 }
 
 /* Numbers of rows side by side: neighbouring threads read neighbouring numbers. */
-extern "C" __global__ void add_rows(const REAL *rows, i64 n, i64 d, const REAL *weights, const int *labels,
-                                    const double *grids, double *sums)
+extern "C" __global__ void add_rows(const REAL *rows, i64 n, i64 d, const REAL *weights,
+                                    const int *labels, const double *grids, double *sums)
 {
-    EACH_THREAD
-    {
-        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * (d + 1); p += (i64)gridDim.x * N_THREADS) {
+    EACH_THREAD {
+        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * (d + 1);
+             p += (i64)gridDim.x * N_THREADS) {
             const i64 i = p / (d + 1), j = p % (d + 1);
             const REAL w = weights[i];
             const double value = (double)(j < d ? rows[i * d + j] * w : w);
@@ -56,12 +56,11 @@ extern "C" __global__ void add_rows(const REAL *rows, i64 n, i64 d, const REAL *
 }
 
 /* How near each row would be to its nearest seed with each of some candidates: near has a row for each. */
-extern "C" __global__ void try_candidates(const REAL *rows, i64 n, i64 d, const double *norms, const REAL *candidates,
-                                          const double *candidate_norms, i64 n_candidates, const double *closest,
-                                          double *near)
+extern "C" __global__ void try_candidates(const REAL *rows, i64 n, i64 d, const double *norms,
+                                          const REAL *candidates, const double *candidate_norms,
+                                          i64 n_candidates, const double *closest, double *near)
 {
-    EACH_THREAD
-    {
+    EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += (i64)gridDim.x * N_THREADS)
             for (i64 t = 0; t < n_candidates; t++) {
                 double product = 0;

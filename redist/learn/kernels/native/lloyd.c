@@ -28,8 +28,8 @@ int64_t redist_learn_abi(void) { return REDIST_LEARN_ABI; }
             for (int64_t j = 0; j < d; j++) {                                                     \
                 const T *restrict centre = turned + j * k + at;                                   \
                 for (int r = 0; r < 4; r++)                                                       \
-                    WHOLE for (int c = 0; c < WIDTH; c++)                                         \
-                        sum[r][c] = FUSED(row[r][j], centre[c], sum[r][c]);                       \
+                    WHOLE for (int c = 0; c < WIDTH; c++) sum[r][c] =                             \
+                        FUSED(row[r][j], centre[c], sum[r][c]);                                   \
             }                                                                                     \
             for (int r = 0; r < 4; r++)                                                           \
                 for (int c = 0; c < WIDTH; c++) {                                                 \
