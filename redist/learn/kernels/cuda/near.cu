@@ -59,6 +59,14 @@ static __device__ __forceinline__ int root_of(volatile int *parent, int at)
     return at;
 }
 
+/* The same without leading anything upwards. */
+static __device__ __forceinline__ int end_of_way(volatile int *parent, int at)
+{
+    for (int above = parent[at]; above != at; above = parent[at])
+        at = above;
+    return at;
+}
+
 /* Join the parts of two points; returns the root of both. The higher root is put below the lower one; if another thread
    was faster, what it did is looked at. */
 static __device__ __forceinline__ int join(int *parent, int one, int other)
@@ -149,11 +157,12 @@ extern "C" __global__ void join_told(int *parent, const int *told, i64 n)
     }
 }
 
-/* Let every number lead to the lowest of its part at once. */
+/* Let every number lead to the lowest of its part at once. Nothing else is written: a thread that shortened the way of
+   another's number on its own could undo what that has found. */
 extern "C" __global__ void flatten(int *parent, i64 n)
 {
     EACH_THREAD {
         for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += (i64)gridDim.x * N_THREADS)
-            parent[i] = root_of(parent, (int)i);
+            parent[i] = end_of_way(parent, (int)i);
     }
 }
