@@ -23,8 +23,8 @@ from bench.clustering.cases import Case, chosen
 from redist import pgas
 from redist.learn import cluster
 
-PARALLEL = {"DBSCAN", "HDBSCAN", "OPTICS", "MeanShift", "SpectralClustering"}
-"""Estimators of scikit-learn that are told how many processes they may use; others use threads."""
+PARALLEL = {"DBSCAN", "HDBSCAN", "MeanShift", "SpectralClustering"}
+"""Estimators of scikit-learn that are told how many jobs they may use; OPTICS is ten times slower with two."""
 NAP_S = 0.002
 
 
