@@ -24,7 +24,7 @@ from redist import pgas
 from redist.learn import cluster
 
 PARALLEL = {"DBSCAN", "HDBSCAN", "MeanShift", "SpectralClustering"}
-"""Estimators of scikit-learn that are told how many jobs they may use; OPTICS is ten times slower with two."""
+"""Estimators of scikit-learn that are told how many jobs to use; OPTICS is ten times slower with two."""
 NAP_S = 0.002
 
 
