@@ -15,10 +15,17 @@ if find_spec("sklearn") is None:
         "needs scikit-learn: make learn has an environment with it", allow_module_level=True
     )
 
-from redist.learn.kernels import library, messages, steps, twins
+from mpi4py import MPI
+from scipy.cluster.hierarchy import linkage as scipy_linkage
+from scipy.spatial.distance import pdist
+
+from redist.learn.kernels import chain, library, messages, steps, twins
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
 from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.near import nearest_chain
+from redist.learn.near.nearest_chain import merge_all
+from redist.learn.ranks.rows import Rows
 from redist.learn.vectors import blocks
 
 FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
@@ -183,3 +190,24 @@ def test_blocks_are_their_twins(monkeypatch: pytest.MonkeyPatch, n: int, m: int,
         found.append((product, blocks._inner_sums(rows, other, grid)))
     assert np.allclose(found[0][0], found[1][0])
     assert np.array_equal(found[0][1], found[1][1])
+
+
+@needs_c
+@pytest.mark.parametrize("linkage", chain.LINKAGES)
+@pytest.mark.parametrize("n", [2, 3, 9, 150])
+def test_chains_are_their_twins(monkeypatch: pytest.MonkeyPatch, linkage: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    points = rng.integers(0, 9, (n, 2)).astype(float) if n > 9 else rng.normal(size=(n, 2))
+    far = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))
+    np.fill_diagonal(far, np.inf)
+    rows = Rows(points, 0, n, MPI.COMM_SELF, None)
+    found = [merge_all(rows, far.copy(), linkage)]
+    monkeypatch.setattr(nearest_chain, "merge_alone", lambda *given: None)
+    found.append(merge_all(rows, far.copy(), linkage))
+    monkeypatch.setattr(chain, "library", lambda: None)
+    found.append(merge_all(rows, far.copy(), linkage))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    want = scipy_linkage(pdist(points), linkage)
+    assert np.allclose(found[0][:, 2], want[:, 2], rtol=1e-13, atol=0)
+    if n < 10:  # no ties
+        assert np.array_equal(found[0][:, [0, 1, 3]], want[:, [0, 1, 3]])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 2
+ABI = 3
 """The number of what Python and C tell each other, as in native/learn.h."""
 LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]
@@ -33,6 +33,7 @@ def library() -> ctypes.CDLL | None:
         return None
     found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
     found.redist_prim_step.restype = None
+    found.redist_least.restype = ctypes.c_int64
     found.redist_respond.restype = ctypes.c_double
     return found
 

@@ -22,7 +22,7 @@ PART = 64
 """Rows that NumPy works on at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Messages:
     """Similarities, availabilities and responsibilities of rows ``first`` and following to all points."""
 
@@ -31,6 +31,8 @@ class Messages:
     responsible: Values
     first: int
     damping: float
+    columns: Values | None = None
+    """Sums of columns from which availabilities are still to be renewed."""
 
     @staticmethod
     def of(similar: Values, first: int, damping: float) -> Messages | MessagesOnGpu:
@@ -47,19 +49,25 @@ class Messages:
 
     def chosen(self) -> NDArray[np.bool_]:
         """**Local.** Which of the own rows are exemplars after a round."""
-        found: NDArray[np.bool_] = self.available[self.own] + self.responsible[self.own] > 0
+        a, r = self.available[self.own], self.responsible[self.own]
+        if self.columns is not None:
+            a = a * self.damping - (r - self.columns[self.own[1]]) * (1 - self.damping)
+        found: NDArray[np.bool_] = a + r > 0
         return found
 
     def respond(self) -> float:
-        """**Local.** Renew responsibilities; the largest magnitude of what :meth:`support` adds."""
-        c = library()
+        """**Local.** Renew messages up to responsibilities; the largest magnitude of what is added up next."""
+        c, columns, self.columns = library(), self.columns, None
         if c is None:
+            if columns is not None:
+                self._make_available(columns)
             return self._respond()
         return float(
             c.redist_respond(
                 *map(address, (self.similar, self.available, self.responsible)),
                 *self._counts(),
                 ctypes.c_double(self.damping),
+                address(columns),
             )
         )
 
@@ -75,18 +83,8 @@ class Messages:
         return sums
 
     def make_available(self, columns: Values) -> None:
-        """**Local.** Renew availabilities, from the sums of columns over all ranks."""
-        c = library()
-        if c is None:
-            self._make_available(columns)
-            return
-        c.redist_avail(
-            address(self.responsible),
-            address(self.available),
-            *self._counts(),
-            ctypes.c_double(self.damping),
-            address(np.ascontiguousarray(columns)),
-        )
+        """**Local.** Let the next round renew availabilities, from the sums of columns over all ranks."""
+        self.columns = np.ascontiguousarray(columns)
 
     def _counts(self) -> tuple[ctypes.c_int64, ...]:
         return tuple(map(ctypes.c_int64, (*self.similar.shape, self.first)))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from redist.learn.kernels.chain import least_of, merge_alone, merge_rows
 from redist.learn.ranks.rows import Rows, first_rows
 from redist.learn.ranks.totals import RowsOfAll
 from redist.learn.ranks.visits import Visits
@@ -25,7 +26,7 @@ def distance_columns(rows: Rows, metric: str) -> Values:
     out = np.empty((rows.n, len(rows.local)))
     for first, tile in Visits(rows):
         if len(tile) and len(rows.local):
-            out[first : first + len(tile)] = cdist(tile, rows.local, metric)
+            cdist(tile, rows.local, metric, out=out[first : first + len(tile)])
     places = np.arange(len(rows.local))
     out[places + rows.first, places] = np.inf
     return out
@@ -37,6 +38,13 @@ def merge_all(rows: Rows, far: Values, linkage: str) -> Values:
     ``far`` are :func:`distance_columns`, and are changed. Each merge has two clusters, their distance and the
     number of rows; row ``i`` of the result is cluster ``n + i``.
     """
+    alone = merge_alone(linkage, far) if rows.comm.size == 1 else None
+    merges = _merge_together(rows, far, linkage) if alone is None else alone
+    return number_merges(merges[np.argsort(merges[:, 2], kind="stable")])
+
+
+def _merge_together(rows: Rows, far: Values, linkage: str) -> Values:
+    """**Collective.** Two points, how far they are apart and how many are in both, in the order of chains."""
     n, own = rows.n, slice(rows.first, rows.first + len(rows.local))
     tell = RowsOfAll(rows.comm, 3)
     pieces = RowPieces(rows)
@@ -53,18 +61,18 @@ def merge_all(rows: Rows, far: Values, linkage: str) -> Values:
         del chain[-2:]
         x, y = min(x, y), max(x, y)
         merges[k] = x, y, least, size[x] + size[y]
-        new = _distances(linkage, far[x], far[y], least, size[x], size[y], size[own])
+        new = far[y]
+        merge_rows(linkage, far[x], new, least, size[x], size[y], size[own])
         size[y] += size[x]
         size[x] = 0
         if own.start <= y < own.stop:
             new[y - own.start] = np.inf
-        far[y] = new
         whole = pieces.join(new)
         if own.start <= y < own.stop:
             far[:, y - own.start] = whole
         if own.start <= x < own.stop:
             far[:, x - own.start] = np.inf
-    return number_merges(merges[np.argsort(merges[:, 2], kind="stable")])
+    return merges
 
 
 class RowPieces:
@@ -89,7 +97,7 @@ def _nearest(tell: RowsOfAll, row: Values, first: int, before: int) -> tuple[int
     """**Collective.** The nearest of all points to one, and how far; in a tie the one before it."""
     offer = np.full(3, np.inf)
     if len(row):
-        at = int(row.argmin())
+        at = least_of(row)
         offer[:2] = row[at], at + first
         if first <= before < first + len(row):
             offer[2] = row[before - first]
@@ -99,20 +107,6 @@ def _nearest(tell: RowsOfAll, row: Values, first: int, before: int) -> tuple[int
     if before >= 0 and not best[0] < back:
         return before, back
     return int(best[1]), float(best[0])
-
-
-def _distances(
-    linkage: str, to_x: Values, to_y: Values, apart: float, n_x: float, n_y: float, n: Values
-) -> Values:
-    """**Local.** How far the merged cluster is from others, by the formulas of Lance and Williams."""
-    if linkage == "complete":
-        return np.maximum(to_x, to_y)
-    if linkage == "average":
-        out: Values = (n_x * to_x + n_y * to_y) / (n_x + n_y)
-        return out
-    t = 1.0 / (n_x + n_y + n)
-    squares = (n + n_x) * t * to_x * to_x + (n + n_y) * t * to_y * to_y - n * t * apart * apart
-    return np.sqrt(squares)
 
 
 def number_merges(merges: Values) -> Values:

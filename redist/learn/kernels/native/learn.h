@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define REDIST_LEARN_ABI 2
+#define REDIST_LEARN_ABI 3
 
 #define WIDTH 8 /* centres that are compared at a time: k is padded to a multiple of it */
 
