@@ -56,7 +56,7 @@ class Messages:
         return found
 
     def respond(self) -> float:
-        """**Local.** Renew messages up to responsibilities; the largest magnitude of what is added up next."""
+        """**Local.** Renew messages up to responsibilities; the largest magnitude that is added up next."""
         c, columns, self.columns = library(), self.columns, None
         if c is None:
             if columns is not None:
