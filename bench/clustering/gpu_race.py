@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     if cases:
         tables.append(fits_table([fit_both(case) for case in cases]))
         print(tables[-1], end="\n\n", flush=True)
-    report = Report("clustering-gpu", tuple(tables))
+    report = Report("clustering", tuple(tables))
     save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
     return 0
 
@@ -81,7 +81,7 @@ def steps_table(rows: Sequence[dict[str, Any]]) -> Table:
     columns = ("rows", *(f"{name} ms" for name in names), "copy ms", "times as fast as the best",
                "redist's spread", "met", "centres apart")  # fmt: skip
     notes = ("a step: labels of all rows and new centres, in memory; copy: of the rows on the GPU",)
-    return Table("A Lloyd step on a GPU", columns, tuple(lines), notes, "clustering-gpu-steps")
+    return Table("A Lloyd step on a GPU", columns, tuple(lines), notes, "gpu-steps")
 
 
 def fit_both(case: Case) -> dict[str, Any]:
@@ -145,4 +145,4 @@ def fits_table(rows: Sequence[dict[str, Any]]) -> Table:
     columns = ("fit", "s", "redist in memory s", "scikit-learn s", "times as fast",
                "labels as in memory", "adjusted Rand")  # fmt: skip
     notes = (f"best of {TURNS} runs, of fewer where they take long; 1 rank",)
-    return Table(title, columns, lines, notes, "clustering-gpu-fits")
+    return Table(title, columns, lines, notes, "gpu-fits")

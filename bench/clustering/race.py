@@ -108,7 +108,7 @@ def table(data: dict[str, Any]) -> Table:
         ("fit", "s", "scikit-learn s", "ratio", "spread", "aim", "met", "adjusted Rand"),
         tuple(rows),
         tuple(notes),
-        f"clustering-{ranks}",
+        f"ranks-{ranks}",
     )
 
 
@@ -127,7 +127,7 @@ def memory_table(data: dict[str, Any]) -> Table:
         ("fit", "a rank", "scikit-learn", "allowed", "met"),
         tuple(rows),
         (f"allowed: {MEMORY_FACTOR} of scikit-learn's divided by ranks, and 16 MiB more",),
-        f"clustering-memory-{ranks}",
+        f"memory-{ranks}",
     )
 
 

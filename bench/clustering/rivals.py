@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             times[name].append(found["seconds"])
             centers[name] = found["centers"]
     wrong = [name for name, one in centers.items() if not same_centers(one, centers["redist"])]
-    report = Report("clustering-rivals", (table(times, args.ranks, wrong),))
+    report = Report("clustering", (table(times, args.ranks, wrong),))
     print(report)
     save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
     return int(bool(wrong))
@@ -99,4 +99,4 @@ def table(times: dict[str, list[dict[str, float]]], ranks: int, wrong: list[str]
     for name in AIMS:
         columns += [f"{name} s", f"times as fast as {name}"]
     title = f"Ten Lloyd rounds from the same centres on {ranks} ranks, workers or chunks"
-    return Table(title, tuple(columns), tuple(rows), tuple(notes), "clustering-rivals")
+    return Table(title, tuple(columns), tuple(rows), tuple(notes), "rivals")
