@@ -173,7 +173,7 @@ def optics_graph(
     at = 0 if outside.m else -1  # nothing is reached yet: the lowest of all rows comes first
     for i in range(rows.n):
         outside.offer(at, growth.offer)
-        new = growth.nearest_of_all()
+        new = growth.find_nearest()
         number = int(new[1])
         outside.take(number)
         ordering[i], reach[number], predecessor[number] = number, new[0], new[2]

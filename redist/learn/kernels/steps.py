@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -170,26 +172,22 @@ def join_lists(
     )
 
 
-def grow_tree(
+def tree_step(
     outside: OutsideTree | OutsideOnGpu, added: Values, offer: Values, alpha: float
-) -> None:
-    """**Local.** Let the tree have a point more, and offer the one that is nearest to it then.
+) -> Callable[[], None]:
+    """**Local.** What lets the tree have a point more, and offers the one nearest to it then, at each call.
 
     Both are rows of ``distance to the tree, number, nearest point of the tree, core distance, point``. The
     point that was offered last leaves those outside if it is the one added. A distance of infinity
     offers nothing.
     """
     if isinstance(outside, OutsideOnGpu):
-        outside.grow(added, offer, alpha)
-        return
+        return partial(outside.grow, added, offer, alpha)
     c = library()
     if c is None:
-        twins.grow_tree(outside, added, offer, alpha)
-        return
-    count = ctypes.c_int64
-    c.redist_prim_step(
-        *_of_tree(outside), address(added), address(offer), ctypes.c_double(alpha), count(1)
-    )
+        return partial(twins.grow_tree, outside, added, offer, alpha)
+    ends = address(added), address(offer), ctypes.c_double(alpha), ctypes.c_int64(1)
+    return partial(c.redist_prim_step, *_of_tree(outside), *ends)
 
 
 def grow_alone(

@@ -146,7 +146,7 @@ def join_lists(
 
 
 def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
-    """**Local.** As :func:`redist.learn.kernels.steps.grow_tree`."""
+    """**Local.** As :func:`redist.learn.kernels.steps.tree_step`."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
     for value, column in zip(added[4:], outside.columns, strict=True):

@@ -82,12 +82,11 @@ class RowPieces:
         self._firsts = first_rows(rows)
         self._most = int(np.diff(self._firsts).max())
         self._tell = RowsOfAll(rows.comm, self._most)
-        self._row = np.zeros(self._most)
 
     def join(self, piece: Values) -> Values:
         """**Collective.** The whole row."""
-        self._row[: len(piece)] = piece
-        every = self._tell(self._row)
+        self._tell.row[: len(piece)] = piece
+        every = self._tell()
         return np.concatenate(
             [one[:n] for one, n in zip(every, np.diff(self._firsts), strict=True)]
         )
@@ -95,13 +94,14 @@ class RowPieces:
 
 def _nearest(tell: RowsOfAll, row: Values, first: int, before: int) -> tuple[int, float]:
     """**Collective.** The nearest of all points to one, and how far; in a tie the one before it."""
-    offer = np.full(3, np.inf)
+    offer = tell.row
+    offer[:] = np.inf
     if len(row):
         at = least_of(row)
         offer[:2] = row[at], at + first
         if first <= before < first + len(row):
             offer[2] = row[before - first]
-    every = tell(offer)
+    every = tell()
     best = every[every[:, 0] == every[:, 0].min()][0]  # ranks are in the order of rows
     back = float(every[:, 2].min())
     if before >= 0 and not best[0] < back:

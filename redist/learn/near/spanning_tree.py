@@ -6,6 +6,7 @@ more, and all ranks find the nearest of all: one exchange of ``d + 4`` numbers a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from redist.learn.borrowed import EDGE
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.outside_tree import OutsideTree
-from redist.learn.kernels.steps import grow_alone, grow_tree
+from redist.learn.kernels.steps import grow_alone, tree_step
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import RowsOfAll
 
@@ -42,12 +43,12 @@ def spanning_tree(
     if metric is None and rows.comm.size == 1 and grow_alone(outside, added, alpha, found):
         return _edges(found)
     growth = Growth(rows)
+    growth.added[:] = added
+    ends = outside, growth.added, growth.offer, alpha
+    grow = tree_step(*ends) if metric is None else partial(_grow, *ends, metric)
     for i in range(len(found)):
-        if metric is None:
-            grow_tree(outside, added, growth.offer, alpha)
-        else:
-            _grow(outside, added, growth.offer, alpha, metric)
-        added = found[i] = growth.nearest_of_all()
+        grow()
+        found[i] = growth.find_nearest()
     return _edges(found)
 
 
@@ -62,26 +63,27 @@ def _edges(found: Values) -> Values:
 class Growth:
     """Finds the nearest of all ranks' points outside a tree; each rank writes its own to :attr:`offer`."""
 
-    __slots__ = ("_alone", "_tell", "offer")
+    __slots__ = ("_tell", "added", "offer")
 
     def __init__(self, rows: Rows) -> None:
-        self.offer = np.empty(rows.d + 4)
-        self._tell, self._alone = RowsOfAll(rows.comm, rows.d + 4), rows.comm.size == 1
+        self._tell, self.added = RowsOfAll(rows.comm, rows.d + 4), np.empty(rows.d + 4)
+        self.offer = self._tell.row
 
-    def nearest_of_all(self) -> Values:
-        """**Collective.** The nearest point that a rank offers, of several the one with the lowest number."""
-        if self._alone:
-            return self.offer.copy()
-        every = self._tell(self.offer)
-        near = every[every[:, 0] == every[:, 0].min()]
-        best: Values = near[near[:, 1].argmin()]
-        return best
+    def find_nearest(self) -> Values:
+        """**Collective.** The nearest point that a rank offers, of several the one with the lowest number.
+
+        It is :attr:`added`, until the next call.
+        """
+        every = self._tell()
+        near = every[:, :2].tolist()
+        self.added[:] = every[near.index(min(near))]
+        return self.added
 
 
 def _grow(
     outside: OutsideTree, added: Values, offer: Values, alpha: float, metric: DistanceMetric
 ) -> None:
-    """**Local.** As :func:`grow_tree`, in another metric."""
+    """**Local.** As a step of :func:`tree_step`, in another metric."""
     outside.take(int(added[1]))
     others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
     far = metric.pairwise(added[None, 4:], others)[0] / alpha if outside.m else np.empty(0)

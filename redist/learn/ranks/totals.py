@@ -62,23 +62,28 @@ class Totals:
 
 
 class RowsOfAll:
-    """Brings rows of ``n`` numbers of all ranks to every rank, stacked; prepared as :class:`Totals` is."""
+    """Brings rows of ``n`` numbers of all ranks to every rank, stacked; prepared as :class:`Totals` is.
 
-    __slots__ = ("_comm", "_ends", "_prepared", "_shape")
+    This rank's is written to :attr:`row`. What a call gives is overwritten by the next: it is made for
+    methods of many small steps.
+    """
+
+    __slots__ = ("_comm", "_move", "row")
 
     def __init__(self, comm: Comm, n: int) -> None:
-        mesh = line_mesh(comm.size)
-        self._comm, self._shape = comm, (comm.size, n)
+        mesh, shape = line_mesh(comm.size), (comm.size, n)
+        self._comm, self.row = comm, np.zeros(n)
         cut = ArrayType.parse(f"f64[{comm.size}{{x}}, {n}]", mesh)
-        self._ends = cut, ArrayType.parse(f"f64[{comm.size}, {n}]", mesh)
-        self._prepared: Transfer | None = None
+        whole = ArrayType.parse(f"f64[{comm.size}, {n}]", mesh)
+        self._move = TileMove(self.row[None], cut, whole, shape, BUFFERS, None, np.empty(shape))
 
-    def __call__(self, row: Values) -> Values:
-        """**Collective.** The rows of all ranks."""
+    def __call__(self) -> Values:
+        """**Collective.** The rows of all ranks, until the next call."""
         if self._comm.size == 1:
-            return row[None].copy()
-        move = TileMove(row[None], *self._ends, self._shape, BUFFERS, self._prepared)
-        every, self._prepared = traffic().redistribute(move, self._comm, None)
+            return self.row[None]
+        every, transfer = traffic().redistribute(self._move, self._comm, None)
+        if self._move.prepared is None:
+            self._move = self._move._replace(prepared=transfer)
         assert every is not None
         return every
 

@@ -41,11 +41,13 @@ class TileMove(NamedTuple):
     memory: TileMemory
     prepared: Transfer | None = None
     """What will move it, where that is known."""
+    out: Tile | None = None
+    """Where it goes, if nobody needs what was there; else a new tile is made."""
 
     def new_tile(self) -> Tile | None:
-        """**Local.** An empty tile of the target; None on a rank that gets none."""
-        if self.shape is None:
-            return None
+        """**Local.** A tile of the target to be filled; None on a rank that gets none."""
+        if self.shape is None or self.out is not None:
+            return self.out
         return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
 
 

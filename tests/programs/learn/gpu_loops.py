@@ -144,12 +144,12 @@ def trees() -> Iterator[str | None]:
             found, offer = np.empty_like(want), np.empty(len(added))
             last = added
             for row in want:
-                steps.grow_tree(host, last, row, alpha)
+                steps.tree_step(host, last, row, alpha)()
                 last = row
             steps.grow_alone(alone, added, alpha, found)
             yield same(found, want)
             for row in want[: len(want) // 9]:
-                steps.grow_tree(one, added, offer, alpha)
+                steps.tree_step(one, added, offer, alpha)()
                 yield same(offer, row)
                 added = row
 
