@@ -9,7 +9,7 @@ PLACES = {
     "torch": (
         "redist/torch/*", "tests/programs/torch/*", "bench/pytorch/*", "bench/layouts/with_torch.py",
     ),
-    "sklearn": ("redist/learn/*", "tests/programs/learn/*"),
+    "sklearn": ("redist/learn/*", "tests/programs/learn/*", "bench/clustering/*"),
     "heat": ("bench/layouts/with_heat.py",),
 }  # fmt: skip
 
