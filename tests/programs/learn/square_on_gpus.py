@@ -65,7 +65,8 @@ def messages_have_the_same_bits() -> str | None:
                     return f"{m}, {n}, {holds}: other responsibilities"
                 if not np.array_equal(one.chosen(), other.chosen()):
                     return f"{m}, {n}, {holds}: other exemplars"
-            other.respond()  # renews availabilities first
+            for each in (one, other):
+                each.respond()  # renews availabilities first
             if not np.array_equal(one.available, to_host(other.available)):
                 return f"{m}, {n}, {holds}: other availabilities"
             most = most or bounds[0]
