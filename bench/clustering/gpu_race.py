@@ -112,20 +112,11 @@ def fit_both(case: Case) -> dict[str, Any]:
             cupy.cuda.get_current_stream().synchronize()
             turns.append(time.perf_counter() - begin)
         out[name] = min(turns)
-        labels[name] = on_host(model)
+        labels[name] = labels_of(model)
     out["same"] = np.array_equal(labels["gpu"], labels["host"])
     out["alike"] = float(sklearn.metrics.adjusted_rand_score(labels["sklearn"], labels["gpu"]))
     print(f"  {out}", flush=True)
     return out
-
-
-def on_host(model: Any) -> Any:
-    """Labels as an array of NumPy."""
-    found = getattr(model, "labels_", None)
-    found = model.row_labels_ if found is None else found
-    if hasattr(found, "to_device") and hasattr(found, "gather"):
-        return np.asarray(found.to_device("cpu").gather())
-    return labels_of(model)
 
 
 def fits_table(rows: Sequence[dict[str, Any]]) -> Table:

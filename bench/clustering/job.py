@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +21,8 @@ from threadpoolctl import threadpool_limits
 from bench.clustering.cases import Case, chosen
 from redist import pgas
 from redist.learn import cluster
+from redist.measure.pages import give_back, private_bytes, private_peak_bytes, reset_peak
+from redist.runtime.shm.segments import allocated_bytes
 
 PARALLEL = {"DBSCAN", "HDBSCAN", "MeanShift", "SpectralClustering"}
 """Estimators of scikit-learn that are told how many jobs to use; OPTICS is ten times slower with two."""
@@ -90,7 +91,7 @@ def labels_of(model: Any) -> Any:
     """**Collective** for a global array. Labels as one array of NumPy."""
     found = getattr(model, "labels_", None)
     found = model.row_labels_ if found is None else found
-    return np.asarray(found.gather() if hasattr(found, "gather") else found)
+    return np.asarray(found.to_device("cpu").gather() if hasattr(found, "gather") else found)
 
 
 def together(
@@ -112,30 +113,12 @@ def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def bytes_beyond(work: Callable[[], Any]) -> tuple[float, Any]:
-    """**Local.** The most memory while some work ran beyond what there was: shared pages count by share."""
-    before, most, done = pss_bytes(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(NAP_S):
-            most[0] = max(most[0], pss_bytes() - before)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        made = work()
-    finally:
-        most[0] = max(most[0], pss_bytes() - before)
-        done.set()
-        thread.join()
-    return most[0], made
-
-
-def pss_bytes() -> float:
-    """**Local.** This process's memory, pages that are shared divided by their users."""
-    text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
-    return 1024.0 * next(
-        float(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")
-    )
+    """**Local.** The most private memory while some work ran beyond what there was, and new segments."""
+    give_back()
+    before = private_bytes() + allocated_bytes()
+    reset_peak()
+    made = work()
+    return float(private_peak_bytes() + allocated_bytes() - before), made
 
 
 def wait(comm: MPI.Intracomm) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 
 from redist.runtime.copies.gpu_arrays import is_device
 
+PLAIN_SHARED_BYTES, MOST_SHARED_BYTES = 48 * 1024, 220 * 1024
+"""What a block may take of a processor's memory without asking, and with; blocks side by side share it."""
 ROUNDED = "-fmad=false"
 """Products are rounded before they are added, unless a loop says otherwise."""
 
@@ -50,10 +52,6 @@ def run_loop(
     given = tuple(np.uintp(0) if one is None else _as_word(one) for one in args)
     for _ in range(times):
         loop((max(1, n_blocks),), (n_threads,), given, shared_mem=shared_bytes)
-
-
-PLAIN_SHARED_BYTES = 48 * 1024
-"""What a block may use of a GPU's shared memory without asking."""
 
 
 def _as_word(value: Any) -> Any:

@@ -5,33 +5,21 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from redist.learn.kernels.cuda.sources import C_TYPES, source_of
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import device_address, to_device, to_host
-from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
+from redist.runtime.cuda.loops import MOST_SHARED_BYTES, functions_for, n_processors, run_loop
 
 THREADS = 256
 """Of a block, where they fit."""
-MOST_SHARED_BYTES = 220 * 1024
-"""What a block may take of a processor's memory; blocks side by side share it."""
 MOST_SUM_BYTES = 32 * 1024
-"""Sums that take more leave too little of that memory to blocks side by side."""
+"""Sums that take more leave too little of a processor's memory to blocks side by side."""
 REGISTER_BYTES, TWO_ROWS_BYTES = 512, 128
 """Rows up to so many bytes stay in a thread's registers, and up to so many two of them."""
-C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
-
-
-@lru_cache(maxsize=16)
-def source_of(*names: str) -> str:
-    """**Local.** The text of files of loops, after what all of them share."""
-    folder = Path(__file__).parent
-    return "\n".join(
-        (folder / f"{one}.cu").read_text(encoding="utf-8") for one in ("threads", *names)
-    )
 
 
 def lloyd_step(

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.kernels.cuda.lloyd import C_TYPES, source_of
+from redist.learn.kernels.cuda.sources import C_TYPES, source_of
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import to_device, to_host
-from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
+from redist.runtime.cuda.loops import MOST_SHARED_BYTES, functions_for, n_processors, run_loop
 
 Values = NDArray[Any]
-MOST_SHARED_BYTES = 220 * 1024
-"""What blocks may take of a processor's memory together."""
 MOST_THREADS = 2048
 """That a processor works on together."""
 WIDE = 256

@@ -11,36 +11,30 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     EACH_JOB(n, n_others)
     {
-        __syncthreads();
-        EACH_THREAD
-            hold(tid, others, n_others, first);
-        __syncthreads();
-        EACH_THREAD {
-            const i64 i = from + tid;
-            if (i < n) {
-                OWN_POINT(points, i)
-                double coarse = 0, fine = 0;
-                int count = 0;
-                for (int q = 0; q < m; q += GROUP) {
-                    unsigned near = near_ones(own, q, limit);
-                    if (!weights) {
+        EACH_POINT(n, others, n_others)
+        {
+            OWN_POINT(points, i)
+            double coarse = 0, fine = 0;
+            int count = 0;
+            for (int q = 0; q < m; q += GROUP) {
+                unsigned near = near_ones(own, q, limit);
+                if (!weights) {
 #pragma unroll
-                        for (int g = 0; g < GROUP; g++)
-                            count += near >> g & 1;
-                        continue;
-                    }
-                    for (i64 at = first + q; near; at++, near >>= 1)
-                        if (near & 1) {
-                            coarse += weights[at];
-                            fine += weights[n_others + at];
-                        }
+                    for (int g = 0; g < GROUP; g++)
+                        count += near >> g & 1;
+                    continue;
                 }
-                coarse += count;
-                if (coarse != 0)
-                    atomicAdd(&sums[i], coarse);
-                if (fine != 0)
-                    atomicAdd(&sums[n + i], fine);
+                for (i64 at = first + q; near; at++, near >>= 1)
+                    if (near & 1) {
+                        coarse += weights[at];
+                        fine += weights[n_others + at];
+                    }
             }
+            coarse += count;
+            if (coarse != 0)
+                atomicAdd(&sums[i], coarse);
+            if (fine != 0)
+                atomicAdd(&sums[n + i], fine);
         }
     }
 }
@@ -94,24 +88,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     {
         if (same && first >= from + N_THREADS)
             continue; /* those look at these */
-        __syncthreads();
-        EACH_THREAD
-            hold(tid, others, n_others, first);
-        __syncthreads();
-        EACH_THREAD {
-            const i64 i = from + tid;
-            if (i < n) {
-                OWN_POINT(points, i)
-                int root = root_of(parent, numbers[i]);
-                for (int q = 0; q < m; q += GROUP) {
-                    unsigned near = near_ones(own, q, limit);
-                    for (i64 at = first + q; near; at++, near >>= 1)
-                        if (near & 1) {
-                            const int other = their_numbers[at];
-                            if (((volatile int *)parent)[other] != root)
-                                root = join(parent, root, other);
-                        }
-                }
+        EACH_POINT(n, others, n_others)
+        {
+            OWN_POINT(points, i)
+            int root = root_of(parent, numbers[i]);
+            for (int q = 0; q < m; q += GROUP) {
+                unsigned near = near_ones(own, q, limit);
+                for (i64 at = first + q; near; at++, near >>= 1)
+                    if (near & 1) {
+                        const int other = their_numbers[at];
+                        if (((volatile int *)parent)[other] != root)
+                            root = join(parent, root, other);
+                    }
             }
         }
     }
@@ -124,25 +112,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     EACH_JOB(n, n_others)
     {
-        __syncthreads();
-        EACH_THREAD
-            hold(tid, others, n_others, first);
-        __syncthreads();
-        EACH_THREAD {
-            const i64 i = from + tid;
-            if (i < n) {
-                OWN_POINT(points, i)
-                int least = labels[i];
-                const int was = least;
-                for (int q = 0; q < m; q += GROUP) {
-                    unsigned near = near_ones(own, q, limit);
-                    for (i64 at = first + q; near; at++, near >>= 1)
-                        if (near & 1 && their_labels[at] < least)
-                            least = their_labels[at];
-                }
-                if (least < was)
-                    atomicMin(&labels[i], least);
+        EACH_POINT(n, others, n_others)
+        {
+            OWN_POINT(points, i)
+            int least = labels[i];
+            const int was = least;
+            for (int q = 0; q < m; q += GROUP) {
+                unsigned near = near_ones(own, q, limit);
+                for (i64 at = first + q; near; at++, near >>= 1)
+                    if (near & 1 && their_labels[at] < least)
+                        least = their_labels[at];
             }
+            if (least < was)
+                atomicMin(&labels[i], least);
         }
     }
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.learn.kernels.cuda.lloyd import C_TYPES, source_of
+from redist.learn.kernels.cuda.sources import C_TYPES, source_of
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
 

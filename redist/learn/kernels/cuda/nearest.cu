@@ -7,40 +7,34 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (i64 from = (i64)blockIdx.x * N_THREADS; from < n; from += (i64)gridDim.x * N_THREADS)
         for (i64 first = 0; first < n_others; first += HELD) {
             const i64 m = n_others - first < HELD ? n_others - first : HELD;
-            __syncthreads();
-            EACH_THREAD
-                hold(tid, others, n_others, first);
-            __syncthreads();
-            EACH_THREAD {
-                const i64 i = from + tid;
-                if (i < n) {
-                    OWN_POINT(points, i)
-                    double kept[K];
+            EACH_POINT(n, others, n_others)
+            {
+                OWN_POINT(points, i)
+                double kept[K];
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    kept[k] = least[k * n + i];
+                bool changed = false;
+                for (int q = 0; q < m; q += GROUP) {
+                    double far[GROUP];
+                    squares(own, q, far);
+#pragma unroll
+                    for (int g = 0; g < GROUP; g++)
+                        if (far[g] < kept[K - 1]) {
+                            double value = far[g];
+                            changed = true;
+#pragma unroll
+                            for (int k = 0; k < K; k++) {
+                                const double low = kept[k] < value ? kept[k] : value;
+                                value = kept[k] < value ? value : kept[k];
+                                kept[k] = low;
+                            }
+                        }
+                }
+                if (changed) {
 #pragma unroll
                     for (int k = 0; k < K; k++)
-                        kept[k] = least[k * n + i];
-                    bool changed = false;
-                    for (int q = 0; q < m; q += GROUP) {
-                        double far[GROUP];
-                        squares(own, q, far);
-#pragma unroll
-                        for (int g = 0; g < GROUP; g++)
-                            if (far[g] < kept[K - 1]) {
-                                double value = far[g];
-                                changed = true;
-#pragma unroll
-                                for (int k = 0; k < K; k++) {
-                                    const double low = kept[k] < value ? kept[k] : value;
-                                    value = kept[k] < value ? value : kept[k];
-                                    kept[k] = low;
-                                }
-                            }
-                    }
-                    if (changed) {
-#pragma unroll
-                        for (int k = 0; k < K; k++)
-                            least[k * n + i] = kept[k];
-                    }
+                        least[k * n + i] = kept[k];
                 }
             }
         }
@@ -53,28 +47,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (i64 from = (i64)blockIdx.x * N_THREADS; from < n; from += (i64)gridDim.x * N_THREADS)
         for (i64 first = 0; first < n_others; first += HELD) {
             const i64 m = n_others - first < HELD ? n_others - first : HELD;
-            __syncthreads();
-            EACH_THREAD
-                hold(tid, others, n_others, first);
-            __syncthreads();
-            EACH_THREAD {
-                const i64 i = from + tid;
-                if (i < n) {
-                    OWN_POINT(points, i)
-                    double best = least[i];
-                    i64 found = which[i];
-                    for (int q = 0; q < m; q += GROUP) {
-                        double far[GROUP];
-                        squares(own, q, far);
-                        for (int g = 0; g < GROUP; g++)
-                            if (far[g] < best) {
-                                best = far[g];
-                                found = first + q + g;
-                            }
-                    }
-                    least[i] = best;
-                    which[i] = found;
+            EACH_POINT(n, others, n_others)
+            {
+                OWN_POINT(points, i)
+                double best = least[i];
+                i64 found = which[i];
+                for (int q = 0; q < m; q += GROUP) {
+                    double far[GROUP];
+                    squares(own, q, far);
+                    for (int g = 0; g < GROUP; g++)
+                        if (far[g] < best) {
+                            best = far[g];
+                            found = first + q + g;
+                        }
                 }
+                least[i] = best;
+                which[i] = found;
             }
         }
 }
@@ -85,22 +73,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     EACH_JOB(n, n_others)
     {
-        __syncthreads();
-        EACH_THREAD
-            hold(tid, others, n_others, first);
-        __syncthreads();
-        EACH_THREAD {
-            const i64 i = from + tid;
-            if (i < n) {
-                OWN_POINT(points, i)
-                for (int q = 0; q < m; q += GROUP) {
-                    double found[GROUP];
-                    squares(own, q, found);
+        EACH_POINT(n, others, n_others)
+        {
+            OWN_POINT(points, i)
+            for (int q = 0; q < m; q += GROUP) {
+                double found[GROUP];
+                squares(own, q, found);
 #pragma unroll
-                    for (int g = 0; g < GROUP; g++)
-                        if (q + g < m)
-                            far[(first + q + g) * n + i] = found[g];
-                }
+                for (int g = 0; g < GROUP; g++)
+                    if (q + g < m)
+                        far[(first + q + g) * n + i] = found[g];
             }
         }
     }

@@ -65,3 +65,12 @@ static __device__ __forceinline__ unsigned near_ones(Own own, int q, double limi
          from = job % n_blocks * N_THREADS, first = job / n_blocks * HELD,                        \
              m = (n_others) - first < HELD ? (n_others) - first : HELD, first < (n_others);       \
          job += gridDim.x)
+
+/* What each of the block's points does with the held ones, once all of them are there. */
+#define EACH_POINT(n, others, n_others)                                                           \
+    __syncthreads();                                                                              \
+    EACH_THREAD                                                                                   \
+    hold(tid, others, n_others, first);                                                           \
+    __syncthreads();                                                                              \
+    EACH_THREAD                                                                                   \
+    if (const i64 i = from + tid; i < (n))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.learn.kernels.cuda.lloyd import source_of
+from redist.learn.kernels.cuda.sources import source_of
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
 
