@@ -20,8 +20,9 @@ from scipy.spatial.distance import pdist
 
 from redist.learn.kernels import chain, library, messages, steps, twins
 from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.kernels.growing import is_fused_by_scipy, loop_of, step_of
 from redist.learn.kernels.messages import Messages
-from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.kernels.outside_tree import OutsideTree, Way
 from redist.learn.vectors import blocks
 
 FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
@@ -130,26 +131,37 @@ def test_joined_lists_are_their_twin() -> None:
 
 @needs_c
 @pytest.mark.parametrize("spread", [2, 1000])
-def test_a_growing_tree_is_its_twin(spread: int) -> None:
+@pytest.mark.parametrize("way", [Way(), Way(0.7), Way(most=9.5, unit=10.0**15, both=False)])
+def test_a_growing_tree_is_its_twin(spread: int, way: Way) -> None:
     rng = np.random.default_rng(spread)
     rows = rng.integers(0, spread, (150, 3)).astype(float)  # where distances tie, numbers decide
     core = rng.uniform(0, spread / 9, 150)
+    core[7] = np.inf
     one, other, alone = (OutsideTree(rows, core, 40) for _ in range(3))
     for outside in (one, other, alone):
         outside.state[1] = 0
-    added = np.array([0, 40, 0, core[0], *rows[0]])
-    found = np.empty((149, 7))
-    assert steps.grow_alone(alone, added, 1.0, found)
-    offers = np.empty((2, 7))
+    found = np.zeros((150, 7))
+    found[0] = 0, 40, 0, core[0], *rows[0]
+    loop, step = loop_of(alone, way, found), step_of(one, way)
+    assert loop is not None
+    assert [loop(n, None) for n in (20, 149)] == [0, 0]
+    offers = np.zeros((2, 7))
     for i in range(149):
-        steps.tree_step(one, added, offers[0], 1.0)()
-        twins.grow_tree(other, added, offers[1], 1.0)
-        assert np.array_equal(*offers) and np.array_equal(offers[0], found[i])
+        step(found[i], offers[0])
+        twins.grow_tree(other, way, found[i], offers[1])
+        assert np.array_equal(*offers) and np.array_equal(offers[0], found[i + 1])
         assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
         assert np.array_equal(one.nearest[: one.m], other.nearest[: one.m])
-        added = offers[0].copy()
-    steps.tree_step(one, added, offers[0], 1.0)()
+    step(found[149], offers[0])
     assert one.m == 0 and offers[0, 0] == np.inf
+
+
+@needs_c
+def test_distances_may_be_scipys() -> None:
+    assert is_fused_by_scipy() in (
+        False,
+        True,
+    )  # another SciPy may know a third way: then say so here
 
 
 @needs_c

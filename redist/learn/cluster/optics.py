@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from sklearn.metrics import pairwise_distances
 
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.kernels import twins
-from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.kernels.growing import is_fused_by_scipy
+from redist.learn.kernels.outside_tree import OutsideTree, Way
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
-from redist.learn.near.spanning_tree import Growth
+from redist.learn.near.spanning_tree import grow
 from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, whole_of
 
 Values = NDArray[Any]
@@ -161,28 +163,22 @@ def optics_graph(
     )  # fmt: skip
     core = distances_to_nearest(rows, least, search)[:, -1]
     core[core > max_eps] = np.inf
-    core = rows.gather(np.around(core, DIGITS))
+    core = np.around(core, DIGITS)
     options = dict(metric_params or {})
     if metric == "minkowski":
         options.setdefault("p", p)
-    outside = OutsideTree(rows.local, np.zeros(len(rows.local)), rows.first)
+    outside = OutsideTree(rows.local, core, rows.first)
     outside.nearest[:] = -1
-    growth = Growth(rows)
-    ordering, reach = np.empty(rows.n, np.int64), np.empty(rows.n)
-    predecessor = np.empty(rows.n, np.int64)
-    at = 0 if outside.m else -1  # nothing is reached yet: the lowest of all rows comes first
-    for i in range(rows.n):
-        outside.offer(at, growth.offer)
-        new = growth.find_nearest()
-        number = int(new[1])
-        outside.take(number)
-        ordering[i], reach[number], predecessor[number] = number, new[0], new[2]
-        far = np.full(outside.m, np.inf)
-        if np.isfinite(core[number]) and outside.m:
-            far = _distances(new[4:], outside, metric, options)
-            far[far > max_eps] = np.inf
-            np.around(np.maximum(far, core[number]), DIGITS, out=far)
-        at = twins.approach(outside, far, 0.0, number)
+    found = np.empty((rows.n, rows.d + 4))
+    found[0] = np.inf, 0, -1, rows.holding(core).fetch([0])[0], *rows.fetch([0])[0]
+    is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
+    way = Way(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
+    step = None if is_fused is not None else partial(_step, outside, way, metric, options)
+    grow(rows, outside, way, found, step)
+    ordering = found[:, 1].astype(np.int64)
+    reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)
+    reach[ordering], predecessor[ordering] = found[:, 0], found[:, 2]
+    core = rows.gather(core)
     if np.isinf(reach).all():
         warnings.warn(
             "All reachability values are inf. Set a larger max_eps or all data will be considered "
@@ -193,10 +189,16 @@ def optics_graph(
     return ordering, core, reach, predecessor
 
 
-def _distances(point: Values, outside: OutsideTree, metric: Any, options: Any) -> Values:
-    """**Local.** How far the own points outside are from one, worked out as scikit-learn does."""
-    others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
-    if metric == "minkowski":
-        out: Values = cdist(point[None], others, "minkowski", **options)[0]
-        return out
-    return np.asarray(pairwise_distances(point[None], others, metric, **options))[0]
+def _step(
+    outside: OutsideTree, way: Way, metric: Any, options: Any, added: Values, offer: Values
+) -> None:
+    """**Local.** A step of a tree whose distances are worked out as scikit-learn does."""
+    outside.take(int(added[1]))
+    far = np.full(outside.m, np.inf)
+    if np.isfinite(added[3]) and outside.m:
+        others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
+        if metric == "minkowski":
+            far = cdist(added[None, 4:], others, "minkowski", **options)[0]
+        else:
+            far = np.asarray(pairwise_distances(added[None, 4:], others, metric, **options))[0]
+    outside.offer(twins.approach(outside, far, way, added), offer)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 3
+ABI = 4
 """The number of what Python and C tell each other, as in native/learn.h."""
 LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]
@@ -32,7 +32,6 @@ def library() -> ctypes.CDLL | None:
     except (OSError, AttributeError):
         return None
     found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
-    found.redist_prim_step.restype = None
     found.redist_least.restype = ctypes.c_int64
     found.redist_respond.restype = ctypes.c_double
     return found

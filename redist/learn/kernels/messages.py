@@ -20,6 +20,8 @@ from redist.runtime.copies.gpu_arrays import is_device
 Values = NDArray[Any]
 PART = 64
 """Rows that NumPy works on at a time."""
+IN_C = 64
+"""Numbers of a row that C looks at together, as PART in native/affinity.c."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Messages:
     responsible: Values
     first: int
     damping: float
+    speaks: NDArray[np.int8]
+    """Whether, of each part of a row, a responsibility is above 0, for C."""
     columns: Values | None = None
     """Sums of columns from which availabilities are still to be renewed."""
 
@@ -39,7 +43,9 @@ class Messages:
         """**Local.** No messages yet, where the similarities lie."""
         if is_device(similar):
             return MessagesOnGpu.of(similar, first, damping)
-        return Messages(similar, np.zeros_like(similar), np.zeros_like(similar), first, damping)
+        available, responsible = np.zeros_like(similar), np.zeros_like(similar)
+        speaks = np.zeros((len(similar), -(-similar.shape[1] // IN_C)), np.int8)
+        return Messages(similar, available, responsible, first, damping, speaks)
 
     @property
     def own(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -62,12 +68,15 @@ class Messages:
             if columns is not None:
                 self._make_available(columns)
             return self._respond()
+        room = np.empty(2 * self.similar.shape[1])
         return float(
             c.redist_respond(
                 *map(address, (self.similar, self.available, self.responsible)),
                 *self._counts(),
                 ctypes.c_double(self.damping),
                 address(columns),
+                address(self.speaks),
+                address(room),
             )
         )
 
@@ -79,7 +88,9 @@ class Messages:
                 sums += grid.sum_rows(self._speaks(lo))
             return sums
         steps = map(ctypes.c_double, grid.steps)
-        c.redist_support(address(self.responsible), *self._counts(), *steps, address(sums))
+        c.redist_support(
+            address(self.responsible), *self._counts(), address(self.speaks), *steps, address(sums)
+        )
         return sums
 
     def make_available(self, columns: Values) -> None:

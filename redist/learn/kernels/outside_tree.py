@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[Any]
+PART = 64
+"""Points that C looks at together, as in native/prim.c."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How far points are from one that a tree has: their distance over ``alpha``, infinite above ``most``.
+
+    It is at least the core distance of the point of the tree, and with ``both`` of the other too; with a
+    ``unit`` it is rounded to whole parts of one. Squares are added dim by dim, and may be ``fused`` with
+    the additions.
+    """
+
+    alpha: float = 1.0
+    most: float = np.inf
+    unit: float = 0.0
+    both: bool = True
+    fused: bool = False
 
 
 class OutsideTree:
@@ -17,19 +36,23 @@ class OutsideTree:
     others as rows of ``reach, number, nearest, core, point``.
     """
 
-    __slots__ = ("addresses", "columns", "core", "nearest", "number", "reach", "state")
+    __slots__ = ("columns", "core", "least", "limit", "nearest", "number", "reach", "state")
 
     def __init__(self, rows: Values, core: Values, first: int) -> None:
-        n = len(rows)
-        self.columns = np.ascontiguousarray(rows.T, dtype=np.float64)
-        self.core = np.array(core, dtype=np.float64)
-        self.reach = np.full(n, np.inf)
-        self.nearest = np.zeros(n, np.int64)
-        self.number = np.arange(first, first + n, dtype=np.int64)
-        self.state = np.array([n, -1])
-        """How many places are in use, and the place that was offered last, -1 for none."""
-        self.addresses: Any = None
-        """Where all this lies, once a kernel has asked."""
+        n, d = rows.shape
+        room = -(-n // PART) * PART
+        self.columns = np.zeros((d, room))
+        self.columns[:, :n] = rows.T
+        self.core = np.zeros(room)
+        self.core[:n] = core
+        self.reach = np.full(room, np.inf)
+        self.nearest = np.zeros(room, np.int64)
+        self.number = np.arange(first, first + room, dtype=np.int64)
+        self.limit, self.least = np.full(room, np.inf), np.full(room // PART, np.inf)
+        """For C: the squared distance from which on nothing matters to a point, and the least reach of each part."""
+        self.limit[n:] = -1
+        self.state = np.array([n, -1, 0, 0])
+        """Places in use, the place that was offered last or -1, steps done, whether others are waited for."""
 
     @property
     def m(self) -> int:
@@ -53,4 +76,4 @@ class OutsideTree:
         for one in (self.reach, self.nearest, self.core, self.number):
             one[at] = one[last]
         self.columns[:, at] = self.columns[:, last]
-        self.state[:] = last, -1
+        self.state[:2] = last, -1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,8 @@ from numpy.typing import NDArray
 
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda import lloyd as on_gpu
-from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import SUFFIX, address, library
-from redist.learn.kernels.outside_tree import OutsideTree
 from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
@@ -170,48 +166,3 @@ def join_lists(
         address(marked),
         address(parent),
     )
-
-
-def tree_step(
-    outside: OutsideTree | OutsideOnGpu, added: Values, offer: Values, alpha: float
-) -> Callable[[], None]:
-    """**Local.** What lets the tree have a point more, and offers the one nearest to it then, at each call.
-
-    Both are rows of ``distance to the tree, number, nearest point of the tree, core distance, point``. The
-    point that was offered last leaves those outside if it is the one added. A distance of infinity
-    offers nothing.
-    """
-    if isinstance(outside, OutsideOnGpu):
-        return partial(outside.grow, added, offer, alpha)
-    c = library()
-    if c is None:
-        return partial(twins.grow_tree, outside, added, offer, alpha)
-    ends = address(added), address(offer), ctypes.c_double(alpha), ctypes.c_int64(1)
-    return partial(c.redist_prim_step, *_of_tree(outside), *ends)
-
-
-def grow_alone(
-    outside: OutsideTree | OutsideOnGpu, added: Values, alpha: float, found: Values
-) -> bool:
-    """**Local.** Take all points, nearest first, into the rows of ``found``; False without the library."""
-    if isinstance(outside, OutsideOnGpu):
-        outside.grow_alone(added, alpha, found)
-        return True
-    c = library()
-    if c is None:
-        return False
-    count = ctypes.c_int64
-    steps = count(len(found))
-    c.redist_prim_step(
-        *_of_tree(outside), address(added), address(found), ctypes.c_double(alpha), steps
-    )
-    return True
-
-
-def _of_tree(outside: OutsideTree) -> tuple[Any, ...]:
-    """Where the points outside lie, for C; they stay there."""
-    if outside.addresses is None:
-        n = ctypes.c_int64(outside.columns.shape[1]), ctypes.c_int64(len(outside.columns))
-        parts = (outside.columns, outside.reach, outside.nearest, outside.core, outside.number)
-        outside.addresses = (*map(address, parts), *n, address(outside.state))
-    return outside.addresses

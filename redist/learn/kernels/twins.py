@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.kernels.outside_tree import OutsideTree, Way
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
@@ -145,22 +145,25 @@ def join_lists(
     parent[:] = least[parts]
 
 
-def grow_tree(outside: OutsideTree, added: Values, offer: Values, alpha: float) -> None:
-    """**Local.** As :func:`redist.learn.kernels.steps.tree_step`."""
+def grow_tree(outside: OutsideTree, way: Way, added: Values, offer: Values) -> None:
+    """**Local.** As a step of :func:`redist.learn.kernels.growing.loop_of`; products are rounded."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
     for value, column in zip(added[4:], outside.columns, strict=True):
         far += (value - column[: outside.m]) ** 2
-    at = approach(outside, np.sqrt(far) / alpha, float(added[3]), int(added[1]))
-    outside.offer(at, offer)
+    outside.offer(approach(outside, np.sqrt(far) / way.alpha, way, added), offer)
 
 
-def approach(outside: OutsideTree, far: Values, core: float, number: int) -> int:
+def approach(outside: OutsideTree, far: Values, way: Way, added: Values) -> int:
     """**Local.** Let a point of the tree be so far from the points outside; where the nearest of them is."""
-    m = outside.m
+    m, core, number = outside.m, float(added[3]), int(added[1])
     if m == 0:
         return -1
-    far = np.maximum(np.maximum(far, outside.core[:m]), core)
+    far = np.maximum(np.where(far > way.most, np.inf, far), core)
+    if way.both:
+        far = np.maximum(far, outside.core[:m])
+    if way.unit:
+        far = np.rint(far * way.unit) / way.unit
     nearer = far < outside.reach[:m]
     outside.reach[:m][nearer] = far[nearer]
     outside.nearest[:m][nearer] = number

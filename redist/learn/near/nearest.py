@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.near import least_squares
-from redist.learn.near.searching import Search, nearest_distances
+from redist.learn.near.searching import Search, nearest_distances, rows_within
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.rows import Rows, even_out
@@ -40,7 +40,8 @@ def _by_slabs(rows: Rows, k: int, search: Search) -> Values:
     found = nearest_distances(model, slabs.rows, k)
     which, ranks = slabs.met(slabs.rows, found[:, -1])
     asked = Passing.of(rows.comm, which, ranks)
-    told = asked.back(nearest_distances(model, asked.there(slabs.rows), k))
+    theirs, reach = asked.there(slabs.rows), asked.there(found[:, -1])
+    told = asked.back(nearest_distances(model, theirs, k, reach))
     ends = np.cumsum(asked.given)
     for lo, hi in zip(ends - asked.given, ends, strict=True):
         mine = asked.rows[lo:hi]
@@ -96,7 +97,8 @@ def _numbered_by_slabs(rows: Rows, k: int, search: Search) -> tuple[Values, Numb
     far, numbers = _numbered(model, slabs.rows, slabs.numbers, k)
     which, ranks = slabs.met(slabs.rows, far[:, -1])
     asked = Passing.of(rows.comm, which, ranks)
-    found = _numbered(model, asked.there(slabs.rows), slabs.numbers, k)
+    theirs, reach = asked.there(slabs.rows), asked.there(far[:, -1])
+    found = _numbered(model, theirs, slabs.numbers, k, reach)
     told_far, told_numbers = (asked.back(one) for one in found)
     ends = np.cumsum(asked.given)
     for lo, hi in zip(ends - asked.given, ends, strict=True):
@@ -117,13 +119,16 @@ def _numbered_by_visits(rows: Rows, k: int, search: Search) -> tuple[Values, Num
     return far, numbers
 
 
-def _numbered(model: Any, rows: Values, theirs: Numbers, k: int) -> tuple[Values, Numbers]:
+def _numbered(
+    model: Any, rows: Values, theirs: Numbers, k: int, reach: Values | None = None
+) -> tuple[Values, Numbers]:
     """**Local.** How far the nearest rows of a search are, and their numbers."""
     far, numbers = np.full((len(rows), k), np.inf), np.zeros((len(rows), k), np.int64)
-    if model is not None and len(rows):
+    which = rows_within(model, rows, reach)
+    if model is not None and len(which):
         n = min(k, model.n_samples_fit_)
-        far[:, :n], places = model.kneighbors(rows, n)
-        numbers[:, :n] = theirs[places]
+        far[which, :n], places = model.kneighbors(rows[which], n)
+        numbers[which, :n] = theirs[places]
     return far, numbers
 
 

@@ -52,10 +52,27 @@ class Search:
         return NearestNeighbors(**self.options).fit(rows)
 
 
-def nearest_distances(model: NearestNeighbors | None, rows: Values, k: int) -> Values:
-    """**Local.** Distances of rows to the ``k`` nearest of a search; infinite where there are fewer."""
+def nearest_distances(
+    model: NearestNeighbors | None, rows: Values, k: int, reach: Values | None = None
+) -> Values:
+    """**Local.** Distances of rows to the ``k`` nearest of a search; infinite where there are fewer.
+
+    Also where nothing is within a row's ``reach``, if that is given: nobody looks for its nearest then.
+    """
     out = np.full((len(rows), k), np.inf)
-    if model is not None and len(rows):
+    which = rows_within(model, rows, reach)
+    if model is not None and len(which):
         n = min(k, model.n_samples_fit_)
-        out[:, :n] = model.kneighbors(rows, n)[0]
+        out[which, :n] = model.kneighbors(rows[which], n)[0]
     return out
+
+
+def rows_within(
+    model: NearestNeighbors | None, rows: Values, reach: Values | None
+) -> NDArray[np.int64]:
+    """**Local.** Which rows have one of a search within their reach; all of them where that is not known."""
+    tree = getattr(model, "_tree", None)
+    if reach is None or tree is None or not len(rows):
+        return np.arange(len(rows))
+    counts = tree.query_radius(rows, reach * (1 + 1e-9), count_only=True)
+    return np.flatnonzero(counts)

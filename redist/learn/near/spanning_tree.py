@@ -1,7 +1,8 @@
 """A minimum spanning tree of all rows by Prim's algorithm, one point a step, the same on every rank.
 
 A rank holds how far each of its rows outside the tree is from the tree. A step lets the tree have one point
-more, and all ranks find the nearest of all: one exchange of ``d + 4`` numbers a rank.
+more, and all ranks find the nearest of all: each tells ``d + 4`` numbers. Ranks of one node do that in C,
+where their processors meet; others by an all-gather a step.
 """
 
 from __future__ import annotations
@@ -13,15 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import DistanceMetric
 
+from redist.layout.array_type import ArrayType
 from redist.learn.borrowed import EDGE
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
-from redist.learn.kernels.outside_tree import OutsideTree
-from redist.learn.kernels.steps import grow_alone, tree_step
+from redist.learn.kernels.growing import Loop, Step, loop_of, step_of
+from redist.learn.kernels.outside_tree import OutsideTree, Way
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import RowsOfAll
+from redist.pgas.tiles.layouts import line_mesh
+from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.ranks.neighbours import steps_on_node
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import world_of
+from redist.runtime.shm.segments import shared_empty
 
 Values = NDArray[Any]
+TURN = 2**27
+"""Numbers of points that C may look at before Python has a turn: an interrupt waits no longer."""
 
 
 def spanning_tree(
@@ -34,57 +44,92 @@ def spanning_tree(
     ``metric`` is None for Euclidean distances; rows and cores on a GPU stay there, and know no others. Every
     edge says from where, to where, and how far.
     """
-    kind: Any = OutsideOnGpu if rows.on_gpu else OutsideTree
-    outside = kind(rows.local, core, rows.first)
-    outside.state[1] = 0 if rows.first == 0 and len(rows.local) else -1
     start = np.concatenate([rows.fetch([0])[0], rows.holding(core).fetch([0])])
-    added = np.concatenate([[0.0, 0.0, 0.0, start[-1]], start[:-1]])
-    found = np.empty((max(0, rows.n - 1), len(added)))
-    if metric is None and rows.comm.size == 1 and grow_alone(outside, added, alpha, found):
-        return _edges(found)
-    growth = Growth(rows)
-    growth.added[:] = added
-    ends = outside, growth.added, growth.offer, alpha
-    grow = tree_step(*ends) if metric is None else partial(_grow, *ends, metric)
-    for i in range(len(found)):
-        grow()
-        found[i] = growth.find_nearest()
-    return _edges(found)
-
-
-def _edges(found: Values) -> Values:
-    """Points in the order in which they were reached, as edges."""
-    edges = np.empty(len(found), EDGE)
-    edges["current_node"], edges["next_node"] = found[:, 2], found[:, 1]
-    edges["distance"] = found[:, 0]
+    found = np.empty((rows.n, rows.d + 4))
+    found[0] = 0.0, 0.0, 0.0, start[-1], *start[:-1]
+    way = Way(alpha)
+    if rows.on_gpu:
+        _grow_on_gpu(rows, core, alpha, found)
+    else:
+        outside = OutsideTree(rows.local, core, rows.first)
+        step = None if metric is None else partial(_step, outside, way, metric)
+        grow(rows, outside, way, found, step)
+    edges = np.empty(rows.n - 1, EDGE)
+    edges["current_node"], edges["next_node"] = found[1:, 2], found[1:, 1]
+    edges["distance"] = found[1:, 0]
     return edges
 
 
-class Growth:
-    """Finds the nearest of all ranks' points outside a tree; each rank writes its own to :attr:`offer`."""
-
-    __slots__ = ("_tell", "added", "offer")
-
-    def __init__(self, rows: Rows) -> None:
-        self._tell, self.added = RowsOfAll(rows.comm, rows.d + 4), np.empty(rows.d + 4)
-        self.offer = self._tell.row
-
-    def find_nearest(self) -> Values:
-        """**Collective.** The nearest point that a rank offers, of several the one with the lowest number.
-
-        It is :attr:`added`, until the next call.
-        """
-        every = self._tell()
-        near = every[:, :2].tolist()
-        self.added[:] = every[near.index(min(near))]
-        return self.added
-
-
-def _grow(
-    outside: OutsideTree, added: Values, offer: Values, alpha: float, metric: DistanceMetric
+def grow(
+    rows: Rows, outside: OutsideTree, way: Way, found: Values, step: Step | None = None
 ) -> None:
-    """**Local.** As a step of :func:`tree_step`, in another metric."""
+    """**Collective.** Let a tree grow from row 0, the first of ``found``, to all, into those that follow.
+
+    They are ``distance to the tree, number, nearest point of the tree, core distance, point``. A ``step``
+    that is given does the own part of each in Python.
+    """
+    outside.state[1] = 0 if rows.first == 0 and outside.m else -1
+    if step is None:
+        loop = loop_of(outside, way, found)
+        if loop is not None and _grow_on_node(rows, loop, found):
+            return
+        step = step_of(outside, way)
+    _grow_by_steps(rows, found, step)
+
+
+def _grow_on_node(rows: Rows, loop: Loop, found: Values) -> bool:
+    """**Collective.** Let a loop in C find all points; False, on all ranks, if they are on several nodes."""
+    comm, (n, width) = rows.comm, found.shape
+    turn = max(1, TURN // max(1, n * width // comm.size))
+    stops = [*range(turn, n - 1, turn), n - 1]
+    if comm.size == 1:
+        for stop in stops:
+            loop(stop, None)
+        return True
+    world = world_of(comm)
+    if not world.one_node:
+        return False
+
+    def work() -> tuple[bool, int]:
+        tile = shared_empty((2, width), found.dtype)
+        with steps_on_node(world, tile, "grow a tree", TIMEOUT_S) as steps:
+            if steps is None:
+                return False, 0
+            for stop in stops:
+                steps.run(partial(loop, stop))
+        return True, (comm.size - 1) * (n - 1) * width * 8
+
+    mesh = line_mesh(comm.size)
+    cut = ArrayType.parse(f"f64[{comm.size}{{x}}, {width}]", mesh)
+    whole = ArrayType.parse(f"f64[{comm.size}, {width}]", mesh)
+    return traffic().perform(ElementExchange("grow a tree", cut, whole), work, ())
+
+
+def _grow_on_gpu(rows: Rows, core: Values, alpha: float, found: Values) -> None:
+    """**Collective.** As :func:`grow`, by GPUs."""
+    outside = OutsideOnGpu(rows.local, core, rows.first)
+    outside.state[1] = 0 if rows.first == 0 and len(rows.local) else -1
+    if rows.comm.size == 1:
+        outside.grow_alone(found, alpha)
+    else:
+        _grow_by_steps(rows, found, partial(outside.grow, alpha))
+
+
+def _grow_by_steps(rows: Rows, found: Values, step: Step) -> None:
+    """**Collective.** As :func:`grow`, with an all-gather a step."""
+    tell = RowsOfAll(rows.comm, found.shape[1])
+    for i in range(1, rows.n):
+        step(found[i - 1], tell.row)
+        every = tell()
+        near = every[:, :2].tolist()
+        found[i] = every[near.index(min(near))]
+
+
+def _step(
+    outside: OutsideTree, way: Way, metric: DistanceMetric, added: Values, offer: Values
+) -> None:
+    """**Local.** A step in another metric."""
     outside.take(int(added[1]))
     others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
-    far = metric.pairwise(added[None, 4:], others)[0] / alpha if outside.m else np.empty(0)
-    outside.offer(twins.approach(outside, far, float(added[3]), int(added[1])), offer)
+    far = metric.pairwise(added[None, 4:], others)[0] / way.alpha if outside.m else np.empty(0)
+    outside.offer(twins.approach(outside, far, way, added), offer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,6 +16,7 @@ from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET
 from redist.runtime.ranks.control_page import ARRIVED, CONTROL_WORD, ControlPages
 from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.waiting import may_call_mpi
 
 SLICE_NS = 50_000_000
@@ -39,6 +42,23 @@ class Disagreement(TransferError):
     def __init__(self, error: RedistError | None = None) -> None:
         super().__init__("ranks met for the same request in different ways: all must make one call")
         self.error = error
+
+
+class StepWords(ctypes.Structure):
+    """What a loop in C must know to meet the ranks of its node at every step, as ``redist_ranks`` has it."""
+
+    _fields_ = (
+        ("meet", ctypes.c_void_p),
+        ("control", ctypes.c_void_p),
+        ("tiles", ctypes.c_void_p),
+        ("n", ctypes.c_int64),
+        ("me", ctypes.c_int64),
+        ("wait_ns", ctypes.c_int64),
+        ("seq", ctypes.c_uint64),
+        ("word", ctypes.c_uint64),
+    )
+    seq: int
+    word: int
 
 
 class Meeting:
@@ -92,11 +112,35 @@ class Meeting:
         else:
             self._failure.wait([self._node.comm.Ibarrier()])
 
+    def words_for_steps(self, tiles: int) -> StepWords:
+        """**Local.** For loops in C; ``tiles`` is the address of a table of where the ranks' tiles lie."""
+        assert self._kernels is not None
+        meet, node = ctypes.cast(self._kernels.meet, ctypes.c_void_p), self._node
+        n, me, word = len(node.ranks), node.place, 2 * Token.LOOP_STEP
+        return StepWords(meet.value, self._pages.table, tiles, n, me, self._slice_ns, 0, word)
+
     def _wait_on_node(self, said: int) -> int:
         assert self._kernels is not None
         meet, node = self._kernels.meet, self._node
         args = self._pages.table, len(node.ranks), node.place, self.seq, said, None, self._slice_ns
         return self.wait_until(lambda: meet(*args))
+
+    def run_steps(self, words: StepWords, loop: Callable[[Any], int]) -> None:
+        """**Collective over the node.** Call a loop in C whose steps are meetings until it has ended.
+
+        A loop that has to wait for long comes back, and is called again once the others are there.
+        """
+        words.seq = self.seq + 1
+        while True:
+            answer = loop(ctypes.byref(words))
+            self.seq = words.seq if answer == NOT_YET else words.seq - 1
+            if answer == ALL_SAME:
+                return
+            if answer == ABORTED:
+                self._failure.raise_if_aborted()
+            if answer != NOT_YET:
+                raise Disagreement
+            self._wait_on_node(words.word)
 
     def wait_until(self, meet: Callable[[], int]) -> int:
         """Call ``meet`` until the others have come; raise if one of them fails, dies or is too late.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,35 @@ def neighbour_tiles(
     except Disagreement:
         all_agree(world.comm, f"cannot {what}", what, None, timeout_s)
         raise
+
+
+class StepsOnNode:
+    """Lets loops in C read the neighbours' tiles, and meet at every step, while those are mapped."""
+
+    __slots__ = ("_meeting", "_table", "_words")
+
+    def __init__(self, world: World, tiles: dict[int, Tile]) -> None:
+        self._meeting = world.meeting
+        places = [tiles[rank].ctypes.data for rank in world.node.ranks]
+        self._table = np.array(places, dtype=np.uintp)
+        self._words = world.meeting.words_for_steps(self._table.ctypes.data)
+
+    def run(self, loop: Callable[[Any], int]) -> None:
+        """**Collective over the node.** As :meth:`Meeting.run_steps`."""
+        self._meeting.run_steps(self._words, loop)
+
+
+@contextlib.contextmanager
+def steps_on_node(
+    world: World, tile: Tile, what: str, timeout_s: float | None
+) -> Iterator[StepsOnNode | None]:
+    """**Collective.** Steps of all ranks while the block runs; None, on all, where C cannot make them meet.
+
+    ``tile`` is what this rank lets the others read. C was not built, or ranks are on several nodes.
+    """
+    with neighbour_tiles(world, tile, tile.dtype, what, timeout_s) as near:
+        can = near.complete and world.node.kernels is not None
+        yield StepsOnNode(world, near.tiles) if can else None
 
 
 def _describe(world: World, tile: Tile | None) -> bool:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from redist.learn.kernels import steps
 from redist.learn.kernels.cuda import near
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.outside_tree import OutsideTree
+from redist.learn.kernels.growing import step_of
+from redist.learn.kernels.outside_tree import OutsideTree, Way
 from redist.runtime.cuda.arrays import to_device, to_host
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -135,23 +135,21 @@ def trees() -> Iterator[str | None]:
         rows = np.concatenate([others, points]).astype(float)
         core = np.abs(rows).min(axis=1)
         for alpha in (1.0, 0.7):
-            added = np.concatenate([[0, 0, 0, core[0]], rows[0]])
+            want = np.empty((len(rows), rows.shape[1] + 4))
+            want[0] = 0, 0, 0, core[0], *rows[0]
+            found, offer = want.copy(), np.empty_like(want[0])
             host = OutsideTree(rows, core, 0)
             alone, one = (OutsideOnGpu(to_device(rows), to_device(core), 0) for _ in range(2))
             for outside in (host, alone, one):
                 outside.state[1] = 0
-            want = np.empty((len(rows) - 1, len(added)))
-            found, offer = np.empty_like(want), np.empty(len(added))
-            last = added
-            for row in want:
-                steps.tree_step(host, last, row, alpha)()
-                last = row
-            steps.grow_alone(alone, added, alpha, found)
+            step = step_of(host, Way(alpha))
+            for i in range(1, len(rows)):
+                step(want[i - 1], want[i])
+            alone.grow_alone(found, alpha)
             yield same(found, want)
-            for row in want[: len(want) // 9]:
-                steps.tree_step(one, added, offer, alpha)()
-                yield same(offer, row)
-                added = row
+            for i in range(1, len(want) // 9):
+                one.grow(alpha, want[i - 1], offer)
+                yield same(offer, want[i])
 
 
 def first_wrong(check: Callable[[], Iterator[str | None]]) -> Callable[[], str | None]:

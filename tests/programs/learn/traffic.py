@@ -13,13 +13,23 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from sklearn.metrics import DistanceMetric
 
 from redist import pgas
 from redist.learn.cluster import DBSCAN, AffinityPropagation, KMeans
+from redist.learn.kernels.library import library
 from redist.learn.metrics import adjusted_rand_score
 from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.ranks.rows import Rows, own_range
-from redist.pgas.watch.seam import RankTraffic, TileMove, WrappedTraffic, through, traffic
+from redist.pgas.watch.seam import (
+    ElementExchange,
+    RankTraffic,
+    TileMove,
+    WrappedTraffic,
+    through,
+    traffic,
+)
+from redist.runtime.copies.kernels import kernels
 from redist.runtime.transfer import Transfer
 from tests.programs.together import main, run_named
 
@@ -37,7 +47,7 @@ class Counted(WrappedTraffic):
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.exchange, self.tell_all = self._exchange, self._tell_all
-        self.perform, self.redistribute_together = inner.perform, inner.redistribute_together
+        self.perform, self.redistribute_together = self._perform, inner.redistribute_together
 
     def redistribute(
         self, move: TileMove, comm: Any, limit_bytes: int | None
@@ -58,6 +68,14 @@ class Counted(WrappedTraffic):
         out = self.inner.tell_all(comm, row)
         self._note(f"tell_all {row.dtype}{list(row.shape)}", (comm.size - 1) * row.nbytes)
         return out
+
+    def _perform(self, exchange: ElementExchange, work: Any, args: Any, *more: Any) -> Any:
+        def counted(*given: Any) -> tuple[Any, int]:
+            result, n_bytes = work(*given)
+            self._note(exchange.what, n_bytes)
+            return result, n_bytes
+
+        return self.inner.perform(exchange, counted, args, *more)
 
     def _note(self, name: str, n_bytes: int) -> None:
         self.calls[name] += 1
@@ -119,16 +137,31 @@ def a_round_of_messages_is_two_all_reduces() -> str | None:
     return more_of(found, more)
 
 
-def a_step_of_a_spanning_tree_is_one_all_gather() -> str | None:
-    def grow(n: int) -> None:
-        lo, hi = own_range(COMM, n)
-        rows = Rows(X[lo:hi].copy(), lo, n, COMM, None)
-        spanning_tree(rows, np.zeros(hi - lo))
+def grow(step: Any, n: int) -> None:
+    lo, hi = own_range(COMM, n)
+    rows = Rows(X[lo:hi].copy(), lo, n, COMM, None)
+    spanning_tree(rows, np.zeros(hi - lo), metric=step)
 
-    d = 3
-    name = f"all_gather f64[{P}{{x}}, {d + 4}]"
-    more = {name: (8, 8 * P * (P - 1) * (d + 4) * 8)}
-    return more_of([counted(partial(grow, n)) for n in (60, 68)], more)
+
+def a_step_of_a_spanning_tree_is_one_all_gather() -> str | None:
+    """In another metric, which C does not know."""
+    metric = DistanceMetric.get_metric("manhattan")
+    name = f"all_gather f64[{P}{{x}}, {3 + 4}]"
+    more = {name: (8, 8 * P * (P - 1) * (3 + 4) * 8)}
+    return more_of([counted(partial(grow, metric, n)) for n in (60, 68)], more)
+
+
+def a_tree_on_a_node_is_one_exchange() -> str | None:
+    """Every step of it brings as many bytes as an all-gather would."""
+    if library() is None or kernels() is None:
+        return None
+    found = [counted(partial(grow, None, n)) for n in (60, 68)]
+    calls = [one.calls["grow a tree"] for one in found]
+    if calls != [int(P > 1)] * 2:
+        return f"{calls} exchanges"
+    n_bytes = found[1].bytes["grow a tree"] - found[0].bytes["grow a tree"]
+    want = 8 * (P - 1) * (3 + 4) * 8
+    return None if n_bytes == want else f"{n_bytes} bytes and not {want}"
 
 
 def tables_of_labels_are_small() -> str | None:
@@ -152,7 +185,7 @@ def searches_by_slabs_take_as_many_collectives() -> str | None:
 
 CHECKED = (
     a_lloyd_round_is_one_all_reduce, a_round_of_messages_is_two_all_reduces,
-    a_step_of_a_spanning_tree_is_one_all_gather, tables_of_labels_are_small,
+    a_step_of_a_spanning_tree_is_one_all_gather, a_tree_on_a_node_is_one_exchange, tables_of_labels_are_small,
     searches_by_slabs_take_as_many_collectives,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)

@@ -37,20 +37,19 @@ class OutsideOnGpu:
         self._found = xp.zeros(BLOCKS * n_processors(), np.int64)
         self._told = xp.zeros((2, d + 4))
 
-    def grow(self, added: Any, offer: Any, alpha: float) -> None:
+    def grow(self, alpha: float, added: Any, offer: Any) -> None:
         """**Local.** Let the tree have a point more, and offer the nearest of those outside; in memory."""
         self._told[0] = to_device(added)
         self._run(self._told, 0, alpha, self._parts[-2], 1)
         offer[:] = to_host(self._told[1])
 
-    def grow_alone(self, added: Any, alpha: float, found: Any) -> None:
+    def grow_alone(self, found: Any, alpha: float) -> None:
         """**Local.** Take all points, nearest first, into the rows of ``found``; nobody waits in between."""
-        told = functions_for(self.state).zeros((len(found) + 1, len(added)))
-        told[0] = to_device(added)
-        for done in range(0, len(found), STAGE):
-            left = len(found) - done
-            self._run(told, len(added), alpha, left, min(STAGE, left))
-        found[:] = to_host(told)[1:]
+        told, steps = functions_for(self.state).zeros(found.shape), len(found) - 1
+        told[0] = to_device(found[0])
+        for done in range(0, steps, STAGE):
+            self._run(told, found.shape[1], alpha, steps - done, min(STAGE, steps - done))
+        found[:] = to_host(told)
 
     def _run(self, told: Any, advance: int, alpha: float, n: int, times: int) -> None:
         """**Local.** Start steps for at most ``n`` points outside."""

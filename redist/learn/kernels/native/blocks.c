@@ -1,62 +1,32 @@
 /* Blocks of columns whose rows are cut over ranks: rows times a small matrix, and exact inner products of columns. */
+#include "lanes.h"
 #include "learn.h"
-
-#include <string.h>
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
 
 /* columns of `rows` that are worked on at a time, while the rows of `block` for them are near */
 #define PANEL 512
 
-#if defined(__x86_64__)
-#define LANES 4
-#else
-#define LANES 2
-#endif
-typedef double lanes __attribute__((vector_size(8 * LANES)));
-
-static inline __attribute__((always_inline)) lanes load(const double *from)
-{
-    lanes out;
-    memcpy(&out, from, sizeof out);
-    return out;
-}
-
-static inline __attribute__((always_inline)) lanes fused(double one, lanes other, lanes sum)
-{
-#if defined(__aarch64__)
-    return vfmaq_n_f64(sum, other, one);
-#else
-    lanes out;
-    for (int c = 0; c < LANES; c++)
-        out[c] = __builtin_fma(one, other[c], sum[c]);
-    return out;
-#endif
-}
-
 /* 4 rows and WIDE columns at a time. A row's products are added column by column, fused with the additions, so that
    a row's answer does not depend on the rows beside it. */
 #define TIMES(NAME, WIDE)                                                                         \
-    static inline __attribute__((always_inline)) void NAME(                                       \
-        const double *const row[4], int64_t lo, int64_t hi, const double *restrict block,         \
-        int64_t k, double *restrict out, int64_t out_stride)                                      \
+    INLINE void NAME(const double *const row[4], int64_t lo, int64_t hi,                          \
+                     const double *restrict block, int64_t k, double *restrict out,               \
+                     int64_t out_stride)                                                          \
     {                                                                                             \
-        lanes sum[4][WIDE / LANES];                                                               \
+        lanes_f64 sum[4][WIDE / LANES_F64];                                                       \
         for (int r = 0; r < 4; r++)                                                               \
-            for (int c = 0; c < WIDE / LANES; c++)                                                \
-                sum[r][c] = load(out + r * out_stride + c * LANES);                               \
+            for (int c = 0; c < WIDE / LANES_F64; c++)                                            \
+                sum[r][c] = load_f64(out + r * out_stride + c * LANES_F64);                       \
         for (int64_t j = lo; j < hi; j++) {                                                       \
             const double *restrict right = block + j * k;                                         \
-            for (int c = 0; c < WIDE / LANES; c++) {                                              \
-                const lanes here = load(right + c * LANES);                                       \
+            for (int c = 0; c < WIDE / LANES_F64; c++) {                                          \
+                const lanes_f64 here = load_f64(right + c * LANES_F64);                           \
                 for (int r = 0; r < 4; r++)                                                       \
-                    sum[r][c] = fused(row[r][j], here, sum[r][c]);                                \
+                    sum[r][c] = fused_f64(row[r][j], here, sum[r][c]);                            \
             }                                                                                     \
         }                                                                                         \
         for (int r = 0; r < 4; r++)                                                               \
-            for (int c = 0; c < WIDE / LANES; c++)                                                \
-                memcpy(out + r * out_stride + c * LANES, &sum[r][c], sizeof(lanes));              \
+            for (int c = 0; c < WIDE / LANES_F64; c++)                                            \
+                store_f64(out + r * out_stride + c * LANES_F64, sum[r][c]);                       \
     }
 
 TIMES(times_8, 8)
@@ -102,10 +72,10 @@ FOR_THIS_CPU void redist_times(const double *restrict rows, int64_t n, int64_t m
 
 /* Inner products of up to SIDE columns of either block over some rows; all of them if FULL. */
 #define INNER(NAME, HIGH, WIDE)                                                                   \
-    static inline __attribute__((always_inline)) void NAME(                                       \
-        const double *restrict left, int64_t left_stride, const double *restrict right,           \
-        int64_t right_stride, int64_t n, double coarse, double fine, int64_t high, int64_t wide,  \
-        double large[SIDE][SIDE], double small[SIDE][SIDE])                                       \
+    INLINE void NAME(const double *restrict left, int64_t left_stride,                            \
+                     const double *restrict right, int64_t right_stride, int64_t n,               \
+                     double coarse, double fine, int64_t high, int64_t wide,                      \
+                     double large[SIDE][SIDE], double small[SIDE][SIDE])                          \
     {                                                                                             \
         (void)high;                                                                               \
         (void)wide;                                                                               \

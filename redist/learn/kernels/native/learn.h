@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define REDIST_LEARN_ABI 3
+#define REDIST_LEARN_ABI 4
 
 #define WIDTH 8 /* centres that are compared at a time: k is padded to a multiple of it */
 
@@ -18,6 +18,23 @@
 #else
 #define FOR_THIS_CPU
 #endif
+
+/* Ranks of a node that meet at each step of a loop, as StepWords of meeting.py: `meet` is the function of meet.c, and
+   answers 0 once all have come; `tiles` are what every rank lets the others read; `seq` is the number of the next
+   meeting. */
+struct redist_ranks {
+    int (*meet)(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word,
+                const uint64_t *words, int64_t wait_ns);
+    uint64_t *const *control;
+    double *const *tiles;
+    int64_t n, me, wait_ns;
+    uint64_t seq, word;
+};
+
+static inline int meet(const struct redist_ranks *r)
+{
+    return r->meet(r->control, (int)r->n, (int)r->me, r->seq, r->word, 0, r->wait_ns);
+}
 
 /* The part of a value that lies on the grid of a constant 1.5 * 2^52 units. */
 static inline double on_grid(double value, double grid) { return (value + grid) - grid; }

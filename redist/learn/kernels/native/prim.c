@@ -1,78 +1,223 @@
-/* Prim's algorithm on the rows of one rank that are not in the tree yet. */
+/* Prim's algorithm on the rows of ranks that share a node: each step takes the nearest point outside into a tree. */
+#include "lanes.h"
 #include "learn.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
-#define PART 256 /* points whose distances are worked out at a time */
+#define PART 64 /* points of which the nearest is known, as PART in outside_tree.py */
+
+enum { SIDE = 4 * LANES_F64 }; /* points that are looked at together */
 
 enum { REACH, NUMBER, NEAREST, CORE, POINT }; /* how a point is told */
+enum { COUNT, OFFERED, DONE, WAITS };         /* what goes on from call to call */
 
-/* Let the tree grow by points, each the nearest of those outside after the one before, `steps` in all, and write the
-   one that is nearest then: the first grows from `added`, the next from what was written. Points outside: `columns`
-   (d x room, of which the first state[0] are in use) and of each how far it is from the tree, the point of the tree that
-   is nearest, its core distance and its number. state[1] is the place of the point that was written last: it leaves if
-   the tree grows by it, and the last takes its place. Of several nearest points it is the one with the lowest number.
-   Distances are those of scikit-learn's DistanceMetric, bit for bit: squares added dim by dim, then the root. */
-void redist_prim_step(double *restrict columns, double *restrict reach, int64_t *restrict nearest,
-                      double *restrict core, int64_t *restrict number, int64_t room, int64_t d,
-                      int64_t *restrict state, const double *added, double *offers, double alpha,
-                      int64_t steps)
+/* The points of one rank outside the tree, the first state[COUNT] of `room` places, a multiple of PART: columns (d x
+   room), how far each is from the tree, which point of the tree is nearest, its core distance, its number, the squared
+   distance from which on a new point of the tree cannot matter to it (negative where nothing can, and where no point is),
+   and the least reach of each PART. state[OFFERED] is the place of the point that was offered last, state[DONE] how many
+   steps are done, state[WAITS] whether this rank has offered and others have not. */
+struct outside {
+    double *columns, *reach;
+    int64_t *nearest;
+    double *core;
+    int64_t *number;
+    double *limit, *least;
+    int64_t room, d, *state;
+};
+
+/* How far points are apart: their distance over alpha, infinite above `most`; at least the core distance of the point of
+   the tree, and with `both` of the other; rounded to whole units of 1 / unit if there is a unit. Squares are added dim
+   by dim, fused with the additions or not, then the root is taken. */
+struct way {
+    double alpha, most, unit;
+    int64_t both, fused;
+};
+
+/* Find the least reach of a PART; where no point is, it is infinite. */
+static void find_least(const struct outside *o, int64_t part)
 {
-    const double square = alpha * alpha * (1 + 1e-12); /* more than rounding can take away */
-    for (int64_t step = 0; step < steps; step++, added = offers, offers += d + POINT) {
-        const int64_t tree_number = (int64_t)added[NUMBER], at = state[1];
-        if (at >= 0 && number[at] == tree_number) {
-            const int64_t last = --state[0];
-            for (int64_t j = 0; j < d; j++)
-                columns[j * room + at] = columns[j * room + last];
-            reach[at] = reach[last];
-            nearest[at] = nearest[last];
-            core[at] = core[last];
-            number[at] = number[last];
+    const double *reach = o->reach + part * PART;
+    lanes_f64 least[4];
+    for (int c = 0; c < 4; c++)
+        least[c] = load_f64(reach + c * LANES_F64);
+    for (int64_t i = SIDE; i < PART; i += SIDE)
+        for (int c = 0; c < 4; c++)
+            least[c] = smaller_f64(least[c], load_f64(reach + i + c * LANES_F64));
+    least[0] = smaller_f64(smaller_f64(least[0], least[1]), smaller_f64(least[2], least[3]));
+    double out = least[0][0];
+    for (int l = 1; l < LANES_F64; l++)
+        out = least[0][l] < out ? least[0][l] : out;
+    o->least[part] = out;
+}
+
+/* The point offered last leaves if the tree grew by it; the last takes its place. */
+static void take(const struct outside *o, const double *added)
+{
+    const int64_t at = o->state[OFFERED];
+    if (at < 0 || o->number[at] != (int64_t)added[NUMBER])
+        return;
+    const int64_t last = --o->state[COUNT];
+    for (int64_t j = 0; j < o->d; j++)
+        o->columns[j * o->room + at] = o->columns[j * o->room + last];
+    o->reach[at] = o->reach[last];
+    o->nearest[at] = o->nearest[last];
+    o->core[at] = o->core[last];
+    o->number[at] = o->number[last];
+    o->limit[at] = o->limit[last];
+    o->reach[last] = INFINITY;
+    o->limit[last] = -1;
+    o->state[OFFERED] = -1;
+    find_least(o, last / PART);
+    if (at / PART != last / PART)
+        find_least(o, at / PART);
+}
+
+/* Squared distances of SIDE points from one; whether one of them may matter. */
+INLINE int look(const struct outside *o, int64_t lo, const double *point, int is_fused,
+                double *far)
+{
+    lanes_f64 sum[4] = {{0}};
+    for (int64_t j = 0; j < o->d; j++)
+        for (int c = 0; c < 4; c++) {
+            const lanes_f64 apart =
+                point[j] - load_f64(o->columns + j * o->room + lo + c * LANES_F64);
+            sum[c] = is_fused ? fused_lanes(apart, apart, sum[c]) : sum[c] + apart * apart;
         }
-        const int64_t m = state[0];
-        const double tree_core = added[CORE];
-        int64_t best = -1;
-        double least = INFINITY;
-        for (int64_t lo = 0; lo < m; lo += PART) {
-            const int64_t n = m - lo < PART ? m - lo : PART;
-            double far[PART];
-            for (int64_t i = 0; i < n; i++)
-                far[i] = 0;
-            for (int64_t j = 0; j < d; j++) {
-                const double *restrict column = columns + j * room + lo;
-                const double value = added[POINT + j];
-                for (int64_t i = 0; i < n; i++)
-                    far[i] += (value - column[i]) * (value - column[i]);
-            }
-            for (int64_t i = 0; i < n; i++) {
-                const double so_far = reach[lo + i];
-                if (far[i] > so_far * so_far * square)
-                    continue; /* no root is needed to see that it is farther */
-                double way = sqrt(far[i]) / alpha;
-                way = way > core[lo + i] ? way : core[lo + i];
-                way = way > tree_core ? way : tree_core;
-                if (way < so_far) {
-                    reach[lo + i] = way;
-                    nearest[lo + i] = tree_number;
-                }
-            }
-            for (int64_t i = 0; i < n; i++)
-                if (reach[lo + i] < least ||
-                    (best >= 0 && reach[lo + i] == least && number[lo + i] < number[best])) {
-                    least = reach[lo + i];
-                    best = lo + i;
-                }
-        }
-        state[1] = best;
-        offers[REACH] = offers[NUMBER] = INFINITY;
-        if (best < 0)
-            continue;
-        offers[REACH] = reach[best];
-        offers[NUMBER] = (double)number[best];
-        offers[NEAREST] = (double)nearest[best];
-        offers[CORE] = core[best];
-        for (int64_t j = 0; j < d; j++)
-            offers[POINT + j] = columns[j * room + best];
+    places_f64 matters = {0};
+    for (int c = 0; c < 4; c++) {
+        matters |= sum[c] <= load_f64(o->limit + lo + c * LANES_F64);
+        store_f64(far + c * LANES_F64, sum[c]);
     }
+    int64_t any = 0;
+    for (int l = 0; l < LANES_F64; l++)
+        any |= matters[l];
+    return any != 0;
+}
+
+/* Let a point be as near to the tree as it is to the point that it has grown by, so far away by squares. */
+INLINE void come_nearer(const struct outside *o, int64_t at, double far, const double *added,
+                        const struct way *way)
+{
+    const double slack = way->unit > 0 ? 1 / way->unit : 0;
+    double apart = way->alpha == 1 ? sqrt(far) : sqrt(far) / way->alpha;
+    apart = apart > way->most ? INFINITY : apart;
+    if (way->both)
+        apart = apart > o->core[at] ? apart : o->core[at];
+    apart = apart > added[CORE] ? apart : added[CORE];
+    if (way->unit > 0)
+        apart = rint(apart * way->unit) / way->unit;
+    if (!(apart < o->reach[at]))
+        return;
+    o->reach[at] = apart;
+    o->nearest[at] = (int64_t)added[NUMBER];
+    o->limit[at] = (apart + slack) * (apart + slack) * (way->alpha * way->alpha * (1 + 1e-12));
+    if (way->both && apart <= o->core[at])
+        o->limit[at] = -1; /* nearer it cannot be */
+}
+
+/* Let all points come nearer. A root is only taken where the squares say that it may matter: they are held against more
+   than rounding can take away. */
+INLINE void approach(const struct outside *o, const double *added, const struct way *way,
+                     int is_fused)
+{
+    for (int64_t part = 0; part * PART < o->state[COUNT]; part++) {
+        int has_come = 0;
+        for (int64_t lo = part * PART; lo < (part + 1) * PART; lo += SIDE) {
+            double far[SIDE];
+            if (!look(o, lo, added + POINT, is_fused, far))
+                continue;
+            has_come = 1;
+            for (int64_t i = 0; i < SIDE; i++)
+                if (far[i] <= o->limit[lo + i])
+                    come_nearer(o, lo + i, far[i], added, way);
+        }
+        if (has_come)
+            find_least(o, part);
+    }
+}
+
+FOR_THIS_CPU void redist_approach_fused(const struct outside *o, const double *added,
+                                        const struct way *way)
+{
+    approach(o, added, way, 1);
+}
+
+void redist_approach(const struct outside *o, const double *added, const struct way *way)
+{
+    approach(o, added, way, 0);
+}
+
+/* Write the nearest point: of several the one with the lowest number, infinitely far with no number if there is none. */
+static void offer_nearest(const struct outside *o, double *offer)
+{
+    const int64_t m = o->state[COUNT], parts = (m + PART - 1) / PART;
+    int64_t best = -1;
+    double least = INFINITY;
+    for (int64_t part = 0; part < parts; part++)
+        least = o->least[part] < least ? o->least[part] : least;
+    for (int64_t part = 0; part < parts; part++) {
+        if (o->least[part] > least)
+            continue;
+        const int64_t hi = m < (part + 1) * PART ? m : (part + 1) * PART;
+        for (int64_t i = part * PART; i < hi; i++)
+            if (o->reach[i] == least && (best < 0 || o->number[i] < o->number[best]))
+                best = i;
+    }
+    o->state[OFFERED] = best;
+    offer[REACH] = offer[NUMBER] = INFINITY;
+    if (best < 0)
+        return;
+    offer[REACH] = o->reach[best];
+    offer[NUMBER] = (double)o->number[best];
+    offer[NEAREST] = (double)o->nearest[best];
+    offer[CORE] = o->core[best];
+    for (int64_t j = 0; j < o->d; j++)
+        offer[POINT + j] = o->columns[j * o->room + best];
+}
+
+/* The nearest of what the ranks offer, of several the one with the lowest number. */
+static const double *nearest_offer(const struct redist_ranks *ranks, int64_t at)
+{
+    const double *best = ranks->tiles[0] + at;
+    for (int64_t rank = 1; rank < ranks->n; rank++) {
+        const double *other = ranks->tiles[rank] + at;
+        if (other[REACH] < best[REACH] ||
+            (other[REACH] == best[REACH] && other[NUMBER] < best[NUMBER]))
+            best = other;
+    }
+    return best;
+}
+
+/* Let the tree grow from state[DONE] points to `steps`: row 0 of `found` is the first, every other the nearest of all
+   that were outside after the one before. Each rank's tile has room for two points: one is read while the next is
+   written. Without `ranks` there are no others. Returns what the last meeting answered: a call goes on where the one
+   before it had to wait. */
+int redist_grow(const struct outside *o, const struct way *way, double *found, int64_t steps,
+                struct redist_ranks *ranks)
+{
+    const int64_t width = o->d + POINT;
+    while (o->state[DONE] < steps) {
+        const double *added = found + o->state[DONE] * width;
+        double *next = found + (o->state[DONE] + 1) * width;
+        const int64_t at = ranks ? (int64_t)(ranks->seq & 1) * width : 0;
+        if (!o->state[WAITS]) {
+            take(o, added);
+            if (!isinf(added[CORE]))
+                (way->fused ? redist_approach_fused : redist_approach)(o, added, way);
+            offer_nearest(o, ranks ? ranks->tiles[ranks->me] + at : next);
+        }
+        if (ranks) {
+            o->state[WAITS] = 1;
+            const int answer = meet(ranks);
+            if (answer)
+                return answer;
+            memcpy(next, nearest_offer(ranks, at), sizeof(double) * (size_t)width);
+            ranks->seq++;
+            o->state[WAITS] = 0;
+        }
+        o->state[DONE]++;
+    }
+    return 0;
 }
