@@ -22,7 +22,7 @@ from redist.learn.kernels import chain, library, messages, steps, twins
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.growing import is_fused_by_scipy, loop_of, step_of
 from redist.learn.kernels.messages import Messages
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 from redist.learn.vectors import blocks
 
 FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
@@ -131,8 +131,8 @@ def test_joined_lists_are_their_twin() -> None:
 
 @needs_c
 @pytest.mark.parametrize("spread", [2, 1000])
-@pytest.mark.parametrize("way", [Way(), Way(0.7), Way(most=9.5, unit=10.0**15, both=False)])
-def test_a_growing_tree_is_its_twin(spread: int, way: Way) -> None:
+@pytest.mark.parametrize("apart", [Apart(), Apart(0.7), Apart(most=9.5, unit=10.0**15, both=False)])
+def test_a_growing_tree_is_its_twin(spread: int, apart: Apart) -> None:
     rng = np.random.default_rng(spread)
     rows = rng.integers(0, spread, (150, 3)).astype(float)  # where distances tie, numbers decide
     core = rng.uniform(0, spread / 9, 150)
@@ -142,13 +142,13 @@ def test_a_growing_tree_is_its_twin(spread: int, way: Way) -> None:
         outside.state[1] = 0
     found = np.zeros((150, 7))
     found[0] = 0, 40, 0, core[0], *rows[0]
-    loop, step = loop_of(alone, way, found), step_of(one, way)
+    loop, step = loop_of(alone, apart, found), step_of(one, apart)
     assert loop is not None
     assert [loop(n, None) for n in (20, 149)] == [0, 0]
     offers = np.zeros((2, 7))
     for i in range(149):
         step(found[i], offers[0])
-        twins.grow_tree(other, way, found[i], offers[1])
+        twins.grow_tree(other, apart, found[i], offers[1])
         assert np.array_equal(*offers) and np.array_equal(offers[0], found[i + 1])
         assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
         assert np.array_equal(one.nearest[: one.m], other.nearest[: one.m])

@@ -16,7 +16,7 @@ from sklearn.metrics import pairwise_distances
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.kernels import twins
 from redist.learn.kernels.growing import is_fused_by_scipy
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import grow
@@ -172,9 +172,9 @@ def optics_graph(
     found = np.empty((rows.n, rows.d + 4))
     found[0] = np.inf, 0, -1, rows.holding(core).fetch([0])[0], *rows.fetch([0])[0]
     is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
-    way = Way(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
-    step = None if is_fused is not None else partial(_step, outside, way, metric, options)
-    grow(rows, outside, way, found, step)
+    apart = Apart(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
+    step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
+    grow(rows, outside, apart, found, step)
     ordering = found[:, 1].astype(np.int64)
     reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)
     reach[ordering], predecessor[ordering] = found[:, 0], found[:, 2]
@@ -190,7 +190,7 @@ def optics_graph(
 
 
 def _step(
-    outside: OutsideTree, way: Way, metric: Any, options: Any, added: Values, offer: Values
+    outside: OutsideTree, apart: Apart, metric: Any, options: Any, added: Values, offer: Values
 ) -> None:
     """**Local.** A step of a tree whose distances are worked out as scikit-learn does."""
     outside.take(int(added[1]))
@@ -201,4 +201,4 @@ def _step(
             far = cdist(added[None, 4:], others, "minkowski", **options)[0]
         else:
             far = np.asarray(pairwise_distances(added[None, 4:], others, metric, **options))[0]
-    outside.offer(twins.approach(outside, far, way, added), offer)
+    outside.offer(twins.approach(outside, far, apart, added), offer)

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from redist.learn.kernels import twins
 from redist.learn.kernels.library import library
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 
 Values = NDArray[Any]
 Loop = Callable[[int, Any], int]
@@ -34,14 +34,14 @@ class _Outside(ctypes.Structure):
     )
 
 
-class _Way(ctypes.Structure):
+class _Apart(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_double) for name in ("alpha", "most", "unit")),
         *((name, ctypes.c_int64) for name in ("both", "fused")),
     )
 
 
-def loop_of(outside: OutsideTree, way: Way, found: Values) -> Loop | None:
+def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
     """**Local.** What lets a tree grow into the rows of ``found``, after its first; None without C.
 
     Rows are ``distance to the tree, number, nearest point of the tree, core distance, point``. Every step
@@ -55,7 +55,7 @@ def loop_of(outside: OutsideTree, way: Way, found: Values) -> Loop | None:
     room, d = outside.columns.shape[1], outside.columns.shape[0]
     places = [one.ctypes.data for one in (*arrays, outside.limit, outside.least)]
     points = _Outside(*places, room, d, outside.state.ctypes.data)
-    how = _Way(way.alpha, way.most, way.unit, way.both, way.fused)
+    how = _Apart(apart.alpha, apart.most, apart.unit, apart.both, apart.fused)
     into = ctypes.c_void_p(found.ctypes.data)
 
     def grow(steps: int, ranks: Any) -> int:
@@ -66,12 +66,12 @@ def loop_of(outside: OutsideTree, way: Way, found: Values) -> Loop | None:
     return grow
 
 
-def step_of(outside: OutsideTree, way: Way) -> Step:
+def step_of(outside: OutsideTree, apart: Apart) -> Step:
     """**Local.** A single step of such a loop, in C or in NumPy."""
     told = np.zeros((2, len(outside.columns) + 4))
-    loop = loop_of(outside, way, told)
+    loop = loop_of(outside, apart, told)
     if loop is None:
-        return partial(twins.grow_tree, outside, way)
+        return partial(twins.grow_tree, outside, apart)
 
     def step(added: Values, offer: Values) -> None:
         outside.state[2] = 0
@@ -100,7 +100,7 @@ def _far_as_scipy(x: Values, fused: bool) -> bool:
     found = np.zeros((2, x.shape[1] + 4))
     found[0, 1], found[0, 4:] = -1, x[0]
     outside = OutsideTree(x, np.zeros(len(x)), 0)
-    loop = loop_of(outside, Way(fused=fused), found)
+    loop = loop_of(outside, Apart(fused=fused), found)
     if loop is None:
         return False
     loop(1, None)

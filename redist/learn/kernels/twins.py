@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
@@ -145,25 +145,25 @@ def join_lists(
     parent[:] = least[parts]
 
 
-def grow_tree(outside: OutsideTree, way: Way, added: Values, offer: Values) -> None:
+def grow_tree(outside: OutsideTree, apart: Apart, added: Values, offer: Values) -> None:
     """**Local.** As a step of :func:`redist.learn.kernels.growing.loop_of`; products are rounded."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
     for value, column in zip(added[4:], outside.columns, strict=True):
         far += (value - column[: outside.m]) ** 2
-    outside.offer(approach(outside, np.sqrt(far) / way.alpha, way, added), offer)
+    outside.offer(approach(outside, np.sqrt(far) / apart.alpha, apart, added), offer)
 
 
-def approach(outside: OutsideTree, far: Values, way: Way, added: Values) -> int:
+def approach(outside: OutsideTree, far: Values, apart: Apart, added: Values) -> int:
     """**Local.** Let a point of the tree be so far from the points outside; where the nearest of them is."""
     m, core, number = outside.m, float(added[3]), int(added[1])
     if m == 0:
         return -1
-    far = np.maximum(np.where(far > way.most, np.inf, far), core)
-    if way.both:
+    far = np.maximum(np.where(far > apart.most, np.inf, far), core)
+    if apart.both:
         far = np.maximum(far, outside.core[:m])
-    if way.unit:
-        far = np.rint(far * way.unit) / way.unit
+    if apart.unit:
+        far = np.rint(far * apart.unit) / apart.unit
     nearer = far < outside.reach[:m]
     outside.reach[:m][nearer] = far[nearer]
     outside.nearest[:m][nearer] = number

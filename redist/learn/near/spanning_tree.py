@@ -19,7 +19,7 @@ from redist.learn.borrowed import EDGE
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.growing import Loop, Step, loop_of, step_of
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import RowsOfAll
 from redist.pgas.tiles.layouts import line_mesh
@@ -47,13 +47,13 @@ def spanning_tree(
     start = np.concatenate([rows.fetch([0])[0], rows.holding(core).fetch([0])])
     found = np.empty((rows.n, rows.d + 4))
     found[0] = 0.0, 0.0, 0.0, start[-1], *start[:-1]
-    way = Way(alpha)
+    apart = Apart(alpha)
     if rows.on_gpu:
         _grow_on_gpu(rows, core, alpha, found)
     else:
         outside = OutsideTree(rows.local, core, rows.first)
-        step = None if metric is None else partial(_step, outside, way, metric)
-        grow(rows, outside, way, found, step)
+        step = None if metric is None else partial(_step, outside, apart, metric)
+        grow(rows, outside, apart, found, step)
     edges = np.empty(rows.n - 1, EDGE)
     edges["current_node"], edges["next_node"] = found[1:, 2], found[1:, 1]
     edges["distance"] = found[1:, 0]
@@ -61,7 +61,7 @@ def spanning_tree(
 
 
 def grow(
-    rows: Rows, outside: OutsideTree, way: Way, found: Values, step: Step | None = None
+    rows: Rows, outside: OutsideTree, apart: Apart, found: Values, step: Step | None = None
 ) -> None:
     """**Collective.** Let a tree grow from row 0, the first of ``found``, to all, into those that follow.
 
@@ -70,10 +70,10 @@ def grow(
     """
     outside.state[1] = 0 if rows.first == 0 and outside.m else -1
     if step is None:
-        loop = loop_of(outside, way, found)
+        loop = loop_of(outside, apart, found)
         if loop is not None and _grow_on_node(rows, loop, found):
             return
-        step = step_of(outside, way)
+        step = step_of(outside, apart)
     _grow_by_steps(rows, found, step)
 
 
@@ -126,10 +126,10 @@ def _grow_by_steps(rows: Rows, found: Values, step: Step) -> None:
 
 
 def _step(
-    outside: OutsideTree, way: Way, metric: DistanceMetric, added: Values, offer: Values
+    outside: OutsideTree, apart: Apart, metric: DistanceMetric, added: Values, offer: Values
 ) -> None:
     """**Local.** A step in another metric."""
     outside.take(int(added[1]))
     others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
-    far = metric.pairwise(added[None, 4:], others)[0] / way.alpha if outside.m else np.empty(0)
-    outside.offer(twins.approach(outside, far, way, added), offer)
+    far = metric.pairwise(added[None, 4:], others)[0] / apart.alpha if outside.m else np.empty(0)
+    outside.offer(twins.approach(outside, far, apart, added), offer)

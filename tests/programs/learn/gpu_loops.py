@@ -16,7 +16,7 @@ from redist.learn.kernels.cuda import near
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.growing import step_of
-from redist.learn.kernels.outside_tree import OutsideTree, Way
+from redist.learn.kernels.outside_tree import OutsideTree, Apart
 from redist.runtime.cuda.arrays import to_device, to_host
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -142,7 +142,7 @@ def trees() -> Iterator[str | None]:
             alone, one = (OutsideOnGpu(to_device(rows), to_device(core), 0) for _ in range(2))
             for outside in (host, alone, one):
                 outside.state[1] = 0
-            step = step_of(host, Way(alpha))
+            step = step_of(host, Apart(alpha))
             for i in range(1, len(rows)):
                 step(want[i - 1], want[i])
             alone.grow_alone(found, alpha)

@@ -30,7 +30,7 @@ struct outside {
 /* How far points are apart: their distance over alpha, infinite above `most`; at least the core distance of the point of
    the tree, and with `both` of the other; rounded to whole units of 1 / unit if there is a unit. Squares are added dim
    by dim, fused with the additions or not, then the root is taken. */
-struct way {
+struct apart {
     double alpha, most, unit;
     int64_t both, fused;
 };
@@ -98,28 +98,28 @@ INLINE int look(const struct outside *o, int64_t lo, const double *point, int is
 
 /* Let a point be as near to the tree as it is to the point that it has grown by, so far away by squares. */
 INLINE void come_nearer(const struct outside *o, int64_t at, double far, const double *added,
-                        const struct way *way)
+                        const struct apart *how)
 {
-    const double slack = way->unit > 0 ? 1 / way->unit : 0;
-    double apart = way->alpha == 1 ? sqrt(far) : sqrt(far) / way->alpha;
-    apart = apart > way->most ? INFINITY : apart;
-    if (way->both)
+    const double slack = how->unit > 0 ? 1 / how->unit : 0;
+    double apart = how->alpha == 1 ? sqrt(far) : sqrt(far) / how->alpha;
+    apart = apart > how->most ? INFINITY : apart;
+    if (how->both)
         apart = apart > o->core[at] ? apart : o->core[at];
     apart = apart > added[CORE] ? apart : added[CORE];
-    if (way->unit > 0)
-        apart = rint(apart * way->unit) / way->unit;
+    if (how->unit > 0)
+        apart = rint(apart * how->unit) / how->unit;
     if (!(apart < o->reach[at]))
         return;
     o->reach[at] = apart;
     o->nearest[at] = (int64_t)added[NUMBER];
-    o->limit[at] = (apart + slack) * (apart + slack) * (way->alpha * way->alpha * (1 + 1e-12));
-    if (way->both && apart <= o->core[at])
+    o->limit[at] = (apart + slack) * (apart + slack) * (how->alpha * how->alpha * (1 + 1e-12));
+    if (how->both && apart <= o->core[at])
         o->limit[at] = -1; /* nearer it cannot be */
 }
 
 /* Let all points come nearer. A root is only taken where the squares say that it may matter: they are held against more
    than rounding can take away. */
-INLINE void approach(const struct outside *o, const double *added, const struct way *way,
+INLINE void approach(const struct outside *o, const double *added, const struct apart *how,
                      int is_fused)
 {
     for (int64_t part = 0; part * PART < o->state[COUNT]; part++) {
@@ -131,7 +131,7 @@ INLINE void approach(const struct outside *o, const double *added, const struct 
             has_come = 1;
             for (int64_t i = 0; i < SIDE; i++)
                 if (far[i] <= o->limit[lo + i])
-                    come_nearer(o, lo + i, far[i], added, way);
+                    come_nearer(o, lo + i, far[i], added, how);
         }
         if (has_come)
             find_least(o, part);
@@ -139,14 +139,14 @@ INLINE void approach(const struct outside *o, const double *added, const struct 
 }
 
 FOR_THIS_CPU void redist_approach_fused(const struct outside *o, const double *added,
-                                        const struct way *way)
+                                        const struct apart *how)
 {
-    approach(o, added, way, 1);
+    approach(o, added, how, 1);
 }
 
-void redist_approach(const struct outside *o, const double *added, const struct way *way)
+void redist_approach(const struct outside *o, const double *added, const struct apart *how)
 {
-    approach(o, added, way, 0);
+    approach(o, added, how, 0);
 }
 
 /* Write the nearest point: of several the one with the lowest number, infinitely far with no number if there is none. */
@@ -194,7 +194,7 @@ static const double *nearest_offer(const struct redist_ranks *ranks, int64_t at)
    that were outside after the one before. Each rank's tile has room for two points: one is read while the next is
    written. Without `ranks` there are no others. Returns what the last meeting answered: a call goes on where the one
    before it had to wait. */
-int redist_grow(const struct outside *o, const struct way *way, double *found, int64_t steps,
+int redist_grow(const struct outside *o, const struct apart *how, double *found, int64_t steps,
                 struct redist_ranks *ranks)
 {
     const int64_t width = o->d + POINT;
@@ -205,7 +205,7 @@ int redist_grow(const struct outside *o, const struct way *way, double *found, i
         if (!o->state[WAITS]) {
             take(o, added);
             if (!isinf(added[CORE]))
-                (way->fused ? redist_approach_fused : redist_approach)(o, added, way);
+                (how->fused ? redist_approach_fused : redist_approach)(o, added, how);
             offer_nearest(o, ranks ? ranks->tiles[ranks->me] + at : next);
         }
         if (ranks) {
