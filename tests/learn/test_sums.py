@@ -22,7 +22,7 @@ from redist.learn.kernels import chain, library, messages, steps, twins
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.growing import is_fused_by_scipy, loop_of, step_of
 from redist.learn.kernels.messages import Messages
-from redist.learn.kernels.outside_tree import OutsideTree, Apart
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.vectors import blocks
 
 FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)

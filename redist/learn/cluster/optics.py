@@ -16,7 +16,7 @@ from sklearn.metrics import pairwise_distances
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.kernels import twins
 from redist.learn.kernels.growing import is_fused_by_scipy
-from redist.learn.kernels.outside_tree import OutsideTree, Apart
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import grow

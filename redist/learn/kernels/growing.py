@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from redist.learn.kernels import twins
 from redist.learn.kernels.library import library
-from redist.learn.kernels.outside_tree import OutsideTree, Apart
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 
 Values = NDArray[Any]
 Loop = Callable[[int, Any], int]

@@ -49,7 +49,7 @@ class OutsideTree:
         self.nearest = np.zeros(room, np.int64)
         self.number = np.arange(first, first + room, dtype=np.int64)
         self.limit, self.least = np.full(room, np.inf), np.full(room // PART, np.inf)
-        """For C: squared distances from which on nothing matters to a point, and the least reach of each part."""
+        """For C: squared distances from which on nothing matters to a point; the least reach of parts."""
         self.limit[n:] = -1
         self.state = np.array([n, -1, 0, 0])
         """Places in use, the place that was offered last or -1, steps done, whether others are waited for."""

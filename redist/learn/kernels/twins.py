@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.outside_tree import OutsideTree, Apart
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for

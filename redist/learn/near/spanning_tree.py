@@ -19,7 +19,7 @@ from redist.learn.borrowed import EDGE
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.growing import Loop, Step, loop_of, step_of
-from redist.learn.kernels.outside_tree import OutsideTree, Apart
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import RowsOfAll
 from redist.pgas.tiles.layouts import line_mesh

@@ -91,10 +91,10 @@ INLINE double answer(double *restrict r, const double *restrict s, int64_t n, do
 
 /* The responsibilities after a round, once availabilities are renewed from the sums of columns, if there are any: `room`
    has place for 2 n numbers. Returns the largest magnitude of what will be added up. */
-double redist_respond(const double *restrict similar, double *restrict available,
-                      double *restrict responsible, int64_t m, int64_t n, int64_t first,
-                      double damping, const double *restrict columns, int8_t *restrict speaks,
-                      double *restrict room)
+FOR_THIS_CPU double redist_respond(const double *restrict similar, double *restrict available,
+                                   double *restrict responsible, int64_t m, int64_t n,
+                                   int64_t first, double damping, const double *restrict columns,
+                                   int8_t *restrict speaks, double *restrict room)
 {
     const double rest = 1 - damping;
     const int64_t parts = (n + PART - 1) / PART;
@@ -170,9 +170,9 @@ INLINE int is_one_above(const double *x)
 }
 
 /* Exact sums of columns: of responsibilities above 0, and of each point's for itself. `sums` is 2 x n. */
-void redist_support(const double *restrict responsible, int64_t m, int64_t n, int64_t first,
-                    const int8_t *restrict speaks, double coarse, double fine,
-                    double *restrict sums)
+FOR_THIS_CPU void redist_support(const double *restrict responsible, int64_t m, int64_t n,
+                                 int64_t first, const int8_t *restrict speaks, double coarse,
+                                 double fine, double *restrict sums)
 {
     const int64_t parts = (n + PART - 1) / PART;
     double *restrict high = sums, *restrict low = sums + n;

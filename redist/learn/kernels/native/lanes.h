@@ -8,9 +8,6 @@
 #endif
 
 #if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi" /* all of it is inlined: no lanes are passed */
-#endif
 #define LANE_BYTES 32
 #else
 #define LANE_BYTES 16

@@ -144,7 +144,8 @@ FOR_THIS_CPU void redist_approach_fused(const struct outside *o, const double *a
     approach(o, added, how, 1);
 }
 
-void redist_approach(const struct outside *o, const double *added, const struct apart *how)
+FOR_THIS_CPU void redist_approach(const struct outside *o, const double *added,
+                                  const struct apart *how)
 {
     approach(o, added, how, 0);
 }
