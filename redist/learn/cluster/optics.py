@@ -196,7 +196,7 @@ def _step(
     outside.take(int(added[1]))
     far = np.full(outside.m, np.inf)
     if np.isfinite(added[3]) and outside.m:
-        others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
+        others = outside.points
         if metric == "minkowski":
             far = cdist(added[None, 4:], others, "minkowski", **options)[0]
         else:

@@ -28,7 +28,6 @@ class _Outside(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("columns", "reach", "nearest", "core", "number")),
         ("limit", ctypes.c_void_p),
         ("least", ctypes.c_void_p),
-        ("room", ctypes.c_int64),
         ("d", ctypes.c_int64),
         ("state", ctypes.c_void_p),
     )
@@ -52,9 +51,8 @@ def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
     if c is None:
         return None
     arrays = (outside.columns, outside.reach, outside.nearest, outside.core, outside.number)
-    room, d = outside.columns.shape[1], outside.columns.shape[0]
     places = [one.ctypes.data for one in (*arrays, outside.limit, outside.least)]
-    points = _Outside(*places, room, d, outside.state.ctypes.data)
+    points = _Outside(*places, outside.columns.shape[1], outside.state.ctypes.data)
     how = _Apart(apart.alpha, apart.most, apart.unit, apart.both, apart.fused)
     into = ctypes.c_void_p(found.ctypes.data)
 
@@ -68,7 +66,7 @@ def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
 
 def step_of(outside: OutsideTree, apart: Apart) -> Step:
     """**Local.** A single step of such a loop, in C or in NumPy."""
-    told = np.zeros((2, len(outside.columns) + 4))
+    told = np.zeros((2, outside.columns.shape[1] + 4))
     loop = loop_of(outside, apart, told)
     if loop is None:
         return partial(twins.grow_tree, outside, apart)

@@ -41,8 +41,12 @@ class OutsideTree:
     def __init__(self, rows: Values, core: Values, first: int) -> None:
         n, d = rows.shape
         room = -(-n // PART) * PART
-        self.columns = np.zeros((d, room))
-        self.columns[:, :n] = rows.T
+        self.columns = np.zeros((room // PART, d, PART))
+        """The points: columns of each part, one part after another."""
+        whole = n // PART
+        self.columns[:whole] = rows[: whole * PART].reshape(whole, PART, d).transpose(0, 2, 1)
+        if room > n:
+            self.columns[-1, :, : n % PART] = rows[whole * PART :].T
         self.core = np.zeros(room)
         self.core[:n] = core
         self.reach = np.full(room, np.inf)
@@ -59,13 +63,19 @@ class OutsideTree:
         """How many points there are."""
         return int(self.state[0])
 
+    @property
+    def points(self) -> Values:
+        """The points, a row each."""
+        rows = self.columns.transpose(0, 2, 1).reshape(-1, self.columns.shape[1])
+        return np.ascontiguousarray(rows[: self.m])
+
     def offer(self, at: int, row: Values) -> None:
         """**Local.** Write the point at a place into a row; infinitely far if the place is -1."""
         self.state[1] = at
         row[:2] = np.inf
         if at >= 0:
             row[0], row[1], row[2] = self.reach[at], self.number[at], self.nearest[at]
-            row[3], row[4:] = self.core[at], self.columns[:, at]
+            row[3], row[4:] = self.core[at], self.columns[at // PART, :, at % PART]
 
     def take(self, number: int) -> None:
         """**Local.** Take out the point offered last if it has this number; the last takes its place."""
@@ -75,5 +85,6 @@ class OutsideTree:
         last = self.m - 1
         for one in (self.reach, self.nearest, self.core, self.number):
             one[at] = one[last]
-        self.columns[:, at] = self.columns[:, last]
+        there = self.columns[last // PART, :, last % PART]
+        self.columns[at // PART, :, at % PART] = there
         self.state[:2] = last, -1

@@ -149,8 +149,8 @@ def grow_tree(outside: OutsideTree, apart: Apart, added: Values, offer: Values) 
     """**Local.** As a step of :func:`redist.learn.kernels.growing.loop_of`; products are rounded."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
-    for value, column in zip(added[4:], outside.columns, strict=True):
-        far += (value - column[: outside.m]) ** 2
+    for value, column in zip(added[4:], outside.points.T, strict=True):
+        far += (value - column) ** 2
     outside.offer(approach(outside, np.sqrt(far) / apart.alpha, apart, added), offer)
 
 

@@ -130,6 +130,6 @@ def _step(
 ) -> None:
     """**Local.** A step in another metric."""
     outside.take(int(added[1]))
-    others = np.ascontiguousarray(outside.columns[:, : outside.m].T)
+    others = outside.points
     far = metric.pairwise(added[None, 4:], others)[0] / apart.alpha if outside.m else np.empty(0)
     outside.offer(twins.approach(outside, far, apart, added), offer)

@@ -13,20 +13,19 @@
                      int64_t out_stride)                                                          \
     {                                                                                             \
         lanes_f64 sum[4][WIDE / LANES_F64];                                                       \
-        for (int r = 0; r < 4; r++)                                                               \
-            for (int c = 0; c < WIDE / LANES_F64; c++)                                            \
-                sum[r][c] = load_f64(out + r * out_stride + c * LANES_F64);                       \
+        UNROLLED for (int r = 0; r < 4; r++) UNROLLED for (int c = 0; c < WIDE / LANES_F64; c++)  \
+            sum[r][c] = load_f64(out + r * out_stride + c * LANES_F64);                           \
         for (int64_t j = lo; j < hi; j++) {                                                       \
             const double *restrict right = block + j * k;                                         \
-            for (int c = 0; c < WIDE / LANES_F64; c++) {                                          \
+            UNROLLED for (int c = 0; c < WIDE / LANES_F64; c++)                                   \
+            {                                                                                     \
                 const lanes_f64 here = load_f64(right + c * LANES_F64);                           \
-                for (int r = 0; r < 4; r++)                                                       \
-                    sum[r][c] = fused_f64(row[r][j], here, sum[r][c]);                            \
+                UNROLLED for (int r = 0; r < 4; r++) sum[r][c] =                                  \
+                    fused_f64(row[r][j], here, sum[r][c]);                                        \
             }                                                                                     \
         }                                                                                         \
-        for (int r = 0; r < 4; r++)                                                               \
-            for (int c = 0; c < WIDE / LANES_F64; c++)                                            \
-                store_f64(out + r * out_stride + c * LANES_F64, sum[r][c]);                       \
+        UNROLLED for (int r = 0; r < 4; r++) UNROLLED for (int c = 0; c < WIDE / LANES_F64; c++)  \
+            store_f64(out + r * out_stride + c * LANES_F64, sum[r][c]);                           \
     }
 
 TIMES(times_8, 8)
@@ -102,9 +101,9 @@ INNER(inner_full, SIDE, SIDE)
 INNER(inner_edge, high, wide)
 
 /* `sums` (2 x a x b, zeros before): coarse and fine parts of the inner products of the columns of two blocks. */
-void redist_inner(const double *restrict left, int64_t a, int64_t left_stride,
-                  const double *restrict right, int64_t b, int64_t right_stride, int64_t n,
-                  double coarse, double fine, double *restrict sums)
+FOR_THIS_CPU void redist_inner(const double *restrict left, int64_t a, int64_t left_stride,
+                               const double *restrict right, int64_t b, int64_t right_stride,
+                               int64_t n, double coarse, double fine, double *restrict sums)
 {
     for (int64_t lo = 0; lo < n; lo += STRETCH)
         for (int64_t p = 0; p < a; p += SIDE)

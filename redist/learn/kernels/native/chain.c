@@ -9,7 +9,7 @@
 enum { WARD, AVERAGE, COMPLETE };
 
 /* Where the least number of a row is, the first of several. */
-int64_t redist_least(const double *restrict row, int64_t n)
+FOR_THIS_CPU int64_t redist_least(const double *restrict row, int64_t n)
 {
     double lane[LANES], least = INFINITY;
     for (int l = 0; l < LANES; l++)
@@ -29,8 +29,9 @@ int64_t redist_least(const double *restrict row, int64_t n)
 }
 
 /* How far the cluster of x and y, `apart` from each other, is from all others: in place of those of y. */
-void redist_merge(const double *restrict to_x, double *restrict to_y, int64_t n, int64_t linkage,
-                  double apart, double n_x, double n_y, const double *restrict size)
+FOR_THIS_CPU void redist_merge(const double *restrict to_x, double *restrict to_y, int64_t n,
+                               int64_t linkage, double apart, double n_x, double n_y,
+                               const double *restrict size)
 {
     switch (linkage) {
     case COMPLETE:
@@ -54,8 +55,9 @@ void redist_merge(const double *restrict to_x, double *restrict to_y, int64_t n,
 
 /* All merges: two points, how far they are apart, how many are in both. `far` is n x n, infinite for a point and itself;
    `size` has n ones, `chain` room for n. */
-void redist_chain(double *restrict far, int64_t n, int64_t linkage, double *restrict size,
-                  int64_t *restrict chain, double *restrict merges)
+FOR_THIS_CPU void redist_chain(double *restrict far, int64_t n, int64_t linkage,
+                               double *restrict size, int64_t *restrict chain,
+                               double *restrict merges)
 {
     int64_t length = 0, begin = 0;
     for (int64_t k = 0; k < n - 1; k++) {

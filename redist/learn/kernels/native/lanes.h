@@ -22,6 +22,13 @@ typedef int32_t places_f32 __attribute__((vector_size(LANE_BYTES)));
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a short loop over lanes that are held in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 /* As they lie among other numbers. */
 typedef lanes_f64 loose_f64 __attribute__((aligned(8), may_alias));
 typedef lanes_f32 loose_f32 __attribute__((aligned(4), may_alias));
@@ -68,14 +75,41 @@ INLINE lanes_f32 fused_f32(float one, lanes_f32 other, lanes_f32 sum)
 #endif
 }
 
+/* Each of one where a truth is all ones, else of the other. */
+INLINE lanes_f64 chosen_f64(places_f64 truth, lanes_f64 one, lanes_f64 other)
+{
+    return (lanes_f64)((truth & (places_f64)one) | (~truth & (places_f64)other));
+}
+
+INLINE lanes_f32 chosen_f32(places_f32 truth, lanes_f32 one, lanes_f32 other)
+{
+    return (lanes_f32)((truth & (places_f32)one) | (~truth & (places_f32)other));
+}
+
+/* Lanes and those so many places away change places. */
+INLINE lanes_f64 across_f64(lanes_f64 of, int away)
+{
+    lanes_f64 out;
+    for (int l = 0; l < LANES_F64; l++)
+        out[l] = of[l ^ away];
+    return out;
+}
+
+INLINE lanes_f32 across_f32(lanes_f32 of, int away)
+{
+    lanes_f32 out;
+    for (int l = 0; l < LANES_F32; l++)
+        out[l] = of[l ^ away];
+    return out;
+}
+
 /* The larger one of each two. */
 INLINE lanes_f64 larger_f64(lanes_f64 one, lanes_f64 other)
 {
 #if defined(__aarch64__)
     return vmaxnmq_f64(one, other);
 #else
-    const places_f64 is_larger = one > other;
-    return (lanes_f64)((is_larger & (places_f64)one) | (~is_larger & (places_f64)other));
+    return chosen_f64(one > other, one, other);
 #endif
 }
 

@@ -10,44 +10,48 @@ int64_t redist_learn_abi(void) { return REDIST_LEARN_ABI; }
 /* Rows 4 at a time, centres WIDTH at a time: products of one row and one centre are added dim by dim, so that
    a row's answer does not depend on the rows beside it. Products are fused with the additions, as the matrix products
    do that scikit-learn calls: where two centres are equally far, rounding decides, and then alike. Every lane keeps the
-   first nearest of its own centres; of all of them the first is taken. */
+   first nearest of its own centres, and its number; of all of them the first is taken. */
 #define NEAREST(KIND, LANES, T)                                                                   \
     INLINE void nearest_##KIND(const T *const row[4], int64_t d, const T *restrict turned,        \
                                const T *restrict norms, int64_t k, int32_t label[4])              \
     {                                                                                             \
-        lanes_##KIND best[4];                                                                     \
-        places_##KIND where[4] = {{0}}, here = {0};                                               \
+        lanes_##KIND best[4], where[4], places;                                                   \
         for (int l = 0; l < LANES; l++)                                                           \
-            here[l] = l;                                                                          \
-        for (int r = 0; r < 4; r++)                                                               \
+            places[l] = (T)l;                                                                     \
+        for (int r = 0; r < 4; r++) {                                                             \
             best[r] = (lanes_##KIND){0} + (T)INFINITY;                                            \
+            where[r] = (lanes_##KIND){0};                                                         \
+        }                                                                                         \
         for (int64_t at = 0; at < k; at += WIDTH) {                                               \
             lanes_##KIND sum[4][WIDTH / LANES] = {{{0}}};                                         \
             for (int64_t j = 0; j < d; j++)                                                       \
-                for (int c = 0; c < WIDTH / LANES; c++) {                                         \
+                UNROLLED for (int c = 0; c < WIDTH / LANES; c++)                                  \
+                {                                                                                 \
                     const lanes_##KIND centre = load_##KIND(turned + j * k + at + c * LANES);     \
-                    for (int r = 0; r < 4; r++)                                                   \
-                        sum[r][c] = fused_##KIND(row[r][j], centre, sum[r][c]);                   \
+                    UNROLLED for (int r = 0; r < 4; r++) sum[r][c] =                              \
+                        fused_##KIND(row[r][j], centre, sum[r][c]);                               \
                 }                                                                                 \
             for (int c = 0; c < WIDTH / LANES; c++) {                                             \
                 const lanes_##KIND norm = load_##KIND(norms + at + c * LANES);                    \
                 for (int r = 0; r < 4; r++) {                                                     \
                     const lanes_##KIND far = norm - 2 * sum[r][c];                                \
                     const places_##KIND is_nearer = far < best[r];                                \
-                    best[r] = (lanes_##KIND)((is_nearer & (places_##KIND)far) |                   \
-                                             (~is_nearer & (places_##KIND)best[r]));              \
-                    where[r] = (is_nearer & here) | (~is_nearer & where[r]);                      \
+                    best[r] = chosen_##KIND(is_nearer, far, best[r]);                             \
+                    where[r] = chosen_##KIND(is_nearer, places, where[r]);                        \
                 }                                                                                 \
-                here += LANES;                                                                    \
+                places += (T)LANES;                                                               \
             }                                                                                     \
         }                                                                                         \
         for (int r = 0; r < 4; r++) {                                                             \
-            int at = 0;                                                                           \
-            for (int l = 1; l < LANES; l++)                                                       \
-                if (best[r][l] < best[r][at] ||                                                   \
-                    (best[r][l] == best[r][at] && where[r][l] < where[r][at]))                    \
-                    at = l;                                                                       \
-            label[r] = (int32_t)where[r][at];                                                     \
+            for (int half = LANES / 2; half; half /= 2) {                                         \
+                const lanes_##KIND other = across_##KIND(best[r], half);                          \
+                const lanes_##KIND there = across_##KIND(where[r], half);                         \
+                const places_##KIND is_first =                                                    \
+                    (other < best[r]) | ((other == best[r]) & (there < where[r]));                \
+                best[r] = chosen_##KIND(is_first, other, best[r]);                                \
+                where[r] = chosen_##KIND(is_first, there, where[r]);                              \
+            }                                                                                     \
+            label[r] = (int32_t)where[r][0];                                                      \
         }                                                                                         \
     }
 

@@ -6,8 +6,8 @@
 #define BLOCK 32 /* columns whose sums are held at a time */
 
 /* `sums` (2 x d x d, above the diagonal): squares of differences, or their magnitudes if not `squared`. */
-void redist_pairs(const double *restrict rows, int64_t n, int64_t d, int64_t squared,
-                  double coarse, double fine, double *restrict sums)
+FOR_THIS_CPU void redist_pairs(const double *restrict rows, int64_t n, int64_t d, int64_t squared,
+                               double coarse, double fine, double *restrict sums)
 {
     for (int64_t a = 0; a < d; a += BLOCK)
         for (int64_t b = a; b < d; b += BLOCK) {

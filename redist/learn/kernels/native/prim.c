@@ -13,8 +13,8 @@ enum { SIDE = 4 * LANES_F64 }; /* points that are looked at together */
 enum { REACH, NUMBER, NEAREST, CORE, POINT }; /* how a point is told */
 enum { COUNT, OFFERED, DONE, WAITS };         /* what goes on from call to call */
 
-/* The points of one rank outside the tree, the first state[COUNT] of `room` places, a multiple of PART: columns (d x
-   room), how far each is from the tree, which point of the tree is nearest, its core distance, its number, the squared
+/* The points of one rank outside the tree, the first state[COUNT] of a multiple of PART places: the columns of
+   each PART, how far each is from the tree, which point of the tree is nearest, its core distance, its number, the squared
    distance from which on a new point of the tree cannot matter to it (negative where nothing can, and where no point is),
    and the least reach of each PART. state[OFFERED] is the place of the point that was offered last, state[DONE] how many
    steps are done, state[WAITS] whether this rank has offered and others have not. */
@@ -24,7 +24,7 @@ struct outside {
     double *core;
     int64_t *number;
     double *limit, *least;
-    int64_t room, d, *state;
+    int64_t d, *state;
 };
 
 /* How far points are apart: their distance over alpha, infinite above `most`; at least the core distance of the point of
@@ -34,6 +34,12 @@ struct apart {
     double alpha, most, unit;
     int64_t both, fused;
 };
+
+/* Where a column of a point is. */
+INLINE double *place(const struct outside *o, int64_t at, int64_t column)
+{
+    return o->columns + (at / PART * o->d + column) * PART + at % PART;
+}
 
 /* Find the least reach of a PART; where no point is, it is infinite. */
 static void find_least(const struct outside *o, int64_t part)
@@ -60,7 +66,7 @@ static void take(const struct outside *o, const double *added)
         return;
     const int64_t last = --o->state[COUNT];
     for (int64_t j = 0; j < o->d; j++)
-        o->columns[j * o->room + at] = o->columns[j * o->room + last];
+        *place(o, at, j) = *place(o, last, j);
     o->reach[at] = o->reach[last];
     o->nearest[at] = o->nearest[last];
     o->core[at] = o->core[last];
@@ -79,10 +85,10 @@ INLINE int look(const struct outside *o, int64_t lo, const double *point, int is
                 double *far)
 {
     lanes_f64 sum[4] = {{0}};
+    const double *columns = place(o, lo, 0);
     for (int64_t j = 0; j < o->d; j++)
         for (int c = 0; c < 4; c++) {
-            const lanes_f64 apart =
-                point[j] - load_f64(o->columns + j * o->room + lo + c * LANES_F64);
+            const lanes_f64 apart = point[j] - load_f64(columns + j * PART + c * LANES_F64);
             sum[c] = is_fused ? fused_lanes(apart, apart, sum[c]) : sum[c] + apart * apart;
         }
     places_f64 matters = {0};
@@ -175,7 +181,7 @@ static void offer_nearest(const struct outside *o, double *offer)
     offer[NEAREST] = (double)o->nearest[best];
     offer[CORE] = o->core[best];
     for (int64_t j = 0; j < o->d; j++)
-        offer[POINT + j] = o->columns[j * o->room + best];
+        offer[POINT + j] = *place(o, best, j);
 }
 
 /* The nearest of what the ranks offer, of several the one with the lowest number. */

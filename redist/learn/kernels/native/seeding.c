@@ -4,11 +4,11 @@
 /* `near` (trials x n) becomes the least of `closest` and the squared distance to each candidate; `sums` (trials x 2)
    the exact weighted sum of it, as a coarse and a fine part. */
 #define CANDIDATES(NAME, T)                                                                       \
-    void NAME(const T *restrict rows, int64_t n, int64_t d, const double *restrict norms,         \
-              const double *restrict weights, const T *restrict candidates,                       \
-              const double *restrict candidate_norms, int64_t trials,                             \
-              const double *restrict closest, double coarse, double fine, double *restrict near,  \
-              double *restrict sums)                                                              \
+    FOR_THIS_CPU void NAME(const T *restrict rows, int64_t n, int64_t d,                          \
+                           const double *restrict norms, const double *restrict weights,          \
+                           const T *restrict candidates, const double *restrict candidate_norms,  \
+                           int64_t trials, const double *restrict closest, double coarse,         \
+                           double fine, double *restrict near, double *restrict sums)             \
     {                                                                                             \
         for (int64_t t = 0; t < trials; t++) {                                                    \
             const T *restrict candidate = candidates + t * d;                                     \

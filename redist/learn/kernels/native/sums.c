@@ -3,8 +3,8 @@
 
 /* `sums` (2 x d): the coarse and the fine parts of the sums of columns, or of their squares. */
 #define COLUMNS(NAME, T)                                                                          \
-    void NAME(const T *restrict rows, int64_t n, int64_t d, int64_t squared, double coarse,       \
-              double fine, double *restrict sums)                                                 \
+    FOR_THIS_CPU void NAME(const T *restrict rows, int64_t n, int64_t d, int64_t squared,         \
+                           double coarse, double fine, double *restrict sums)                     \
     {                                                                                             \
         for (int64_t i = 0; i < n; i++)                                                           \
             for (int64_t j = 0; j < d; j++) {                                                     \
@@ -21,10 +21,10 @@ COLUMNS(redist_columns_f32, float)
 
 /* `sums` (2 x m): the weighted squared distances of rows to their centres, each in the sum that `into` names. */
 #define INERTIA(NAME, T)                                                                          \
-    void NAME(const T *restrict rows, int64_t n, int64_t d, const T *restrict weights,            \
-              const T *restrict centers, const int32_t *restrict labels,                          \
-              const int32_t *restrict into, int64_t m, double coarse, double fine,                \
-              double *restrict sums)                                                              \
+    FOR_THIS_CPU void NAME(const T *restrict rows, int64_t n, int64_t d,                          \
+                           const T *restrict weights, const T *restrict centers,                  \
+                           const int32_t *restrict labels, const int32_t *restrict into,          \
+                           int64_t m, double coarse, double fine, double *restrict sums)          \
     {                                                                                             \
         for (int64_t i = 0; i < n; i++) {                                                         \
             const T *restrict row = rows + i * d, *restrict centre = centers + labels[i] * d;     \
