@@ -32,11 +32,15 @@ class Size:
         return f"{words} x {self.d}, k={self.k}"
 
     def rows(self) -> Any:
-        """Points around ``k`` places, the same in every process, and centres to start from."""
+        """Points around ``k`` places, the same in every process; the first of each place, to start from.
+
+        So no cluster is ever empty, which the libraries treat in different ways.
+        """
         rng = np.random.default_rng(0)
         places = rng.uniform(-10, 10, (self.k, self.d))
-        x = places[rng.integers(0, self.k, self.n)] + rng.normal(size=(self.n, self.d))
-        return x, x[: self.k].copy()
+        which = rng.integers(0, self.k, self.n)
+        x = places[which] + rng.normal(size=(self.n, self.d))
+        return x, x[np.unique(which, return_index=True)[1]]
 
 
 SIZES = (Size(100_000, 8, 8), Size(100_000, 32, 64), Size(1_000_000, 8, 8))

@@ -31,6 +31,10 @@ def main(arguments: Sequence[str]) -> int:
         from bench.clustering.rivals import main as rivals
 
         return rivals(arguments[1:])
+    if arguments and arguments[0] == "visits":
+        from bench.clustering.visits import main as visits
+
+        return visits(arguments[1:])
     if arguments and arguments[0] == "gpu":
         from bench.clustering.gpu_race import main as on_gpu
 

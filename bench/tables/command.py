@@ -47,6 +47,7 @@ REPORTS = {
         "memory-1",
         "memory-2",
         "rivals",
+        "visits",
         "gpu-steps",
         "gpu-fits",
     ),

@@ -37,7 +37,7 @@ class OPTICS(sklearn.cluster.OPTICS):  # type: ignore[misc]
         model = OPTICS(min_samples=10).fit(x)       # x: a global array
         model.labels_, model.reachability_          # global, cut as x
 
-    The ordering grows with the rows of all ranks, one small all-gather a row. It, core distances,
+    The ordering grows with the rows of all ranks, as the tree of ``HDBSCAN`` does. It, core distances,
     reachability and predecessors, 32 bytes a row, are on every rank while clusters are cut from them by
     scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
     scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used.
