@@ -16,6 +16,8 @@ from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
+FEW, MANY = 4, 8
+"""Centres that C compares at a time, as in native/lloyd.c: so few doubles, or multiples of so many."""
 
 
 def lloyd_step(
@@ -37,7 +39,8 @@ def lloyd_step(
     c, k, d = library(), *centers.shape
     if c is None:
         return twins.lloyd_step(rows, weights, centers, norms, labels, grids)
-    padded = -(-k // twins.WIDTH) * twins.WIDTH
+    few = k <= FEW and rows.dtype == np.float64
+    padded = FEW if few else -(-k // MANY) * MANY
     turned = np.zeros((d, padded), rows.dtype)
     turned[:, :k] = centers.T
     far = np.full(padded, np.inf, rows.dtype)

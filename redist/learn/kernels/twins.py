@@ -19,8 +19,6 @@ from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
 
-WIDTH = 8
-"""Centres that C compares at a time, as in native/learn.h."""
 PART, GPU_PART = 4096, 2**20
 """Rows that are worked on at a time."""
 Values = NDArray[Any]

@@ -129,11 +129,16 @@ class ScaledAffinity:
     def invert(self) -> Callable[[Values], Values]:
         """**Collective.** What multiplies with the inverse of ``1 + SHIFT`` less the scaled matrix.
 
-        Every rank factors the whole sparse matrix: in parts it would not stay sparse.
+        Every rank factors the whole sparse matrix: in parts it would not stay sparse. It is symmetric, and all
+        its eigenvalues are above 0, so that rows need not change places.
         """
         rows, roots = self.rows, self.rows.gather(self.roots)
         whole = gathered_graph(rows, self.matrix).multiply(1 / roots).multiply(1 / roots[:, None])
-        factors = splu((eye_array(rows.n) * (1 + SHIFT) - whole).tocsc())
+        less = (eye_array(rows.n) * (1 + SHIFT) - whole).tocsc()
+        del whole
+        factors = splu(
+            less, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True}
+        )
         mine = slice(rows.first, rows.first + len(rows.local))
 
         def solve(block: Values) -> Values:

@@ -10,8 +10,6 @@
 
 #define REDIST_LEARN_ABI 4
 
-#define WIDTH 8 /* centres that are compared at a time: k is padded to a multiple of it */
-
 /* Where not every processor of a kind can fuse a product with an addition, both ways are built in. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define FOR_THIS_CPU __attribute__((target_clones("fma", "default")))
