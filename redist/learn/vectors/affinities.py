@@ -129,8 +129,8 @@ class ScaledAffinity:
     def invert(self) -> Callable[[Values], Values]:
         """**Collective.** What multiplies with the inverse of ``1 + SHIFT`` less the scaled matrix.
 
-        Every rank factors the whole sparse matrix: in parts it would not stay sparse. It is symmetric, and all
-        its eigenvalues are above 0, so that rows need not change places.
+        Every rank factors the whole sparse matrix: in parts it would not stay sparse. It is symmetric, and
+        all its eigenvalues are above 0, so that rows need not change places.
         """
         rows, roots = self.rows, self.rows.gather(self.roots)
         whole = gathered_graph(rows, self.matrix).multiply(1 / roots).multiply(1 / roots[:, None])
