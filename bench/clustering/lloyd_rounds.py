@@ -32,15 +32,13 @@ class Size:
         return f"{words} x {self.d}, k={self.k}"
 
     def rows(self) -> Any:
-        """Points around ``k`` places, the same in every process; the first of each place, to start from.
+        """Points anywhere in a cube, the same in every process, and the first of them to start from.
 
-        So no cluster is ever empty, which the libraries treat in different ways.
+        So no cluster is ever empty, which the libraries treat in different ways, and none of them is done
+        before the last round.
         """
-        rng = np.random.default_rng(0)
-        places = rng.uniform(-10, 10, (self.k, self.d))
-        which = rng.integers(0, self.k, self.n)
-        x = places[which] + rng.normal(size=(self.n, self.d))
-        return x, x[np.unique(which, return_index=True)[1]]
+        x = np.random.default_rng(0).random((self.n, self.d))
+        return x, x[: self.k].copy()
 
 
 SIZES = (Size(100_000, 8, 8), Size(100_000, 32, 64), Size(1_000_000, 8, 8))
@@ -55,7 +53,9 @@ def by_redist(x: Any, start: Any, ranks: int) -> tuple[Fit, Callable[[Any], Any]
     there = pgas.asarray(x, type="{x}, {}")
 
     def fit() -> Any:
-        return KMeans(len(start), init=start, n_init=1, max_iter=ROUNDS, tol=0).fit(there)
+        model = KMeans(len(start), init=start, n_init=1, max_iter=ROUNDS, tol=0).fit(there)
+        assert model.n_iter_ == ROUNDS
+        return model
 
     return fit, lambda model: model.cluster_centers_
 

@@ -71,16 +71,19 @@ def grow(
     outside.state[1] = 0 if rows.first == 0 and outside.m else -1
     if step is None:
         loop = loop_of(outside, apart, found)
-        if loop is not None and _grow_on_node(rows, loop, found):
+        if loop is not None and grow_on_node(rows, loop, found):
             return
         step = step_of(outside, apart)
-    _grow_by_steps(rows, found, step)
+    grow_by_steps(rows, found, step)
 
 
-def _grow_on_node(rows: Rows, loop: Loop, found: Values) -> bool:
-    """**Collective.** Let a loop in C find all points; False, on all ranks, if they are on several nodes."""
+def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
+    """**Collective.** Let a loop in C find all points; False, on all ranks, if they are on several nodes.
+
+    It is called for ``turn`` points at a time: as many as take a moment if nobody says.
+    """
     comm, (n, width) = rows.comm, found.shape
-    turn = max(1, TURN // max(1, n * width // comm.size))
+    turn = turn or max(1, TURN // max(1, n * width // comm.size))
     stops = [*range(turn, n - 1, turn), n - 1]
     if comm.size == 1:
         for stop in stops:
@@ -112,10 +115,10 @@ def _grow_on_gpu(rows: Rows, core: Values, alpha: float, found: Values) -> None:
     if rows.comm.size == 1:
         outside.grow_alone(found, alpha)
     else:
-        _grow_by_steps(rows, found, partial(outside.grow, alpha))
+        grow_by_steps(rows, found, partial(outside.grow, alpha))
 
 
-def _grow_by_steps(rows: Rows, found: Values, step: Step) -> None:
+def grow_by_steps(rows: Rows, found: Values, step: Step) -> None:
     """**Collective.** As :func:`grow`, with an all-gather a step."""
     tell = RowsOfAll(rows.comm, found.shape[1])
     for i in range(1, rows.n):

@@ -14,7 +14,7 @@ from redist.runtime.ranks.control_page import DESCRIPTION
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.world import World
-from redist.runtime.shm.segments import Handle, find
+from redist.runtime.shm.segments import Handle, find, keep_segment
 
 Tile = NDArray[Any]
 
@@ -64,6 +64,10 @@ def neighbour_tiles(
                 world.meet_node()
     except Disagreement:
         all_agree(world.comm, f"cannot {what}", what, None, timeout_s)
+        raise
+    except BaseException:
+        if tile is not None:
+            keep_segment(tile)  # a neighbour may still read it
         raise
 
 

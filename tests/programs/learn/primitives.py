@@ -6,6 +6,7 @@ of a graph, spanning trees.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from sklearn.metrics.pairwise import pairwise_distances
 from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 from sklearn.utils.extmath import randomized_svd
 
-import redist
+import redist.errors
+from redist.learn.kernels.growing import loop_of, step_of
+from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.kernels.steps import join_lists
+from redist.learn.near import spanning_tree as growing
 from redist.learn.near.components import number_parts
 from redist.learn.near.near_lists import near_lists
 from redist.learn.near.nearest import distances_to_nearest, nearest_rows
@@ -253,6 +257,48 @@ def trees_are_least() -> str | None:
     return None
 
 
+def begun_tree(rows: Rows) -> tuple[OutsideTree, Any]:
+    """Points outside a tree of row 0, and room for what it reaches."""
+    outside = OutsideTree(rows.local, np.zeros(len(rows.local)), rows.first)
+    outside.state[1] = 0 if rows.first == 0 and outside.m else -1
+    found = np.zeros((rows.n, rows.d + 4))
+    found[0, 4:] = rows.fetch([0])[0]
+    return outside, found
+
+
+def trees_grow_alike_with_and_without_a_node() -> str | None:
+    rows = rows_of(sets()["grid"])
+    outside, want = begun_tree(rows)
+    growing.grow_by_steps(rows, want, step_of(outside, Apart()))
+    outside, found = begun_tree(rows)
+    growing.grow(rows, outside, Apart(), found)
+    return None if np.array_equal(found, want) else "other trees"
+
+
+def a_rank_that_fails_ends_a_tree_on_all() -> str | None:
+    comm = COMM.Dup()
+    rows = replace(rows_of(sets()["normal"]), comm=comm)
+    outside, found = begun_tree(rows)
+    loop = loop_of(outside, Apart(), found)
+    if loop is None or SIZE == 1:
+        return None
+
+    def failing(steps: int, ranks: Any) -> int:
+        if RANK == SIZE - 1 and steps > 20:
+            raise ArithmeticError("no more points")
+        return int(loop(steps, ranks))
+
+    try:
+        growing.grow_on_node(rows, failing, found, turn=7)
+    except ArithmeticError:
+        said = "no more points" if RANK == SIZE - 1 else ""
+    except redist.errors.PeerError as error:
+        said = str(error)
+    else:
+        return "nobody says anything"
+    return None if "no more points" in said else said
+
+
 def medians_are_numpys() -> str | None:
     rng = np.random.RandomState(4)
     kinds = {
@@ -364,7 +410,8 @@ def blocks_are_made_orthonormal() -> str | None:
 CHECKED = (
     rows_are_passed_there_and_back, slabs_hold_every_row_once, chosen_rows_are_evened_out,
     visits_see_every_row_once, visits_count_what_they_do, visits_are_traced, nearest_are_those_of_all_rows,
-    lists_and_parts_are_those_of_all_rows, trees_are_least, medians_are_numpys,
+    lists_and_parts_are_those_of_all_rows, trees_are_least, trees_grow_alike_with_and_without_a_node,
+    a_rank_that_fails_ends_a_tree_on_all, medians_are_numpys,
     eigenvectors_are_lapacks, vectors_have_the_same_bits_on_one_rank,
     nearest_rows_are_the_first_ones, blocks_are_made_orthonormal,
 )  # fmt: skip
