@@ -20,8 +20,9 @@ from redist.learn.kernels.cuda.messages import MessagesOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
 from redist.learn.ranks.draws import largest
+from redist.learn.ranks.given import take_rows, whole_of
 from redist.learn.ranks.order_statistics import median_of_all
-from redist.learn.ranks.rows import Rows, take_rows, whole_of
+from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals, one_random_state, seeded_alike, total_of
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for

@@ -14,8 +14,9 @@ from sklearn.utils import check_array, check_random_state
 from redist.learn.kernels.cuda.near import MOST_DIMS, all_squares
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.ranks.draws import largest
+from redist.learn.ranks.given import is_global, lies_on_gpu, take_rows
 from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows, is_global, lies_on_gpu, own_range, take_rows
+from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import all_rows, total_of
 from redist.learn.ranks.visits import Visits
 from redist.runtime.cuda.arrays import to_host

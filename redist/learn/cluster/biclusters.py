@@ -12,15 +12,8 @@ from scipy.sparse import issparse
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.cluster.minibatch import MiniBatchKMeans
-from redist.learn.ranks.rows import (
-    Rows,
-    cut_like,
-    even_out,
-    global_rows,
-    own_range,
-    take_rows,
-    whole_of,
-)
+from redist.learn.ranks.given import cut_like, take_rows, whole_of
+from redist.learn.ranks.rows import Rows, even_out, global_rows, own_range
 from redist.learn.ranks.totals import all_rows, one_random_state, total_of
 from redist.learn.vectors.blocks import inner, times
 from redist.learn.vectors.normalizing import balanced, bistochastic, logarithmic

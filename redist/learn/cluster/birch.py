@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
-from redist.learn.ranks.rows import is_global, take_rows
+from redist.learn.ranks.given import is_global, take_rows
 
 Values = NDArray[Any]
 BLOCK = 4096

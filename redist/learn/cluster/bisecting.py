@@ -28,7 +28,8 @@ from redist.learn.cluster.lloyd import (
     variance_of,
 )
 from redist.learn.cluster.seeding import squared_norms
-from redist.learn.ranks.rows import Rows, take_rows, take_weights
+from redist.learn.ranks.given import take_rows, take_weights
+from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
 
 Values = NDArray[Any]

@@ -19,9 +19,7 @@ from redist.learn.near.components import number_parts
 from redist.learn.near.dense_on_gpu import find_dense_on_gpu
 from redist.learn.near.near_lists import ListPart, NearLists, near_lists
 from redist.learn.near.searching import Search, is_euclidean
-from redist.learn.ranks.rows import (
-    Rows,
-    as_floats,
+from redist.learn.ranks.given import (
     cut_like,
     is_global,
     lies_on_gpu,
@@ -29,6 +27,7 @@ from redist.learn.ranks.rows import (
     take_weights,
     whole_of,
 )
+from redist.learn.ranks.rows import Rows, as_floats
 from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]

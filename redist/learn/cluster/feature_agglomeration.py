@@ -15,7 +15,8 @@ from redist.learn.cluster.agglomerative import check_merging, take_merges
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import pair_sums
 from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows, is_global, take_rows, whole_of
+from redist.learn.ranks.given import is_global, take_rows, whole_of
+from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import total_of
 
 Values = NDArray[Any]

@@ -24,15 +24,8 @@ from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.rows import (
-    Rows,
-    cut_like,
-    even_out,
-    is_global,
-    lies_on_gpu,
-    take_rows,
-    whole_of,
-)
+from redist.learn.ranks.given import cut_like, is_global, lies_on_gpu, take_rows, whole_of
+from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for

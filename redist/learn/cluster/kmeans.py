@@ -26,7 +26,8 @@ from redist.learn.cluster.lloyd import (
 )
 from redist.learn.cluster.seeding import choose_seeds, squared_norms
 from redist.learn.ranks.draws import draw_distinct
-from redist.learn.ranks.rows import Rows, is_global, take_rows, take_weights, whole_of
+from redist.learn.ranks.given import is_global, take_rows, take_weights, whole_of
+from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import one_random_state, seeded_alike, total_of
 from redist.runtime.cuda.loops import functions_for
 

@@ -19,8 +19,9 @@ from redist.learn.near.means_on_gpu import MeansOnGpu
 from redist.learn.near.near_lists import PART
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.draws import largest
+from redist.learn.ranks.given import take_rows, whole_of
 from redist.learn.ranks.passing import Passing, all_parts
-from redist.learn.ranks.rows import Rows, own_range, take_rows, whole_of
+from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for

@@ -20,7 +20,8 @@ from redist.learn.cluster.kmeans import (
 )
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
 from redist.learn.ranks.draws import AddedUp, largest
-from redist.learn.ranks.rows import Rows, take_rows, take_weights
+from redist.learn.ranks.given import take_rows, take_weights
+from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import one_random_state, seeded_alike
 
 Values = NDArray[Any]

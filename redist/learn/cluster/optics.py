@@ -20,7 +20,8 @@ from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import grow
-from redist.learn.ranks.rows import Rows, cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.rows import Rows
 
 Values = NDArray[Any]
 DIGITS = np.finfo(np.float64).precision

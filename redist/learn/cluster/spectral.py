@@ -14,7 +14,8 @@ from redist.learn.borrowed import cluster_qr, discretize, fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.near.nearest import nearest_rows
 from redist.learn.near.searching import Search
-from redist.learn.ranks.rows import Rows, cut_like, global_rows, is_global, take_rows, whole_of
+from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.rows import Rows, global_rows
 from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
 from redist.learn.vectors.affinities import (
     SYMMETRIC,

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from redist.learn.ranks.given import is_global, to_rows
 from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows, is_global, own_range, to_rows
+from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import same_error, total_of
 from redist.runtime.ranks.world import Comm, comm_or_world
 

@@ -20,7 +20,8 @@ from redist.learn.metrics.labelled import (
     take_labelled,
 )
 from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows, cut_like, even_out, is_global, whole_of
+from redist.learn.ranks.given import cut_like, is_global, whole_of
+from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import one_random_state, same_error, total_of
 from redist.learn.ranks.visits import Visits
 
