@@ -56,6 +56,8 @@ class Counted(WrappedTraffic):
         tile, transfer = self.inner.redistribute(move, comm, limit_bytes)
         if transfer is not None:
             steps = ", ".join(step.op for step in transfer.plan.steps)
+            if P == 2 and steps == "reduce_scatter" and max(move.target.cuts) == 1:
+                steps = "all_reduce"  # either rank adds up all of it: nothing is left to gather
             self._note(f"{steps} {move.source}", transfer.received_bytes)
         return tile, transfer
 
