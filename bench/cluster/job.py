@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from mpi4py import MPI
 import redist
 from bench.cluster.cases import ClusterCase, Work, cases_of
 from redist.measure.session import mpi_name
-from redist.measure.timing import Stopwatch
+from redist.measure.timing import Stopwatch, meet
 from redist.plan.topology import Topology, format_topology
+
+IN_A_ROW, ROWS = 10, 3
+"""Calls that follow each other at once, as in a loop of a program, and how often that is measured."""
 
 
 def main() -> int:
@@ -66,6 +70,7 @@ def measure_case(
         works = [_repeat(ours), _repeat(case.by_mpi(comm, case.source, case.target))]
         # Hosts here are of one machine, so their clock is common.
         mine, theirs = Stopwatch(comm, True).in_turn(works, repeat)
+        in_a_row = [seconds_in_a_row(comm, work) for work in works]
         steps = [str(step.op) for step in transfer.plan.steps]
         plan, topology = transfer.plan, transfer.topology
     return {
@@ -77,9 +82,23 @@ def measure_case(
         "plan": plan.to_json(),
         "topology": format_topology(topology),
         "wrong": not all(comm.allgather(good)),
+        "redist_in_a_row": in_a_row[0],
+        "mpi_in_a_row": in_a_row[1],
         **{f"redist_{key}": getattr(mine, f"{key}_s") for key in ("low", "median", "high")},
         **{f"mpi_{key}": getattr(theirs, f"{key}_s") for key in ("low", "median", "high")},
     }
+
+
+def seconds_in_a_row(comm: MPI.Intracomm, work: Any) -> float:
+    """Seconds of one of several calls that follow each other at once. **Collective over `comm`.**"""
+    found = []
+    for _ in range(ROWS):
+        meet(comm)
+        started = time.perf_counter()
+        work(IN_A_ROW)
+        meet(comm)
+        found.append((time.perf_counter() - started) / IN_A_ROW)
+    return float(comm.allreduce(np.median(found), MPI.MAX))
 
 
 def _repeat(work: Work) -> Any:

@@ -74,17 +74,20 @@ def table_of(data: dict[str, Any], hosts: int, ranks_per_host: int, rate_mbit: f
         limit_ms = case.limit_bytes(ranks_per_host) * 8 / rate_mbit / 1e3
         ours, theirs = row["redist_median"] * 1e3, row["mpi_median"] * 1e3
         spread = f"{row['redist_low'] * 1e3:.3g}-{row['redist_high'] * 1e3:.3g}"
+        loop, their_loop = row["redist_in_a_row"] * 1e3, row["mpi_in_a_row"] * 1e3
         rows.append(
             (
                 row["case"], format_bytes(row["bytes"]), ours, spread, theirs, limit_ms,
-                ours / limit_ms, ours / theirs, "; ".join(row["steps"]),
+                ours / limit_ms, ours / theirs, loop, loop / their_loop, "; ".join(row["steps"]),
             )
         )  # fmt: skip
     return Table(
         f"{hosts} hosts of {ranks_per_host} ranks, links of {rate_mbit:g} Mbit/s, {data['mpi']}",
-        ("case", "size", "redist ms", "quartiles", "MPI ms", "link limit ms", "of limit", "of MPI", "steps"),
+        ("case", "size", "redist ms", "quartiles", "MPI ms", "link limit ms", "of limit", "of MPI",
+         "in a row ms", "in a row, of MPI", "steps"),
         tuple(rows),
-        ("MPI moves contiguous arrays that need no packing; its ranks of one host talk by TCP",),
+        ("MPI moves contiguous arrays that need no packing; its ranks of one host talk by TCP",
+         "in a row: calls that follow each other at once"),
         f"{hosts}x{ranks_per_host}",
         2,
     )  # fmt: skip
