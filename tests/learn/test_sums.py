@@ -140,19 +140,21 @@ def test_a_growing_tree_is_its_twin(spread: int, apart: Apart) -> None:
     one, other, alone = (OutsideTree(rows, core, 40) for _ in range(3))
     for outside in (one, other, alone):
         outside.state[1] = 0
-    found = np.zeros((150, 7))
-    found[0] = 0, 40, 0, core[0], *rows[0]
-    loop, step = loop_of(alone, apart, found), step_of(one, apart)
+    found, added = np.zeros((150, 3)), np.array([0, 40, 0, core[0], *rows[0]])
+    last = added.copy()
+    loop, step = loop_of(alone, apart, last, found), step_of(one, apart)
     assert loop is not None
     assert [loop(n, None) for n in (20, 149)] == [0, 0]
     offers = np.zeros((2, 7))
     for i in range(149):
-        step(found[i], offers[0])
-        twins.grow_tree(other, apart, found[i], offers[1])
-        assert np.array_equal(*offers) and np.array_equal(offers[0], found[i + 1])
+        step(added, offers[0])
+        twins.grow_tree(other, apart, added, offers[1])
+        assert np.array_equal(*offers) and np.array_equal(offers[0, :3], found[i + 1])
+        added[:] = offers[0]
         assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
         assert np.array_equal(one.nearest[: one.m], other.nearest[: one.m])
-    step(found[149], offers[0])
+    assert np.array_equal(added, last)
+    step(added, offers[0])
     assert one.m == 0 and offers[0, 0] == np.inf
 
 

@@ -43,8 +43,8 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         labels = HDBSCAN(min_cluster_size=20, copy=True).fit(x).labels_     # x: a global array
 
     The spanning tree grows as scikit-learn's does, bit for bit, with the points of all ranks; its ``n - 1``
-    edges of 24 bytes are on every rank, which condenses them by scikit-learn's own code. Rows on GPUs stay
-    there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64. Metrics that no
+    edges are on every rank, 48 bytes each at most, which condenses them by scikit-learn's own code. Rows on
+    GPUs stay there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64. Metrics that no
     tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to scikit-learn's own
     ``fit``, whole on every rank; ``store_centers`` gathers the rows.
     """
@@ -61,7 +61,7 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         sums = to_host(rows.local.sum(axis=1))
         rows, rest = _finite_rows(rows, np.isfinite(sums))
         self._check_count(rest.n)
-        rows.need("fit HDBSCAN to", 24 * rows.d + 64, 24 * rows.n)
+        rows.need("fit HDBSCAN to", 24 * rows.d + 64, 48 * rows.n)
         core = distances_to_nearest(rest, self._min_samples, self._search(rest))[:, -1]
         metric = None
         if self.metric not in PLAIN:

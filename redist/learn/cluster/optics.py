@@ -39,8 +39,8 @@ class OPTICS(sklearn.cluster.OPTICS):  # type: ignore[misc]
         model.labels_, model.reachability_          # global, cut as x
 
     The ordering grows with the rows of all ranks, as the tree of ``HDBSCAN`` does. It, core distances,
-    reachability and predecessors, 32 bytes a row, are on every rank while clusters are cut from them by
-    scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
+    reachability and predecessors, 56 bytes a row at most, are on every rank while clusters are cut from them
+    by scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
     scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used.
     """
 
@@ -51,7 +51,7 @@ class OPTICS(sklearn.cluster.OPTICS):  # type: ignore[misc]
             super().fit(whole_of(X))
             return self._cut(X) if is_global(X) else self
         rows = take_rows(self, X, dtype=float, accept_sparse="csr")
-        rows.need("fit OPTICS to", 24 * rows.d + 64, 32 * rows.n)
+        rows.need("fit OPTICS to", 24 * rows.d + 64, 56 * rows.n)
         graph = optics_graph(
             rows, self.min_samples, self.max_eps, self.metric, self.p, self.metric_params,
             self.algorithm, self.leaf_size,
@@ -170,12 +170,11 @@ def optics_graph(
         options.setdefault("p", p)
     outside = OutsideTree(rows.local, core, rows.first)
     outside.nearest[:] = -1
-    found = np.empty((rows.n, rows.d + 4))
-    found[0] = np.inf, 0, -1, rows.holding(core).fetch([0])[0], *rows.fetch([0])[0]
+    start = np.array([np.inf, 0, -1, rows.holding(core).fetch([0])[0]])
     is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
     apart = Apart(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
     step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
-    grow(rows, outside, apart, found, step)
+    found = grow(rows, outside, apart, start, step)
     ordering = found[:, 1].astype(np.int64)
     reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)
     reach[ordering], predecessor[ordering] = found[:, 0], found[:, 2]

@@ -40,12 +40,13 @@ class _Apart(ctypes.Structure):
     )
 
 
-def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
+def loop_of(outside: OutsideTree, apart: Apart, added: Values, found: Values) -> Loop | None:
     """**Local.** What lets a tree grow into the rows of ``found``, after its first; None without C.
 
-    Rows are ``distance to the tree, number, nearest point of the tree, core distance, point``. Every step
-    takes the point added last out of those outside, and finds the nearest; of several, the one with the
-    lowest number. The loop answers 0 when it has ended, else it is called again. Arrays stay where they are.
+    Every step takes the point in ``added`` out of those outside, and writes the nearest of them there: of
+    several, the one with the lowest number. Rows of ``found`` are ``distance to the tree, number, nearest
+    point of the tree``; ``added`` has the core distance and the point besides. The loop answers 0 when it has
+    ended, else it is called again. Arrays stay where they are.
     """
     c = library()
     if c is None:
@@ -54,11 +55,11 @@ def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
     places = [one.ctypes.data for one in (*arrays, outside.limit, outside.least)]
     points = _Outside(*places, outside.columns.shape[1], outside.state.ctypes.data)
     how = _Apart(apart.alpha, apart.most, apart.unit, apart.both, apart.fused)
-    into = ctypes.c_void_p(found.ctypes.data)
+    ends = ctypes.c_void_p(added.ctypes.data), ctypes.c_void_p(found.ctypes.data)
 
     def grow(steps: int, ranks: Any) -> int:
-        _ = outside, found  # are written to: they must live as long
-        given = ctypes.byref(points), ctypes.byref(how), into, ctypes.c_int64(steps), ranks
+        _ = outside, added, found  # are written to: they must live as long
+        given = ctypes.byref(points), ctypes.byref(how), *ends, ctypes.c_int64(steps), ranks
         return int(c.redist_grow(*given))
 
     return grow
@@ -66,16 +67,16 @@ def loop_of(outside: OutsideTree, apart: Apart, found: Values) -> Loop | None:
 
 def step_of(outside: OutsideTree, apart: Apart) -> Step:
     """**Local.** A single step of such a loop, in C or in NumPy."""
-    told = np.zeros((2, outside.columns.shape[1] + 4))
-    loop = loop_of(outside, apart, told)
+    told = np.zeros(outside.columns.shape[1] + 4)
+    loop = loop_of(outside, apart, told, np.zeros((2, 3)))
     if loop is None:
         return partial(twins.grow_tree, outside, apart)
 
     def step(added: Values, offer: Values) -> None:
         outside.state[2] = 0
-        told[0] = added
+        told[:] = added
         loop(1, None)
-        offer[:] = told[1]
+        offer[:] = told
 
     return step
 
@@ -95,11 +96,9 @@ def is_fused_by_scipy() -> bool | None:
 
 
 def _far_as_scipy(x: Values, fused: bool) -> bool:
-    found = np.zeros((2, x.shape[1] + 4))
-    found[0, 1], found[0, 4:] = -1, x[0]
-    outside = OutsideTree(x, np.zeros(len(x)), 0)
-    loop = loop_of(outside, Apart(fused=fused), found)
-    if loop is None:
+    if library() is None:
         return False
-    loop(1, None)
+    outside = OutsideTree(x, np.zeros(len(x)), 0)
+    added = np.array([0.0, -1.0, 0.0, 0.0, *x[0]])
+    step_of(outside, Apart(fused=fused))(added, np.empty_like(added))
     return bool((outside.reach[: len(x)] == cdist(x[:1], x, "minkowski", p=2)[0]).all())

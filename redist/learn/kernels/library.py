@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ABI = 4
+ABI = 5
 """The number of what Python and C tell each other, as in native/learn.h."""
 LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]

@@ -24,6 +24,7 @@ from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import RowsOfAll
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.cuda.arrays import to_host
 from redist.runtime.ranks.neighbours import steps_on_node
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
@@ -44,16 +45,15 @@ def spanning_tree(
     ``metric`` is None for Euclidean distances; rows and cores on a GPU stay there, and know no others. Every
     edge says from where, to where, and how far.
     """
-    start = np.concatenate([rows.fetch([0])[0], rows.holding(core).fetch([0])])
-    found = np.empty((rows.n, rows.d + 4))
-    found[0] = 0.0, 0.0, 0.0, start[-1], *start[:-1]
+    start = np.zeros(4)
+    start[3] = rows.holding(core).fetch([0])[0]
     apart = Apart(alpha)
     if rows.on_gpu:
-        _grow_on_gpu(rows, core, alpha, found)
+        found = _grow_on_gpu(rows, core, alpha, start)
     else:
         outside = OutsideTree(rows.local, core, rows.first)
         step = None if metric is None else partial(_step, outside, apart, metric)
-        grow(rows, outside, apart, found, step)
+        found = grow(rows, outside, apart, start, step)
     edges = np.empty(rows.n - 1, EDGE)
     edges["current_node"], edges["next_node"] = found[1:, 2], found[1:, 1]
     edges["distance"] = found[1:, 0]
@@ -61,20 +61,29 @@ def spanning_tree(
 
 
 def grow(
-    rows: Rows, outside: OutsideTree, apart: Apart, found: Values, step: Step | None = None
-) -> None:
-    """**Collective.** Let a tree grow from row 0, the first of ``found``, to all, into those that follow.
+    rows: Rows, outside: OutsideTree, apart: Apart, start: Values, step: Step | None = None
+) -> Values:
+    """**Collective.** Let a tree grow from row 0 to all: for each, how far, its number, and from where.
 
-    They are ``distance to the tree, number, nearest point of the tree, core distance, point``. A ``step``
-    that is given does the own part of each in Python.
+    ``start`` is the same of row 0, and its core distance. A ``step`` that is given does the own part of each
+    in Python, or on a GPU.
     """
+    added, found = begin(rows, start)
     outside.state[1] = 0 if rows.first == 0 and outside.m else -1
     if step is None:
-        loop = loop_of(outside, apart, found)
+        loop = loop_of(outside, apart, added, found)
         if loop is not None and grow_on_node(rows, loop, found):
-            return
+            return found
         step = step_of(outside, apart)
-    grow_by_steps(rows, found, step)
+    grow_by_steps(rows, added, found, step)
+    return found
+
+
+def begin(rows: Rows, start: Values) -> tuple[Values, Values]:
+    """**Collective.** Row 0 as a point that was added to a tree, and room for what the tree reaches."""
+    found = np.empty((rows.n, 3))
+    found[0] = start[:3]
+    return np.concatenate([start, to_host(rows.fetch([0])[0])]), found
 
 
 def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
@@ -82,7 +91,7 @@ def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
 
     It is called for ``turn`` points at a time: as many as take a moment if nobody says.
     """
-    comm, (n, width) = rows.comm, found.shape
+    comm, n, width = rows.comm, rows.n, rows.d + 4
     turn = turn or max(1, TURN // max(1, n * width // comm.size))
     stops = [*range(turn, n - 1, turn), n - 1]
     if comm.size == 1:
@@ -108,24 +117,27 @@ def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
     return traffic().perform(ElementExchange("grow a tree", cut, whole), work, ())
 
 
-def _grow_on_gpu(rows: Rows, core: Values, alpha: float, found: Values) -> None:
+def _grow_on_gpu(rows: Rows, core: Values, alpha: float, start: Values) -> Values:
     """**Collective.** As :func:`grow`, by GPUs."""
     outside = OutsideOnGpu(rows.local, core, rows.first)
     outside.state[1] = 0 if rows.first == 0 and len(rows.local) else -1
+    added, found = begin(rows, start)
     if rows.comm.size == 1:
-        outside.grow_alone(found, alpha)
+        outside.grow_alone(added, found, alpha)
     else:
-        grow_by_steps(rows, found, partial(outside.grow, alpha))
+        grow_by_steps(rows, added, found, partial(outside.grow, alpha))
+    return found
 
 
-def grow_by_steps(rows: Rows, found: Values, step: Step) -> None:
-    """**Collective.** As :func:`grow`, with an all-gather a step."""
-    tell = RowsOfAll(rows.comm, found.shape[1])
+def grow_by_steps(rows: Rows, added: Values, found: Values, step: Step) -> None:
+    """**Collective.** Let a tree grow with an all-gather a step."""
+    tell = RowsOfAll(rows.comm, len(added))
     for i in range(1, rows.n):
-        step(found[i - 1], tell.row)
+        step(added, tell.row)
         every = tell()
         near = every[:, :2].tolist()
-        found[i] = every[near.index(min(near))]
+        added[:] = every[near.index(min(near))]
+        found[i] = added[:3]
 
 
 def _step(

@@ -137,7 +137,7 @@ def trees() -> Iterator[str | None]:
         for alpha in (1.0, 0.7):
             want = np.empty((len(rows), rows.shape[1] + 4))
             want[0] = 0, 0, 0, core[0], *rows[0]
-            found, offer = want.copy(), np.empty_like(want[0])
+            found, offer = np.empty((len(rows), 3)), np.empty_like(want[0])
             host = OutsideTree(rows, core, 0)
             alone, one = (OutsideOnGpu(to_device(rows), to_device(core), 0) for _ in range(2))
             for outside in (host, alone, one):
@@ -145,8 +145,8 @@ def trees() -> Iterator[str | None]:
             step = step_of(host, Apart(alpha))
             for i in range(1, len(rows)):
                 step(want[i - 1], want[i])
-            alone.grow_alone(found, alpha)
-            yield same(found, want)
+            alone.grow_alone(want[0], found, alpha)
+            yield same(found, want[:, :3])
             for i in range(1, len(want) // 9):
                 one.grow(alpha, want[i - 1], offer)
                 yield same(offer, want[i])

@@ -257,29 +257,26 @@ def trees_are_least() -> str | None:
     return None
 
 
-def begun_tree(rows: Rows) -> tuple[OutsideTree, Any]:
-    """Points outside a tree of row 0, and room for what it reaches."""
+def points_of(rows: Rows) -> OutsideTree:
+    """Points outside a tree of row 0."""
     outside = OutsideTree(rows.local, np.zeros(len(rows.local)), rows.first)
     outside.state[1] = 0 if rows.first == 0 and outside.m else -1
-    found = np.zeros((rows.n, rows.d + 4))
-    found[0, 4:] = rows.fetch([0])[0]
-    return outside, found
+    return outside
 
 
 def trees_grow_alike_with_and_without_a_node() -> str | None:
     rows = rows_of(sets()["grid"])
-    outside, want = begun_tree(rows)
-    growing.grow_by_steps(rows, want, step_of(outside, Apart()))
-    outside, found = begun_tree(rows)
-    growing.grow(rows, outside, Apart(), found)
+    added, want = growing.begin(rows, np.zeros(4))
+    growing.grow_by_steps(rows, added, want, step_of(points_of(rows), Apart()))
+    found = growing.grow(rows, points_of(rows), Apart(), np.zeros(4))
     return None if np.array_equal(found, want) else "other trees"
 
 
 def a_rank_that_fails_ends_a_tree_on_all() -> str | None:
     comm = COMM.Dup()
     rows = replace(rows_of(sets()["normal"]), comm=comm)
-    outside, found = begun_tree(rows)
-    loop = loop_of(outside, Apart(), found)
+    added, found = growing.begin(rows, np.zeros(4))
+    loop = loop_of(points_of(rows), Apart(), added, found)
     if loop is None or SIZE == 1:
         return None
 

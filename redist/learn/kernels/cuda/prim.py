@@ -43,13 +43,14 @@ class OutsideOnGpu:
         self._run(self._told, 0, alpha, self._parts[-2], 1)
         offer[:] = to_host(self._told[1])
 
-    def grow_alone(self, found: Any, alpha: float) -> None:
+    def grow_alone(self, added: Any, found: Any, alpha: float) -> None:
         """**Local.** Take all points, nearest first, into the rows of ``found``; nobody waits in between."""
-        told, steps = functions_for(self.state).zeros(found.shape), len(found) - 1
-        told[0] = to_device(found[0])
+        steps = len(found) - 1
+        told = functions_for(self.state).zeros((steps + 1, len(added)))
+        told[0] = to_device(added)
         for done in range(0, steps, STAGE):
-            self._run(told, found.shape[1], alpha, steps - done, min(STAGE, steps - done))
-        found[:] = to_host(told)
+            self._run(told, len(added), alpha, steps - done, min(STAGE, steps - done))
+        found[:] = to_host(told[:, :3])
 
     def _run(self, told: Any, advance: int, alpha: float, n: int, times: int) -> None:
         """**Local.** Start steps for at most ``n`` points outside."""

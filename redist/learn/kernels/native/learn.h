@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define REDIST_LEARN_ABI 4
+#define REDIST_LEARN_ABI 5
 
 /* Where not every processor of a kind can fuse a product with an addition, both ways are built in. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

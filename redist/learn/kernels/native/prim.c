@@ -197,34 +197,32 @@ static const double *nearest_offer(const struct redist_ranks *ranks, int64_t at)
     return best;
 }
 
-/* Let the tree grow from state[DONE] points to `steps`: row 0 of `found` is the first, every other the nearest of all
-   that were outside after the one before. Each rank's tile has room for two points: one is read while the next is
-   written. Without `ranks` there are no others. Returns what the last meeting answered: a call goes on where the one
-   before it had to wait. */
-int redist_grow(const struct outside *o, const struct apart *how, double *found, int64_t steps,
-                struct redist_ranks *ranks)
+/* Let the tree grow from state[DONE] points to `steps`: `added` is the point that it has grown by, then each time the
+   nearest of all that were outside; `found` (rows of 3) has of each how far it was, its number, and the nearest point of
+   the tree. Each rank's tile has room for two points: one is read while the next is written. Without `ranks` there are
+   no others. Returns what the last meeting answered: a call goes on where the one before it had to wait. */
+int redist_grow(const struct outside *o, const struct apart *how, double *added, double *found,
+                int64_t steps, struct redist_ranks *ranks)
 {
     const int64_t width = o->d + POINT;
     while (o->state[DONE] < steps) {
-        const double *added = found + o->state[DONE] * width;
-        double *next = found + (o->state[DONE] + 1) * width;
         const int64_t at = ranks ? (int64_t)(ranks->seq & 1) * width : 0;
         if (!o->state[WAITS]) {
             take(o, added);
             if (!isinf(added[CORE]))
                 (how->fused ? redist_approach_fused : redist_approach)(o, added, how);
-            offer_nearest(o, ranks ? ranks->tiles[ranks->me] + at : next);
+            offer_nearest(o, ranks ? ranks->tiles[ranks->me] + at : added);
         }
         if (ranks) {
             o->state[WAITS] = 1;
             const int answer = meet(ranks);
             if (answer)
                 return answer;
-            memcpy(next, nearest_offer(ranks, at), sizeof(double) * (size_t)width);
+            memcpy(added, nearest_offer(ranks, at), sizeof(double) * (size_t)width);
             ranks->seq++;
             o->state[WAITS] = 0;
         }
-        o->state[DONE]++;
+        memcpy(found + 3 * ++o->state[DONE], added, 3 * sizeof(double));
     }
     return 0;
 }
