@@ -44,9 +44,9 @@ class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
 
     The spanning tree grows as scikit-learn's does, bit for bit, with the points of all ranks; its ``n - 1``
     edges are on every rank, 48 bytes each at most, which condenses them by scikit-learn's own code. Rows on
-    GPUs stay there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64. Metrics that no
-    tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to scikit-learn's own
-    ``fit``, whole on every rank; ``store_centers`` gathers the rows.
+    GPUs stay there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64.
+    Metrics that no tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to
+    scikit-learn's own ``fit``, whole on every rank; ``store_centers`` gathers the rows.
     """
 
     @fit_context(prefer_skip_nested_validation=False)
