@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.cluster.cases import cases_of
-from bench.cluster.hosts import Cluster, make_cluster, why_no_cluster
-from bench.cluster.launch import ClusterLauncher, variables
+from bench.cluster.hosts import make_cluster, why_no_cluster
+from bench.cluster.launch import run_on_hosts
 from bench.report.report import Report, Table, save_json
-from redist.launch.launcher import find_launcher
 from redist.text.units import format_bytes
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "cluster.json"
@@ -42,27 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.topology:
         options += ["--topology", args.topology]
     with make_cluster(args.hosts, args.rate) as cluster:
-        status, data = run_job(cluster, args.ranks, options)
+        program = ["-m", "bench.cluster.job", *options]
+        status, data = run_on_hosts(cluster, args.ranks, program, LIMIT_S)
     if data is None:
         return status
     report = Report("cluster", (table_of(data, args.hosts, args.ranks, args.rate),))
     print(report)
     save_json(args.json, [report], {k: v for k, v in vars(args).items() if k != "json"})
     return status
-
-
-def run_job(
-    cluster: Cluster, ranks_per_host: int, options: Sequence[str]
-) -> tuple[int, dict[str, Any] | None]:
-    """Run the job of the race; its exit status and what it measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.json"
-        program = ["-m", "bench.cluster.job", *options, "--json", str(path)]
-        start = ClusterLauncher(cluster, ranks_per_host, find_launcher())
-        command = start.command(cluster.n_hosts * ranks_per_host, program)
-        done = subprocess.run(command, env=variables(), timeout=LIMIT_S)
-        data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return done.returncode, data
 
 
 def table_of(data: dict[str, Any], hosts: int, ranks_per_host: int, rate_mbit: float) -> Table:

@@ -27,18 +27,20 @@ MEMORY_FACTOR, MEMORY_MORE = 1.2, 16 * 2**20
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print."""
-    if arguments and arguments[0] == "rivals":
-        from bench.clustering.rivals import main as rivals
+    match arguments[:1]:
+        case ["rivals"]:
+            from bench.clustering.rivals import main as chosen
+        case ["visits"]:
+            from bench.clustering.visits import main as chosen
+        case ["gpu"]:
+            from bench.clustering.gpu_race import main as chosen
+        case _:
+            return race(arguments)
+    return chosen(arguments[1:])
 
-        return rivals(arguments[1:])
-    if arguments and arguments[0] == "visits":
-        from bench.clustering.visits import main as visits
 
-        return visits(arguments[1:])
-    if arguments and arguments[0] == "gpu":
-        from bench.clustering.gpu_race import main as on_gpu
-
-        return on_gpu(arguments[1:])
+def race(arguments: Sequence[str]) -> int:
+    """Measure fits and print."""
     parser = argparse.ArgumentParser(prog="python -m bench clustering", description=__doc__)
     parser.add_argument("--cases", default="", help="words in their names, by commas; all if none")
     parser.add_argument("--ranks", default="1,2")

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     wrong = [name for name, one in centers.items() if not same_centers(one, centers["redist"])]
     report = Report("clustering", (table(times, args.ranks, wrong),))
     print(report)
-    save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
+    save_json(args.json, [report], {"turns": args.turns, "ranks": args.ranks, "beside": [*times]})
     return int(bool(wrong))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import ClusterLauncher, variables
+from bench.cluster.launch import run_on_hosts
 from bench.report.report import Report, Table, Value, save_json
 from redist import pgas
-from redist.launch.launcher import find_launcher
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.visits import Visits
 from redist.measure.timing import meet
@@ -48,13 +45,11 @@ def main(arguments: Sequence[str]) -> int:
     if why_not:
         print(f"bench clustering visits: skipped, {why_not}", file=sys.stderr)
         return 0
-    with make_cluster(HOSTS, args.rate) as cluster, tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "job.json"
-        program = ["-m", "bench.clustering.visits", str(stored)]
-        command = ClusterLauncher(cluster, 1, find_launcher()).command(HOSTS, program)
-        one_thread = {**variables(), "OPENBLAS_NUM_THREADS": "1"}
-        subprocess.run(command, env=one_thread, timeout=LIMIT_S, check=True)
-        found = json.loads(stored.read_text(encoding="utf-8"))
+    with make_cluster(HOSTS, args.rate) as cluster:
+        program = ["-m", "bench.clustering.visits"]
+        status, found = run_on_hosts(cluster, 1, program, LIMIT_S)
+    if status or found is None:
+        raise RuntimeError(f"cannot measure visits: the MPI job ended with status {status}")
     report = Report("clustering", (table(found, args.rate),))
     print(report)
     save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
@@ -107,4 +102,4 @@ def measure(comm: MPI.Intracomm) -> dict[str, Any]:
 if __name__ == "__main__":
     told = measure(MPI.COMM_WORLD)
     if MPI.COMM_WORLD.rank == 0:
-        Path(sys.argv[1]).write_text(json.dumps(told), encoding="utf-8")
+        Path(sys.argv[-1]).write_text(json.dumps(told), encoding="utf-8")

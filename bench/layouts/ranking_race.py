@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import ClusterLauncher, variables
+from bench.cluster.launch import run_on_hosts
 from bench.report.figures import met
 from bench.report.report import Report, Table
 from redist.launch.launcher import find_launcher, launch
@@ -27,12 +26,8 @@ def run(n: int = MOST_PLANS, seed: int = 0) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         program = ["-m", "bench.layouts.ranking", "--plans", str(min(n, MOST_PLANS))]
         if not why_no_cluster():
-            stored = Path(folder) / "hosts.json"
             with make_cluster(HOSTS, RATE_MBIT) as cluster:
-                start = ClusterLauncher(cluster, 1, find_launcher())
-                command = start.command(HOSTS, [*program, "--json", str(stored)])
-                subprocess.run(command, env=variables(), timeout=LIMIT_S)
-            tables.append(_table(json.loads(stored.read_text(encoding="utf-8")), True))
+                tables.append(_table(run_on_hosts(cluster, 1, program, LIMIT_S)[1], True))
         stored = Path(folder) / "here.json"
         launch(find_launcher(), HOSTS, [*program, "--json", str(stored)])
         tables.append(_table(json.loads(stored.read_text(encoding="utf-8")), False))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import ClusterLauncher, variables
+from bench.cluster.launch import run_on_hosts
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
 from bench.report.report import Report, Table, Value
@@ -36,12 +35,9 @@ def run(n: int = 0, seed: int = 0) -> Report:
         tables = [here(json.loads(stored.read_text(encoding="utf-8")))]
         tables.append(counted([_counted(ranks, Path(folder)) for ranks in (2, 4, 8)]))
         if not why_no_cluster():
-            stored = Path(folder) / "hosts.json"
             with make_cluster(HOSTS, RATE_MBIT) as cluster:
-                start = ClusterLauncher(cluster, 1, find_launcher())
-                program = ["-m", "bench.programs.job", "--hosts", "--json", str(stored)]
-                subprocess.run(start.command(HOSTS, program), env=variables(), timeout=LIMIT_S)
-            data = json.loads(stored.read_text(encoding="utf-8"))
+                program = ["-m", "bench.programs.job", "--hosts"]
+                _, data = run_on_hosts(cluster, 1, program, LIMIT_S)
             tables += [overlap(data), far_reads(data)]
     return Report("programs", tuple(tables))
 

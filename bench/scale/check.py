@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster.hosts import make_cluster
-from bench.cluster.launch import ClusterLauncher, variables
+from bench.cluster.launch import run_on_hosts
 from bench.report.report import Table, Value
 from bench.scale.machine import Machine
 from bench.scale.transfer import simulate
-from redist.launch.launcher import find_launcher
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.text.units import format_bytes
@@ -50,15 +47,13 @@ def measure(shape: Shape, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
 
 
 def _job(shape: Shape, rate_mbit: float, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
-    with make_cluster(shape.hosts, rate_mbit) as cluster, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
-        program = ["-m", "bench.scale.probe", "--ranks", str(shape.ranks), "--json", str(path)]
-        program += ["--repeat", str(repeat), "--bytes", *map(str, sizes)]
-        start = ClusterLauncher(cluster, shape.ranks, find_launcher())
-        command = start.command(shape.hosts * shape.ranks, program)
-        subprocess.run(command, env=variables(), timeout=LIMIT_S, check=True)
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    program = ["-m", "bench.scale.probe", "--ranks", str(shape.ranks)]
+    program += ["--repeat", str(repeat), "--bytes", *map(str, sizes)]
+    with make_cluster(shape.hosts, rate_mbit) as cluster:
+        status, found = run_on_hosts(cluster, shape.ranks, program, LIMIT_S)
+    if status or found is None:
+        raise RuntimeError(f"cannot probe the hosts: the MPI job ended with status {status}")
+    return dict(found)
 
 
 def machine_of(found: Mapping[str, Any], shape: Shape, processors: float | None = None) -> Machine:

@@ -26,7 +26,7 @@ FAMILIES = (
 def everything(slow: str = "") -> tuple[Run, ...]:
     """What runs on any number of ranks."""
     parity = (Run("learn.parity", names, slow) for names in FAMILIES)
-    names = ("frame", "primitives", "datasets", "scores", "traffic")
+    names = ("frame", "primitives", "trees", "datasets", "scores", "traffic")
     shared = (Run(f"learn.{name}", (), slow) for name in names)
     return (*shared, *parity)
 
@@ -43,7 +43,7 @@ JOBS = [
     Job(3, everything()),
     Job(4, everything(SEVERAL)),
     Job(7, everything(SEVERAL)),
-    Job(3, (Run("learn.frame"),), variables=("REDIST_PURE",)),
+    Job(3, (Run("learn.frame"), Run("learn.trees")), variables=("REDIST_PURE",)),
     Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
     Job(1, (Run("learn.gpu_lloyd"), Run("learn.gpu_loops"))),
     *(Job(ranks, tuple(map(Run, ON_GPUS))) for ranks in (1, 2, 3)),

@@ -1,34 +1,26 @@
 """What clustering stands on, over ranks, against all rows in one place.
 
 As in ``mpirun -n 3 python -m tests.programs.learn.primitives``: passing, slabs, visits, neighbours, parts
-of a graph, spanning trees.
+of a graph, blocks of vectors.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-from sklearn.metrics import DistanceMetric
-from sklearn.metrics.pairwise import pairwise_distances
+from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 from sklearn.utils.extmath import randomized_svd
 
 import redist.errors
-from redist.learn.kernels.growing import loop_of, step_of
-from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.kernels.steps import join_lists
-from redist.learn.near import spanning_tree as growing
 from redist.learn.near.components import number_parts
 from redist.learn.near.near_lists import near_lists
 from redist.learn.near.nearest import distances_to_nearest, nearest_rows
 from redist.learn.near.searching import Search
 from redist.learn.near.slabs import Slabs
-from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.ranks.order_statistics import kth_of_all, median_of_all
 from redist.learn.ranks.passing import Passing, all_parts
 from redist.learn.ranks.rows import Rows, even_out, own_range
@@ -235,67 +227,6 @@ def _parts(graph: Any, marked: Any) -> Any:
     return out
 
 
-def trees_are_least() -> str | None:
-    for name, x in sets().items():
-        if name == "large":
-            continue
-        rows = rows_of(x)
-        core = NearestNeighbors().fit(x).kneighbors(x, min(3, len(x)))[0][:, -1]
-        own = core[rows.first : rows.first + len(rows.local)]
-        for metric in ("euclidean", "manhattan"):
-            measured = None if metric == "euclidean" else DistanceMetric.get_metric(metric)
-            edges = spanning_tree(rows, own, 1.0, measured)
-            far = np.maximum(pairwise_distances(x, metric=metric), np.maximum.outer(core, core))
-            best = minimum_spanning_tree(csr_array(np.maximum(far, 1e-200))).sum()
-            if not np.isclose(edges["distance"].sum(), best):
-                return f"{name}: {edges['distance'].sum()} and not {best}"
-            if sorted(edges["next_node"].tolist()) != list(range(1, len(x))):
-                return f"{name}: not a tree"
-            every = COMM.allgather(edges.tobytes())
-            if len(set(every)) > 1:
-                return f"{name}: ranks have other trees"
-    return None
-
-
-def points_of(rows: Rows) -> OutsideTree:
-    """Points outside a tree of row 0."""
-    outside = OutsideTree(rows.local, np.zeros(len(rows.local)), rows.first)
-    outside.state[1] = 0 if rows.first == 0 and outside.m else -1
-    return outside
-
-
-def trees_grow_alike_with_and_without_a_node() -> str | None:
-    rows = rows_of(sets()["grid"])
-    added, want = growing.begin(rows, np.zeros(4))
-    growing.grow_by_steps(rows, added, want, step_of(points_of(rows), Apart()))
-    found = growing.grow(rows, points_of(rows), Apart(), np.zeros(4))
-    return None if np.array_equal(found, want) else "other trees"
-
-
-def a_rank_that_fails_ends_a_tree_on_all() -> str | None:
-    comm = COMM.Dup()
-    rows = replace(rows_of(sets()["normal"]), comm=comm)
-    added, found = growing.begin(rows, np.zeros(4))
-    loop = loop_of(points_of(rows), Apart(), added, found)
-    if loop is None or SIZE == 1:
-        return None
-
-    def failing(steps: int, ranks: Any) -> int:
-        if RANK == SIZE - 1 and steps > 20:
-            raise ArithmeticError("no more points")
-        return int(loop(steps, ranks))
-
-    try:
-        growing.grow_on_node(rows, failing, found, turn=7)
-    except ArithmeticError:
-        said = "no more points" if RANK == SIZE - 1 else ""
-    except redist.errors.PeerError as error:
-        said = str(error)
-    else:
-        return "nobody says anything"
-    return None if "no more points" in said else said
-
-
 def medians_are_numpys() -> str | None:
     rng = np.random.RandomState(4)
     kinds = {
@@ -407,8 +338,7 @@ def blocks_are_made_orthonormal() -> str | None:
 CHECKED = (
     rows_are_passed_there_and_back, slabs_hold_every_row_once, chosen_rows_are_evened_out,
     visits_see_every_row_once, visits_count_what_they_do, visits_are_traced, nearest_are_those_of_all_rows,
-    lists_and_parts_are_those_of_all_rows, trees_are_least, trees_grow_alike_with_and_without_a_node,
-    a_rank_that_fails_ends_a_tree_on_all, medians_are_numpys,
+    lists_and_parts_are_those_of_all_rows, medians_are_numpys,
     eigenvectors_are_lapacks, vectors_have_the_same_bits_on_one_rank,
     nearest_rows_are_the_first_ones, blocks_are_made_orthonormal,
 )  # fmt: skip

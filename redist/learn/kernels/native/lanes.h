@@ -13,13 +13,6 @@
 #define LANE_BYTES 16
 #endif
 
-typedef double lanes_f64 __attribute__((vector_size(LANE_BYTES)));
-typedef float lanes_f32 __attribute__((vector_size(LANE_BYTES)));
-typedef int64_t places_f64 __attribute__((vector_size(LANE_BYTES)));
-typedef int32_t places_f32 __attribute__((vector_size(LANE_BYTES)));
-#define LANES_F64 (LANE_BYTES / 8)
-#define LANES_F32 (LANE_BYTES / 4)
-
 #define INLINE static inline __attribute__((always_inline))
 
 /* Before a short loop over lanes that are held in registers. */
@@ -29,27 +22,51 @@ typedef int32_t places_f32 __attribute__((vector_size(LANE_BYTES)));
 #define UNROLLED _Pragma("GCC unroll 8")
 #endif
 
-/* As they lie among other numbers. */
-typedef lanes_f64 loose_f64 __attribute__((aligned(8), may_alias));
-typedef lanes_f32 loose_f32 __attribute__((aligned(4), may_alias));
+#define LANES_F64 (LANE_BYTES / 8)
+#define LANES_F32 (LANE_BYTES / 4)
 
-INLINE lanes_f64 load_f64(const double *from) { return *(const loose_f64 *)from; }
-
-INLINE lanes_f32 load_f32(const float *from) { return *(const loose_f32 *)from; }
-
-INLINE void store_f64(double *to, lanes_f64 from) { *(loose_f64 *)to = from; }
-
-INLINE lanes_f64 fused_f64(double one, lanes_f64 other, lanes_f64 sum)
-{
 #if defined(__aarch64__)
-    return vfmaq_n_f64(sum, other, one);
+#define FUSED(KIND, LANES, BUILTIN) return vfmaq_n_##KIND(sum, other, one)
 #else
-    lanes_f64 out;
-    for (int c = 0; c < LANES_F64; c++)
-        out[c] = __builtin_fma(one, other[c], sum[c]);
-    return out;
+#define FUSED(KIND, LANES, BUILTIN)                                                               \
+    lanes_##KIND out;                                                                             \
+    for (int c = 0; c < LANES; c++)                                                               \
+        out[c] = BUILTIN(one, other[c], sum[c]);                                                  \
+    return out
 #endif
-}
+
+/* Lanes of a kind of numbers, `loose` as they lie among others: loaded, stored, one number times all of them fused with
+   an addition, each of one where a truth is all ones and else of the other, and lanes so many places away from each
+   other that change places. */
+#define KIND_OF_LANES(KIND, LANES, T, PLACE, BUILTIN)                                             \
+    typedef T lanes_##KIND __attribute__((vector_size(LANE_BYTES)));                              \
+    typedef PLACE places_##KIND __attribute__((vector_size(LANE_BYTES)));                         \
+    typedef lanes_##KIND loose_##KIND __attribute__((aligned(sizeof(T)), may_alias));             \
+                                                                                                  \
+    INLINE lanes_##KIND load_##KIND(const T *from) { return *(const loose_##KIND *)from; }        \
+                                                                                                  \
+    INLINE void store_##KIND(T *to, lanes_##KIND from) { *(loose_##KIND *)to = from; }            \
+                                                                                                  \
+    INLINE lanes_##KIND fused_##KIND(T one, lanes_##KIND other, lanes_##KIND sum)                 \
+    {                                                                                             \
+        FUSED(KIND, LANES, BUILTIN);                                                              \
+    }                                                                                             \
+                                                                                                  \
+    INLINE lanes_##KIND chosen_##KIND(places_##KIND truth, lanes_##KIND one, lanes_##KIND other)  \
+    {                                                                                             \
+        return (lanes_##KIND)((truth & (places_##KIND)one) | (~truth & (places_##KIND)other));    \
+    }                                                                                             \
+                                                                                                  \
+    INLINE lanes_##KIND across_##KIND(lanes_##KIND of, int away)                                  \
+    {                                                                                             \
+        lanes_##KIND out;                                                                         \
+        for (int l = 0; l < LANES; l++)                                                           \
+            out[l] = of[l ^ away];                                                                \
+        return out;                                                                               \
+    }
+
+KIND_OF_LANES(f64, LANES_F64, double, int64_t, __builtin_fma)
+KIND_OF_LANES(f32, LANES_F32, float, int32_t, __builtin_fmaf)
 
 INLINE lanes_f64 fused_lanes(lanes_f64 one, lanes_f64 other, lanes_f64 sum)
 {
@@ -61,46 +78,6 @@ INLINE lanes_f64 fused_lanes(lanes_f64 one, lanes_f64 other, lanes_f64 sum)
         out[c] = __builtin_fma(one[c], other[c], sum[c]);
     return out;
 #endif
-}
-
-INLINE lanes_f32 fused_f32(float one, lanes_f32 other, lanes_f32 sum)
-{
-#if defined(__aarch64__)
-    return vfmaq_n_f32(sum, other, one);
-#else
-    lanes_f32 out;
-    for (int c = 0; c < LANES_F32; c++)
-        out[c] = __builtin_fmaf(one, other[c], sum[c]);
-    return out;
-#endif
-}
-
-/* Each of one where a truth is all ones, else of the other. */
-INLINE lanes_f64 chosen_f64(places_f64 truth, lanes_f64 one, lanes_f64 other)
-{
-    return (lanes_f64)((truth & (places_f64)one) | (~truth & (places_f64)other));
-}
-
-INLINE lanes_f32 chosen_f32(places_f32 truth, lanes_f32 one, lanes_f32 other)
-{
-    return (lanes_f32)((truth & (places_f32)one) | (~truth & (places_f32)other));
-}
-
-/* Lanes and those so many places away change places. */
-INLINE lanes_f64 across_f64(lanes_f64 of, int away)
-{
-    lanes_f64 out;
-    for (int l = 0; l < LANES_F64; l++)
-        out[l] = of[l ^ away];
-    return out;
-}
-
-INLINE lanes_f32 across_f32(lanes_f32 of, int away)
-{
-    lanes_f32 out;
-    for (int l = 0; l < LANES_F32; l++)
-        out[l] = of[l ^ away];
-    return out;
 }
 
 /* The larger one of each two. */
