@@ -11,6 +11,7 @@ from redist.plan.dual import dual_type
 from redist.plan.plan import Plan
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Topology
+from redist.text.units import limit_from
 
 
 def synthesize(
@@ -19,7 +20,7 @@ def synthesize(
     *,
     mesh: Mesh | None = None,
     target_mesh: Mesh | None = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     objective: str = "time",
     strategy: str = "auto",
     donate: bool = False,
@@ -34,8 +35,9 @@ def synthesize(
     'proved'
 
     ``source`` and ``target`` may be text, with ``mesh`` (and ``target_mesh`` where the target lives
-    on other ranks or axes). ``limit_bytes`` bounds ``plan.peak_bytes``; :class:`NoPlanError` says
-    the least limit that would do. ``objective`` is ``time`` (modelled on ``topology``) or ``bytes``
+    on other ranks or axes). ``limit_bytes``, a number or text such as ``"64MiB"``, bounds
+    ``plan.peak_bytes``; :class:`NoPlanError` says the least limit that would do.
+    ``objective`` is ``time`` (modelled on ``topology``) or ``bytes``
     (total received); ``strategy`` is ``auto``, ``collectives`` (no exchange), ``no_permute``
     (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed
     after the first step. Equal requests are answered from a cache.
@@ -44,7 +46,6 @@ def synthesize(
         ("mesh", mesh, (Mesh, type(None))),
         ("target_mesh", target_mesh, (Mesh, type(None))),
         ("topology", topology, (Topology, type(None))),
-        ("limit_bytes", limit_bytes, (int, type(None))),
         ("donate", donate, (bool,)),
         ("source", source, (ArrayType, str)),
         ("target", target, (ArrayType, str)),
@@ -54,8 +55,9 @@ def synthesize(
         if not isinstance(value, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
             raise RequestError(f"cannot plan: {name}={value!r}; need {wanted}")
+    limit = limit_from(limit_bytes)
     return _synthesize_cached(
-        source, target, mesh, target_mesh, limit_bytes, objective, strategy, donate, topology
+        source, target, mesh, target_mesh, limit, objective, strategy, donate, topology
     )
 
 

@@ -14,7 +14,7 @@ from redist.plan.plan import Plan
 from redist.plan.request import OBJECTIVES, STRATEGIES, Request
 from redist.plan.topology import FLAT, Topology
 from redist.planner import plan_request
-from redist.text.units import parse_bytes
+from redist.text.units import limit_from, parse_bytes
 
 NOTATION = """\
 types:
@@ -73,7 +73,7 @@ def read_request(args: argparse.Namespace) -> Request:
     return Request(
         source,
         target,
-        None if args.limit is None else read_bytes(args.limit, "--limit"),
+        read_limit(args.limit),
         args.objective or "time",
         args.strategy or "auto",
         args.donate,
@@ -116,6 +116,14 @@ def read_bytes(text: str, option: str) -> int:
         return parse_bytes(text)
     except (RedistError, ValueError) as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+def read_limit(text: str | None) -> int | None:
+    """Read the memory limit from ``--limit``; None where it is not given."""
+    try:
+        return limit_from(text, "--limit")
+    except RedistError as error:
+        raise UsageError(str(error) if "--limit" in str(error) else f"--limit: {error}") from None
 
 
 def read_ranks(text: str, least: int = 1) -> int:

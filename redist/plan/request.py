@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.plan.topology import FLAT, Topology
+from redist.text.units import limit_from
 
 OBJECTIVES = ("time", "bytes")
 STRATEGIES = ("auto", "collectives", "no_permute", "direct")
@@ -45,8 +46,4 @@ class Request:
             raise RequestError(f"cannot use donate={self.donate!r}; need True or False")
         if not isinstance(self.topology, Topology):
             raise RequestError(f"cannot use topology={self.topology!r}; need a Topology")
-        limit = self.limit_bytes
-        if limit is not None and (
-            not isinstance(limit, int) or isinstance(limit, bool) or limit < 0
-        ):
-            raise RequestError(f"cannot use limit_bytes={limit!r}; need an int >= 0 or None")
+        object.__setattr__(self, "limit_bytes", limit_from(self.limit_bytes))

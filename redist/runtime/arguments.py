@@ -174,7 +174,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
             raise RequestError(f"no {what} is wanted here: the rank is not in the mesh; pass None")
         return None
     if not isinstance(array, (np.ndarray, np.generic)):
-        kind = "None" if array is None else f"a {type(array).__name__}"
+        kind = "None" if array is None else _an(type(array).__name__)
         raise RequestError(f"{kind} is no {what}: need a NumPy array {t.dtype}{list(shape)}")
     array = np.asarray(array)
     dtype = check_tile(array, shape, t, what)
@@ -190,6 +190,10 @@ def check_tile(array: Any, shape: Shape, t: ArrayType, what: str) -> np.dtype[An
             f"{array.dtype}{list(array.shape)} is no {what}: {t} puts {dtype}{list(shape)} here"
         )
     return dtype
+
+
+def _an(name: str) -> str:
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _result_dtype(source: AnyArray | None, dtype: DType) -> np.dtype[Any]:

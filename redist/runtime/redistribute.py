@@ -44,7 +44,7 @@ def redistribute(
     source: Type | Named,
     target: Type | Named,
     comm: Comm | None = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     donate: bool = False,
     out: Locals = None,
     *,
@@ -66,8 +66,9 @@ def redistribute(
     outside the source's mesh pass None, those outside the target's get None. ``local`` is not
     modified unless it is donated: then its contents are undefined afterwards, and a CuPy array that
     owns its memory is empty where the plan frees it; do not use it, nor what shares its memory.
-    ``limit_bytes`` bounds what any rank holds at any time, source and target included; on a GPU an
-    error says where it has no room for a donated array that cannot be emptied (a view, or one of
+    ``limit_bytes``, a number or text such as ``"64MiB"``, bounds what any rank holds at any time,
+    source and target included; on a GPU an error
+    says where it has no room for a donated array that cannot be emptied (a view, or one of
     another library). Dicts of named arrays and types move as one operation. Plans and preparations
     are remembered: a repeated request only moves data.
     """
@@ -91,7 +92,7 @@ def redistribute_with_transfer(
     source: Type | Named,
     target: Type | Named,
     comm: Comm | None = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     donate: bool = False,
     out: Locals = None,
     mesh: Mesh | None = None,
@@ -138,7 +139,7 @@ def prepare(
     source: Type | Named,
     target: Type | Named,
     comm: Comm | None = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     donate: bool = False,
     *,
     mesh: Mesh | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -14,6 +14,7 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.copies.reduce import check_reduces
 from redist.runtime.ranks.links import NAMES
+from redist.text.units import limit_from
 
 Type = ArrayType | str
 Named = Mapping[str, Type]
@@ -23,7 +24,7 @@ Named = Mapping[str, Type]
 class TransferOptions:
     """How to transfer, beyond the types."""
 
-    limit_bytes: int | None = None
+    limit_bytes: int | str | None = None
     donate: bool = False
     objective: str = "time"
     strategy: str = "auto"
@@ -97,11 +98,12 @@ class TransferRequest:
         for name, value, kind in (
             ("mesh", mesh, Mesh),
             ("target_mesh", target_mesh, Mesh),
-            ("limit_bytes", options.limit_bytes, int),
             ("node_size", options.node_size, int),
         ):
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise RequestError(f"{name}={value!r}: need a {kind.__name__}")
+                wanted = "a Mesh" if kind is Mesh else "a number of ranks"
+                raise RequestError(f"cannot use {name}={value!r}: need {wanted} or None")
+        options = replace(options, limit_bytes=limit_from(options.limit_bytes))
         if not isinstance(options.topology, Topology | None) and options.topology not in NAMES:
             known = ", ".join(map(repr, NAMES))
             raise RequestError(f"topology={options.topology!r}: need a Topology, {known} or None")

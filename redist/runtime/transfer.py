@@ -83,7 +83,7 @@ class Transfer:
         *,
         mesh: Mesh | None = None,
         target_mesh: Mesh | None = None,
-        limit_bytes: int | None = None,
+        limit_bytes: int | str | None = None,
         donate: bool = False,
         objective: str = "time",
         strategy: str = "auto",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import index
 from typing import TYPE_CHECKING, overload
 
 from redist.errors import RequestError
@@ -25,6 +26,8 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
+MOST_BYTES = 2**62
+"""No limit of memory is larger: figures of plans are 64-bit numbers."""
 
 
 def parse_bytes(text: str) -> int:
@@ -41,6 +44,37 @@ def parse_bytes(text: str) -> int:
     whole, _, fraction = match[1].partition(".")
     unit = _UNITS[match[2].lower()]
     return int(whole) * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+
+
+def limit_from(limit: int | str | None, name: str = "limit_bytes") -> int | None:
+    """A memory limit as people write it, a number of bytes or text such as ``"1GiB"``; None is no limit.
+
+    >>> limit_from("2MiB"), limit_from(2**21), limit_from(None)
+    (2097152, 2097152, None)
+    >>> limit_from(True)
+    Traceback (most recent call last):
+    ...
+    redist.errors.RequestError: cannot use limit_bytes=True: need bytes, such as 2**30 or '1GiB', or None
+    """
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        n_bytes = parse_bytes(limit)
+    else:
+        try:
+            n_bytes = -1 if isinstance(limit, bool) else index(limit)
+        except TypeError:
+            n_bytes = -1
+    if n_bytes < 0:
+        raise RequestError(
+            f"cannot use {name}={limit!r}: need bytes, such as 2**30 or '1GiB', or None"
+        )
+    if n_bytes > MOST_BYTES:
+        raise RequestError(
+            f"cannot use {name}={limit!r}: limits go up to {MOST_BYTES} bytes (4 EiB); "
+            "leave it out for no limit"
+        )
+    return n_bytes
 
 
 def format_bytes(n_bytes: int) -> str:

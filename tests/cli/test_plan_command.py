@@ -96,6 +96,13 @@ def test_limit_holds_and_one_byte_less_does_not(redist: Run) -> None:
     assert redist("plan", *GATHER, "--limit", "47").status == 3
 
 
+def test_a_limit_beyond_all_numbers_is_refused_by_its_name(redist: Run) -> None:
+    said = redist("plan", *GATHER, "--limit", "99999999999999999999999999TiB")
+    assert said.status == 2
+    assert "--limit='99999999999999999999999999TiB'" in said.one_line()
+    assert "leave it out for no limit" in said.one_line()
+
+
 def test_least_limit_is_also_said_for_people(redist: Run) -> None:
     line = redist("plan", *SWAP[:2], "--mesh", "x=2,y=4", "--limit", "2KiB").one_line()
     assert "4096 bytes" in line

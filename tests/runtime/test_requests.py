@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from redist import ArrayType, Mesh, RedistError, Topology
@@ -56,6 +57,11 @@ def test_another_request_has_another_text_and_token(other: dict[str, Any]) -> No
     assert one.token != two.token
 
 
+def test_a_limit_in_text_is_that_number() -> None:
+    assert asked(limit_bytes="1MiB").text == asked(limit_bytes=2**20).text
+    assert asked(limit_bytes=np.int64(2**20)).token == asked(limit_bytes=2**20).token
+
+
 def test_tokens_are_even_and_fit_a_control_word() -> None:
     tokens = {asked(f"f32[{n}{{x}}]", f"f32[{n}]").token for n in range(200)}
     assert len(tokens) == 200
@@ -89,7 +95,11 @@ def test_a_batch_knows_its_names() -> None:
         ({"node_size": 0}, "node_size=0"),
         ({"node_size": "2"}, "node_size='2'"),
         ({"donate": 1}, "donate=1"),
-        ({"limit_bytes": "1MiB"}, "limit_bytes='1MiB'"),
+        ({"node_size": True}, "cannot use node_size=True: need a number of ranks"),
+        ({"limit_bytes": "1 million"}, "cannot read '1 million' as a number of bytes"),
+        ({"limit_bytes": 1.5}, "cannot use limit_bytes=1.5: need bytes"),
+        ({"limit_bytes": -1}, "cannot use limit_bytes=-1: need bytes"),
+        ({"limit_bytes": "99999999TiB"}, "limits go up to"),
         ({"limit_bytes": True}, "limit_bytes=True"),
         ({"topology": "fast"}, "topology='fast'"),
         ({"source": "S5[4] sum{x}", "target": "S5[4]"}, "no arithmetic"),

@@ -32,12 +32,13 @@ from redist.pgas.programs.prepare import (
 )
 from redist.pgas.programs.prepared import Prepared
 from redist.pgas.programs.signature import Signature, sign
-from redist.pgas.spill.limit import bytes_from, memory_limit
+from redist.pgas.spill.limit import memory_limit
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
+from redist.text.units import limit_from
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -327,7 +328,7 @@ def program(
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
     folder = None if spill is None else os.fspath(spill)
     options = ProgramOptions(
-        prefetch, bool(cache), layouts, bytes_from(limit), folder, bool(progress)
+        prefetch, bool(cache), layouts, limit_from(limit, "limit"), folder, bool(progress)
     )
     if function is not None:
         return Program(function, options)

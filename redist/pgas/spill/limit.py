@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 
-from redist.errors import RequestError
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
 from redist.pgas.spill.put_away import can_leave, last_loads, put_away
 from redist.pgas.spill.spill_store import SpillStore, store_for
 from redist.pgas.tiles.tiled import Tiled
-from redist.text.units import parse_bytes
+from redist.text.units import limit_from
 
 MEMORIES = (BUFFERS, DEVICE)
 
@@ -37,7 +36,7 @@ class memory_limit:
     """
 
     def __init__(self, limit_bytes: int | str | None, *, spill: str | None = None) -> None:
-        limit = bytes_from(limit_bytes)
+        limit = limit_from(limit_bytes)
         self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()
         store = None if spill is None or limit is None else store_for(spill)
@@ -55,18 +54,6 @@ class memory_limit:
     def __exit__(self, *error: object) -> None:
         for memory, limit, spill, make_room in self._before:
             memory.limit_bytes, memory.spill, memory.put_away = limit, spill, make_room
-
-
-def bytes_from(limit: int | str | None) -> int | None:
-    """Bytes as people write them; None is no limit.
-
-    >>> bytes_from("2MiB"), bytes_from(None)
-    (2097152, None)
-    """
-    n_bytes = parse_bytes(limit) if isinstance(limit, str) else limit
-    if n_bytes is not None and (isinstance(n_bytes, bool) or n_bytes < 0):
-        raise RequestError(f"cannot limit memory to {limit!r}: need bytes, as 2**30 or '1GiB'")
-    return n_bytes
 
 
 class Spiller:

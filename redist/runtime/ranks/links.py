@@ -64,7 +64,7 @@ class FoundTopology:
 
 
 def find_topology(
-    world: World, wanted: Topology | str | None, n_bytes: int, limit_bytes: int | None = None
+    world: World, wanted: Topology | str | None, n_bytes: int, limit_bytes: int | str | None = None
 ) -> FoundTopology:
     """**Collective.** What to plan for: what is wanted, or nodes and their links as they are.
 

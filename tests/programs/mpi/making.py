@@ -81,9 +81,9 @@ def node_size_is_zero(s: Scene) -> None:
     s.transfer(node_size=0)
 
 
-@fault("limit_bytes='64MiB'")
-def limit_is_text(s: Scene) -> None:
-    s.transfer(limit_bytes="64MiB")
+@fault("cannot read '64 megs' as a number of bytes")
+def limit_is_no_number_of_bytes(s: Scene) -> None:
+    s.transfer(limit_bytes="64 megs")
 
 
 @fault("rank 1: ", "mesh")
