@@ -5,8 +5,9 @@ It looks at types alone, and shares nothing with what chose them.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinNode
 from redist.arrange.layout_plan import LayoutPlan
@@ -90,12 +91,15 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
         for label, axes in zip(term, t.dims, strict=True):
             known = cuts.setdefault(label, axes)
             _must(known == axes, number, f"{label} is cut in two ways")
-    used = [axis for axes in cuts.values() for axis in axes]
-    _must(len(set(used)) == len(used), number, "an axis cuts two labels")
     for label, axes in zip(node.kept, made.dims, strict=True):
         _must(cuts.get(label, ()) == axes, number, f"{label} of the result is cut otherwise")
-    lost = {axis for label, axes in cuts.items() if label not in node.kept for axis in axes}
-    partial = [set(t.pending_axes) for t in wanted]
+    pieces = _pieces(number, (*wanted, made))
+    used = [piece for axes in cuts.values() for piece in pieces(axes)]
+    _must(len(set(used)) == len(used), number, "an axis cuts two labels")
+    lost = {
+        piece for label, axes in cuts.items() if label not in node.kept for piece in pieces(axes)
+    }
+    partial = [set(pieces(t.pending_axes)) for t in wanted]
     stays = set().union(*partial)
     _must(not stays & set(used), number, "a pending axis cuts a label")
     if stays:
@@ -111,9 +115,34 @@ def _judge_node(number: int, node: EinNode, wanted: tuple[ArrayType, ...], made:
             _must(node.join in SCALING, number, f"{node.join} is not linear")
             several = sum(map(len, partial)) != len(stays)
             _must(not several, number, "partial values are multiplied with each other")
-    _must(set(made.pending_axes) == lost | stays, number, "other axes are pending in the result")
+    pending = set(pieces(made.pending_axes))
+    _must(pending == lost | stays, number, "other axes are pending in the result")
     if made.pending_op is not None:
         _must(made.pending_op == node.agg, number, f"pending {made.pending_op}, not {node.agg}")
+
+
+def _pieces(
+    number: int, types: Sequence[ArrayType]
+) -> Callable[[Sequence[SubAxis]], list[SubAxis]]:
+    """A function that says of which pieces some parts of axes are made.
+
+    An axis is cut wherever one of these types begins or ends a part of it: so ``y`` is the same as ``y:(1)2``
+    and ``y:(2)2`` together, wherever each of them stands.
+    """
+    parts = [axis for t in types for axes in (*t.dims, t.pending_axes) for axis in axes]
+    edges: dict[str, set[int]] = {}
+    for part in parts:
+        edges.setdefault(part.name, set()).update((part.pre, part.end))
+    fine: list[SubAxis] = []
+    for name, several in edges.items():
+        for low, high in itertools.pairwise(sorted(several)):
+            _must(high % low == 0, number, f"axis {name} is cut in two ways")
+            fine.append(SubAxis(name, low, high // low))
+
+    def pieces(axes: Sequence[SubAxis]) -> list[SubAxis]:
+        return [piece for axis in axes for piece in fine if piece.inside(axis)]
+
+    return pieces
 
 
 def _peak_bytes(plan: LayoutPlan) -> int:

@@ -249,6 +249,37 @@ def test_the_judge_sees_what_does_not_fit(what: str) -> None:
         judge_layouts(WRONG[what](plan), device, price)
 
 
+@pytest.mark.parametrize("notation", ["ab->", "ab,ab->", "ab,ba->a", "ab,bc->", "ab->a"])
+def test_parts_of_one_axis_may_cut_several_labels(notation: str) -> None:
+    """Both dims are cut by a part of ``y``: what is pending then is all of ``y``, however it is written."""
+    mesh, device = Mesh(y=4), DeviceCosts(2_000_000, 10)
+    terms = notation.partition("->")[0].split(",")
+    graph = EinGraph(
+        (EinInput((64, 64)),) * len(terms),
+        (EinNode(notation, tuple(~k for k in range(len(terms))), dict.fromkeys("abc", 64)),),
+    )
+    halves = ArrayType.parse("f32[64{y:(1)2}, 64{y:(2)2}]", mesh)
+    plan = plan_layouts(graph, mesh, prime_parts(mesh), STEPS, device, {~0: halves})
+    judge_layouts(plan, device, price)
+    assert plan.inputs[0] == halves
+
+
+def test_the_judge_sees_an_axis_that_cuts_two_labels() -> None:
+    """Also if it is all of it here and a part there, or if its parts come from different cuts."""
+    mesh, device = Mesh(y=12), DeviceCosts(2_000_000, 10)
+    sizes = dict.fromkeys("abc", 48)
+    graph = EinGraph((EinInput((48, 48)),) * 2, (EinNode("ab,bc->a", (~0, ~1), sizes),))
+    plan = plan_layouts(graph, mesh, [whole(mesh, "y")], STEPS, device)
+    for texts, made, what in (
+        (("f32[48{y}, 48]", "f32[48, 48{y:(1)2}]"), "f32[48{y}]", "cuts two labels"),
+        (("f32[48, 48{y}]", "f32[48{y}, 48]"), "f32[48] sum{y:(1)6}", "other axes are pending"),
+        (("f32[48{y:(1)2}, 48]", "f32[48, 48{y:(3)2}]"), "f32[48{y:(1)2}]", "in two ways"),
+    ):
+        wrong = _made(_wanted(replace(plan, moves=()), 0, texts), 0, made)
+        with pytest.raises(CheckError, match=what):
+            judge_layouts(wrong, device)
+
+
 def test_pins_are_kept() -> None:
     mesh = Mesh(x=4)
     graph = EinGraph(
