@@ -84,9 +84,9 @@ INNER: dict[str, str] = {
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
-        "keeper memory suggestions watch tiles spill printing info elementwise indexing shapes reductions "
-        "products ordering onesided ufuncs operators array device_array ghosts joins creation conversion "
-        "files linalg fft random programs"
+        "keeper memory suggestions watch tiles spill printing namespace_info elementwise indexing shapes "
+        "reductions products ordering onesided ufuncs operators global_array device_array ghosts joins "
+        "creation conversion files linalg fft random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.files": "shares npy lines csv parquet",
@@ -160,7 +160,7 @@ FACADES = {
     ("redist.plan.plan", "redist.lower*"),
     ("redist.plan.plan", "redist.jax*"),
     ("redist.plan.plan", "redist.torch*"),
-    ("redist.pgas.array", "redist.pgas"),
+    ("redist.pgas.global_array", "redist.pgas"),
     ("redist.graph.nodes", "redist.graph.picture"),
 }
 """Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the

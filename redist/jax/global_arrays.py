@@ -14,7 +14,7 @@ from redist.jax.types import type_of
 from redist.layout.array_type import ArrayType
 from redist.layout.interop import to_partition_spec
 from redist.layout.mesh import Mesh
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 

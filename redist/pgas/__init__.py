@@ -21,8 +21,8 @@ from numpy import (
 
 from redist.errors import MissingNameError as _MissingNameError
 from redist.pgas import fft, linalg, random
-from redist.pgas.array import Array
-from redist.pgas.conversion import asarray, from_dlpack, from_local
+from redist.pgas.global_array import Array
+from redist.pgas.conversion import array, asarray, from_dlpack, from_local
 from redist.pgas.creation import (
     arange, empty, empty_like, eye, from_function, full, full_like, linspace, ones, ones_like,
     zeros, zeros_like,
@@ -44,7 +44,7 @@ from redist.pgas.files.csv import read_csv
 from redist.pgas.files.npy import read_npy
 from redist.pgas.files.parquet import read_parquet
 from redist.pgas.indexing.boolean import nonzero
-from redist.pgas.info import (
+from redist.pgas.namespace_info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
 from redist.pgas.joins.ein import ein
@@ -74,7 +74,7 @@ from redist.pgas.tiles.reshape import reshape
 
 __all__ = [
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "abs", "acos",
-    "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin",
+    "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "array", "asarray", "asin",
     "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
     "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",

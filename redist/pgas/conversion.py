@@ -8,23 +8,23 @@ import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
-from redist.pgas.array import Array
 from redist.pgas.creation import Type, make, to_numbers
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import is_gpu
-from redist.pgas.tiles.layouts import dtype_of, line_mesh
+from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.arguments import why_not_balanced
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import as_device, to_device, to_host
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 
 def from_local(
-    local: Any, type: Type, *, mesh: Mesh | None = None, comm: Comm | None = None,
+    local: Any, type: Type, *, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Make a global array from the ranks' own tiles, of NumPy or on GPUs, without a copy.
@@ -34,7 +34,7 @@ def from_local(
     """
     comm = comm_or_world(comm)
     if isinstance(type, str):
-        type = ArrayType.parse(type, line_mesh(comm.size) if mesh is None else mesh)
+        type = ArrayType.parse(type, mesh_of(mesh, comm.size))
     on_device = is_device(local) if local is not None else is_gpu(device)
     if local is not None and device is not None and is_gpu(device) != on_device:
         raise ArgumentError(f"cannot use a tile that is not on {device!r} there: copy it first")
@@ -43,19 +43,42 @@ def from_local(
     elif local is not None and not isinstance(local, np.ndarray):
         raise ArgumentTypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
     shape = tile_shape(type, comm.rank)
-    if (None if local is None else local.shape) != shape:
-        have = "no tile" if local is None else f"a tile of shape {local.shape}"
-        raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {shape}")
-    if local is not None and local.dtype != type.dtype.to_numpy():
-        raise RequestError(f"cannot make {type} from a tile of {local.dtype}")
+    if local is None or shape is None:
+        if local is not shape:
+            have = "no tile" if local is None else f"a tile of shape {local.shape}"
+            need = "none: it is outside the mesh" if shape is None else f"one of shape {shape}"
+            raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {need}")
+    else:
+        check_local(local, shape, type, comm.rank)
     made = (DeviceArray if on_device else Array)(type, comm, local)
     made.share()
     return made
 
 
+def check_local(local: Tile, shape: tuple[int, ...], type: ArrayType, rank: int) -> None:
+    """**Local.** Refuse an array that is no tile of a type, and say what this rank's tile is."""
+    dtype = type.dtype.to_numpy()
+    if (local.shape, local.dtype) != (shape, dtype):
+        raise RequestError(
+            f"cannot make {type}: rank {rank} passed {local.dtype}{list(local.shape)}; its tile is "
+            f"{dtype}{list(shape)}{why_not_balanced(local.shape, shape, type)}"
+        )
+
+
+def array(
+    obj: Any, /, dtype: Any = None, *, copy: bool | None = True, type: Type | None = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
+) -> Array:  # fmt: skip
+    """**Local.** Make a new global array from values that all ranks have alike, as ``numpy.array`` does.
+
+    ``pgas.array([[1, 2], [3, 4]], dtype=float)``; :func:`asarray` copies only if it must.
+    """
+    return asarray(obj, dtype=dtype, copy=copy, type=type, mesh=mesh, comm=comm, device=device)
+
+
 def asarray(
     obj: Any, /, *, dtype: Any = None, copy: bool | None = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Make a global array from values that all ranks have alike: numbers, lists, NumPy arrays.
 

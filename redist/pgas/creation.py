@@ -17,17 +17,16 @@ from redist.errors import (
     ShapeError,
 )
 from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
-from redist.pgas.array import Array
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
 from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.global_array import Array
 from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import is_gpu, kind_of
-from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
+from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -48,7 +47,7 @@ def make(
     dtype: Any,
     fill: Callable[[Tile, Box], None] | None,
     type: Type | None = None,
-    mesh: Mesh | None = None,
+    mesh: MeshLike | None = None,
     comm: Comm | None = None,
     device: Any = None,
     anywhere: bool = False,
@@ -63,7 +62,7 @@ def make(
     comm = _comm_of_new(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
-    mesh = line_mesh(comm.size) if mesh is None else mesh
+    mesh = mesh_of(mesh, comm.size)
     if max(mesh.ranks) >= comm.size:
         raise LayoutError(f"cannot use the mesh {mesh}: the communicator has {comm.size} ranks")
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
@@ -144,7 +143,7 @@ def sizes_of(shape: Shape) -> tuple[int, ...]:
 
 
 def empty(
-    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array with any contents; ``type``, ``mesh`` and ``comm`` say where it lies.
@@ -156,7 +155,7 @@ def empty(
 
 def full(
     shape: Shape, fill_value: Any, *, dtype: Any = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array of one value."""
     value = np.asarray(to_numbers(fill_value), dtype=dtype)
@@ -172,7 +171,7 @@ def full(
 
 
 def zeros(
-    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array of zeros: ``pgas.zeros((4096, 4096), type="{x}, {}")``."""
@@ -181,7 +180,7 @@ def zeros(
 
 
 def ones(
-    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: Mesh | None = None,
+    shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array of ones."""
@@ -224,7 +223,7 @@ def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
-    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Evenly spaced values, ``start + k * step`` below ``stop``."""
@@ -251,7 +250,7 @@ def arange(
 
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, endpoint: bool = True,
-    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** ``num`` evenly spaced values from start to stop."""
@@ -274,7 +273,7 @@ def linspace(
 
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None,
-    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** Ones on a diagonal, zeros elsewhere."""
@@ -290,7 +289,7 @@ def eye(
 
 def from_function(
     function: Callable[..., Any], shape: Shape, *, dtype: Any = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** ``function(i, j, ...)`` of the indices, given as arrays that broadcast.
 

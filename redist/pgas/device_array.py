@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NoReturn
 
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.devices import refuse
 from redist.pgas.tiles.tiled import Tiled

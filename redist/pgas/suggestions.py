@@ -10,7 +10,7 @@ import numpy as np
 RENAMED = {
     "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "argwhere": "nonzero", "array": "asarray", "concatenate": "concat",
+    "arctanh": "atanh", "argwhere": "nonzero", "concatenate": "concat",
     "conjugate": "conj", "cross": "linalg.cross", "cumprod": "cumulative_prod",
     "cumsum": "cumulative_sum", "diag": "linalg.diagonal", "diagonal": "linalg.diagonal",
     "dot": "matmul", "flatten": "reshape", "fromfunction": "from_function", "hstack": "concat",

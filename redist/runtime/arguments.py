@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
     >>> t = ArrayType.parse("f32[4{x}]", Mesh(x=2))
     >>> as_tile(np.zeros(3, "f4"), (2,), t, "source tile")
     Traceback (most recent call last):
-    redist.errors.RequestError: float32[3] is no source tile: f32[4{x}] puts float32[2] here
+    redist.errors.RequestError: passed float32[3] as source tile; its tile of f32[4{x}] is float32[2]
     """
     if shape is None:
         if array is not None:
@@ -187,13 +188,45 @@ def check_tile(array: Any, shape: Shape, t: ArrayType, what: str) -> np.dtype[An
     same = array.dtype == dtype or array.dtype.name == t.dtype.extended_name
     if not same or array.shape != shape:
         raise RequestError(
-            f"{array.dtype}{list(array.shape)} is no {what}: {t} puts {dtype}{list(shape)} here"
+            f"passed {array.dtype}{list(array.shape)} as {what}; its tile of {t} is "
+            f"{dtype}{list(shape)}" + why_not_balanced(array.shape, shape, t)
         )
     return dtype
 
 
 def _an(name: str) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def why_not_balanced(given: Shape, shape: Shape, t: ArrayType) -> str:
+    """What to say of a tile that ``numpy.array_split`` would give, where redist cuts another way; or nothing.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> print(why_not_balanced((9,), (10,), ArrayType.parse("f64[37{x}]", Mesh(x=4))))
+    ; redist cuts 37 into 10, 10, 10, 7, not into 10, 9, 9, 9 as numpy.array_split does; such balanced \
+tiles cannot be said yet: let redist.box_of(type, rank) say each rank's indices, or pad the dim to 40
+    """
+    if len(given) != len(shape):
+        return ""
+    for dim, (have, want) in enumerate(zip(given, shape, strict=True)):
+        size, n_tiles = t.shape[dim], t.cuts[dim]
+        least, more = divmod(size, n_tiles)
+        if have != want and more and have in (least, least + 1):
+            ours = [hi - lo for lo, hi in pairwise(t.cut(dim).edges().tolist())]
+            theirs = [least + (i < more) for i in range(n_tiles)]
+            return (
+                f"; redist cuts {size} into {_listed(ours)}, not into {_listed(theirs)} as "
+                "numpy.array_split does; such balanced tiles cannot be said yet: let "
+                "redist.box_of(type, rank) say each rank's indices, or pad the dim to "
+                f"{(least + 1) * n_tiles}"
+            )
+    return ""
+
+
+def _listed(sizes: list[int]) -> str:
+    """Sizes in a row, the middle of many left out."""
+    shown = [*map(str, sizes[:4]), "...", str(sizes[-1])] if len(sizes) > 8 else map(str, sizes)
+    return ", ".join(shown)
 
 
 def _result_dtype(source: AnyArray | None, dtype: DType) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from redist import pgas
 from redist.errors import ConversionError
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.torch.dtypes import to_torch
 from redist.torch.layouts import mesh_of, mesh_ranks, placements_of, type_of

@@ -20,6 +20,7 @@ def program() -> None:
 
     assert_type(a, pgas.Array)
     assert_type(pgas.asarray([1, 2], type="{x}"), pgas.Array)
+    assert_type(pgas.array([1, 2], float, type="{x}"), pgas.Array)
     assert_type(pgas.from_function(lambda i, j: i + j, (4, 4), dtype=np.int64), pgas.Array)
 
     # Operators
@@ -59,7 +60,9 @@ def program() -> None:
     assert_type(pgas.move_together({"a": a}, {"a": "{}, {x}"}), dict[str, pgas.Array])
     pgas.sin("text")  # type: ignore[type-var]
     pgas.zeros((8, 8), typ="{x}, {}")  # type: ignore[call-arg]
-    pgas.zeros((8, 8), mesh="x=2")  # type: ignore[arg-type]
+    pgas.zeros((8, 8), mesh="x=2")
+    pgas.zeros((8, 8), mesh={"x": 2})
+    pgas.zeros((8, 8), mesh=4)  # type: ignore[arg-type]
 
     # Methods
     assert_type(a.to("{}, {x}"), pgas.Array)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
-from redist.layout.mesh import Mesh
 from redist.learn.datasets.making import Place, counts_of, group_of, label_rows, make_rows
 from redist.learn.datasets.order import order_of
 from redist.learn.datasets.row_draws import RowDraws, seed_of
 from redist.pgas.creation import Type
+from redist.pgas.tiles.layouts import MeshLike
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
@@ -24,7 +24,7 @@ def make_blobs(
     cluster_std: float | Sequence[float] = 1.0, center_box: tuple[float, float] = (-10.0, 10.0),
     transformation: Any = None, shuffle: bool = True, random_state: Any = None,
     return_centers: bool = False, dtype: Any = np.float64, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Any:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make rows spread around centres, and the centre of each.
 

@@ -8,15 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
 from redist.learn.datasets.making import Place, group_of, make_rows
 from redist.learn.datasets.order import order_of
 from redist.learn.datasets.row_draws import RowDraws, seed_of
-from redist.pgas.array import Array
 from redist.pgas.creation import Type, make
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import kind_of
-from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.layouts import MeshLike, dtype_of
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.ranks.world import Comm
 
@@ -26,7 +25,7 @@ Values = NDArray[Any]
 def make_biclusters(
     shape: tuple[int, int], n_clusters: int, *, noise: float = 0.0, minval: float = 10,
     maxval: float = 100, shuffle: bool = True, random_state: Any = None, dtype: Any = np.float64,
-    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a matrix with blocks of one value along its diagonal.
@@ -43,7 +42,7 @@ def make_biclusters(
 def make_checkerboard(
     shape: tuple[int, int], n_clusters: int | tuple[int, int], *, noise: float = 0.0,
     minval: float = 10, maxval: float = 100, shuffle: bool = True, random_state: Any = None,
-    dtype: Any = np.float64, type: Type | None = None, mesh: Mesh | None = None,
+    dtype: Any = np.float64, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a matrix of blocks, each of one value.

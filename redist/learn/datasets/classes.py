@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
-from redist.layout.mesh import Mesh
 from redist.learn.datasets.blobs import times
 from redist.learn.datasets.making import Place, group_of, label_rows, make_rows
 from redist.learn.datasets.order import order_of
 from redist.learn.datasets.row_draws import RowDraws, seed_of
-from redist.pgas.array import Array
 from redist.pgas.creation import Type
+from redist.pgas.global_array import Array
+from redist.pgas.tiles.layouts import MeshLike
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
@@ -43,7 +43,7 @@ def make_classification(
     weights: Sequence[float] | None = None, flip_y: float = 0.01, class_sep: float = 1.0,
     hypercube: bool = True, shift: float = 0.0, scale: float = 1.0, shuffle: bool = True,
     random_state: Any = None, dtype: Any = np.float64, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make rows of several classes, each of several clusters.
 

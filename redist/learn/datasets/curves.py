@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.layout.mesh import Mesh
 from redist.learn.datasets.making import Place, counts_of, group_of, label_rows, make_rows
 from redist.learn.datasets.order import order_of
 from redist.learn.datasets.row_draws import RowDraws, seed_of
-from redist.pgas.array import Array
 from redist.pgas.creation import Type
+from redist.pgas.global_array import Array
+from redist.pgas.tiles.layouts import MeshLike
 from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
@@ -22,7 +22,7 @@ Values = NDArray[Any]
 def make_moons(
     n_samples: int | tuple[int, int] = 100, *, shuffle: bool = True, noise: float | None = None,
     random_state: Any = None, dtype: Any = np.float64, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make two half circles that reach into each other.
 
@@ -44,7 +44,7 @@ def make_moons(
 def make_circles(
     n_samples: int | tuple[int, int] = 100, *, shuffle: bool = True, noise: float | None = None,
     random_state: Any = None, factor: float = 0.8, dtype: Any = np.float64,
-    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a circle, and one inside it of radius ``factor``.
@@ -64,7 +64,7 @@ def make_circles(
 
 def make_swiss_roll(
     n_samples: int = 100, *, noise: float = 0.0, random_state: Any = None, hole: bool = False,
-    dtype: Any = np.float64, type: Type | None = None, mesh: Mesh | None = None,
+    dtype: Any = np.float64, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a sheet rolled up in three dims, and rows' places on it.
@@ -87,7 +87,7 @@ def make_swiss_roll(
 
 def make_s_curve(
     n_samples: int = 100, *, noise: float = 0.0, random_state: Any = None,
-    dtype: Any = np.float64, type: Type | None = None, mesh: Mesh | None = None,
+    dtype: Any = np.float64, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a sheet bent to an S, and where rows lie on it.

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
-from redist.pgas.array import Array
 from redist.pgas.creation import Type, make
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import kind_of
-from redist.pgas.tiles.layouts import dtype_of
+from redist.pgas.tiles.layouts import MeshLike, dtype_of
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.ranks.world import Comm
 
@@ -31,7 +30,7 @@ class Place:
 
     dtype: Any = np.float64
     type: Type | None = None
-    mesh: Mesh | None = None
+    mesh: MeshLike | None = None
     comm: Comm | None = None
     device: Any = None
 

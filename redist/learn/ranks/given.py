@@ -19,8 +19,8 @@ from redist.layout.tiles import same_layout
 from redist.learn.borrowed import check_sample_weight
 from redist.learn.ranks.rows import FLOATS, Rows, cut_by_rows, own_range
 from redist.learn.ranks.totals import all_rows, same_error
-from redist.pgas.array import Array
 from redist.pgas.conversion import asarray
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import Tiled

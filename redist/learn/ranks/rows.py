@@ -14,7 +14,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.totals import Totals, all_rows
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh

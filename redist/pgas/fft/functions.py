@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box
-from redist.pgas.array import Array
 from redist.pgas.creation import Type, make
 from redist.pgas.fft.transforms import (
     check_transform,
@@ -17,9 +15,11 @@ from redist.pgas.fft.transforms import (
     transform_dims,
     transform_lengths,
 )
+from redist.pgas.global_array import Array
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.ranks.world import Comm
 
@@ -114,7 +114,7 @@ def irfftn(
 
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** The frequencies of :func:`fft`."""
 
@@ -129,7 +129,7 @@ def fftfreq(
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** The frequencies of :func:`rfft`."""
 

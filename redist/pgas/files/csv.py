@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError, ReadError
 from redist.layout.mesh import Mesh
-from redist.pgas.array import Array
 from redist.pgas.creation import Type
 from redist.pgas.files.lines import FieldCounts, line_start, pieces
 from redist.pgas.files.shares import File, Wanted, even_out, look, must_have_data, readable
+from redist.pgas.global_array import Array
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from redist.errors import ReadError
 from redist.layout.mesh import Mesh
-from redist.pgas.array import Array
 from redist.pgas.conversion import asarray
 from redist.pgas.creation import Type
 from redist.pgas.files.shares import File, Wanted, empty_rows, look, must_have_data, together
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.ownership import own_box
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import format_bytes

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError, ReadError
 from redist.layout.mesh import Mesh
-from redist.pgas.array import Array
 from redist.pgas.creation import Type
 from redist.pgas.files.shares import File, Wanted, even_out, look, must_have_data, together
+from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 Values = NDArray[Any]

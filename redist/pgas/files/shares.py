@@ -16,10 +16,10 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of, same_layout
-from redist.pgas.array import Array
 from redist.pgas.creation import Type, make
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import is_gpu
-from redist.pgas.tiles.layouts import dtype_of, line_mesh, parse_dims
+from redist.pgas.tiles.layouts import dtype_of, line_mesh, mesh_of, parse_dims
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.agreement import from_first, ranks
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
@@ -42,8 +42,7 @@ class Wanted:
     def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
         """**Local.** The type asked for, or an error that says why an array of the file has none such."""
         mesh = self.type.mesh if isinstance(self.type, ArrayType) else self.mesh
-        mesh = line_mesh(self.comm.size) if mesh is None else mesh
-        return parse_dims(self.type, mesh, dtype_of(dtype), shape)
+        return parse_dims(self.type, mesh_of(mesh, self.comm.size), dtype_of(dtype), shape)
 
     def bring(self, made: Array, target: ArrayType) -> Array:
         """**Collective.** Move what was read by rows to the type asked for, where it is another."""

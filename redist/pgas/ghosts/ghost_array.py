@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NoReturn
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.array import Array
 from redist.pgas.ghosts.memory import DEVICE_GHOSTS, GHOSTS
 from redist.pgas.ghosts.tape import RETURN_IT, current_tape
+from redist.pgas.global_array import Array
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.call_site import calling_line

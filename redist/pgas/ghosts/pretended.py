@@ -7,8 +7,8 @@ from typing import Any
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
-from redist.pgas.array import Array
 from redist.pgas.ghosts.stand_ins import pretend
+from redist.pgas.global_array import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from redist.errors import MissingNameError
-from redist.pgas.array import namespace
+from redist.pgas.global_array import namespace
 from redist.pgas.linalg.decompositions import (
     cholesky, det, eigh, eigvalsh, inv, matrix_rank, pinv, qr, slogdet, svd, svdvals,
 )  # fmt: skip

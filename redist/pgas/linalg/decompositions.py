@@ -13,8 +13,8 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
-from redist.pgas.array import Array
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.global_array import Array
 from redist.pgas.linalg import panel_solve, tall_qr
 from redist.pgas.linalg.equations import is_large
 from redist.pgas.linalg.matrices import (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentTypeError, RequestError
-from redist.layout.mesh import Mesh
-from redist.pgas.array import Array
 from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
 from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.global_array import Array
 from redist.pgas.random.philox import Box, Stream, Words, fill
+from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.ranks.world import Comm
@@ -37,7 +37,7 @@ class Generator:
     def uniform(
         self, shape: Shape, low: float = 0.0, high: float = 1.0, *,
         dtype: Any = np.float64, type: Type | None = None,
-        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+        mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
         kind = _float_dtype(dtype)
@@ -51,7 +51,7 @@ class Generator:
     def normal(
         self, shape: Shape, mean: float = 0.0, deviation: float = 1.0, *,
         dtype: Any = np.float64, type: Type | None = None,
-        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+        mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Numbers of the normal distribution (Box and Muller: two words each)."""
         kind = _float_dtype(dtype)
@@ -67,7 +67,7 @@ class Generator:
     def integers(
         self, shape: Shape, low: int, high: int, *,
         dtype: Any = np.int64, type: Type | None = None,
-        mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+        mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
         """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
         kind = np.dtype(dtype)
@@ -85,7 +85,7 @@ class Generator:
 
     def _make(
         self, shape: Shape, kind: np.dtype[Any], per: int, turn: Callable[[Words], Tile],
-        where: tuple[Type | None, Mesh | None, Comm | None, Any],
+        where: tuple[Type | None, MeshLike | None, Comm | None, Any],
     ) -> Array:  # fmt: skip
         sizes = sizes_of(shape)
         tape = current_tape()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from redist.errors import LayoutError
+from redist.errors import ArgumentTypeError, LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
 from redist.layout.dtype import DType
@@ -16,6 +18,8 @@ from redist.layout.mesh import Mesh
 
 Dims = tuple[tuple[SubAxis, ...], ...]
 Shape = tuple[int, ...]
+MeshLike = Mesh | Mapping[str, int] | str
+"""What users give as a mesh: one, its axes as a dict, or its text."""
 
 
 @lru_cache(maxsize=256)
@@ -28,6 +32,26 @@ def dtype_of(dtype: np.dtype[np.generic]) -> DType:
 def line_mesh(n: int) -> Mesh:
     """The mesh of all ranks along one axis, x, for calls that name none."""
     return Mesh(x=n)
+
+
+def mesh_of(given: Any, n_ranks: int) -> Mesh:
+    """The mesh that a user gives; all ranks along x for None.
+
+    >>> mesh_of({"x": 2, "y": 4}, 8) == mesh_of("x=2,y=4", 8) == Mesh(x=2, y=4)
+    True
+    """
+    match given:
+        case Mesh():
+            return given
+        case None:
+            return line_mesh(n_ranks)
+        case str():
+            return Mesh.parse(given)
+        case Mapping():
+            return Mesh(given)
+    raise ArgumentTypeError(
+        f"cannot use {given!r} as a mesh: need a Mesh, as in mesh=redist.Mesh(x={n_ranks})"
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -90,7 +90,7 @@ def given_up(comm: MPI.Comm) -> str | None:
                     wrong.append(f"{ends} {options}: {said}, the source has shape {local.shape}")
             meet(comm)
             again = scene.refused(scene.before if comm.rank else local)
-            if "rank 0: int32[0] is no source tile" not in again and local.size == 0:
+            if "rank 0: passed int32[0] as source tile" not in again and local.size == 0:
                 wrong.append(f"an empty array is no source: {again!r}")
     return wrong[0] if wrong else None
 

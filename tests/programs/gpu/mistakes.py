@@ -68,7 +68,7 @@ def lone(comm: MPI.Comm) -> str | None:
     good = cupy.asarray(plain)
     target = cupy.zeros((12, 6 // comm.size), "f8")
     wrong: dict[str, tuple[Any, Any]] = {
-        "float64[5, 6] is no source tile": (cupy.zeros((5, 6), "f8"), None),
+        "passed float64[5, 6] as source tile": (cupy.zeros((5, 6), "f8"), None),
         "in memory": (plain, None),
         "it is being watched": (Refusing(), None),
         "out is in memory": (good, np.zeros((12, 6 // comm.size))),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from redist import ArrayType, Mesh
+from redist import ArrayType, Mesh, RequestError, box_of
 from tests.programs.pgas.drawing import Draw, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
@@ -87,6 +87,7 @@ def given(draw: Draw) -> str | None:
         )
         or wrong(xp.asarray(x, dtype=other), values.astype(other), f"asarray {x.type}")
         or wrong(xp.asarray(x, copy=True), values, f"copy of {x.type}")
+        or wrong(xp.array(x, other), values.astype(other), f"array of {x.type}")
         or wrong(xp.from_dlpack(values.copy()), values, "from_dlpack")
         or wrong(pickle.loads(pickle.dumps(x)), values, f"pickled {x.type}")
         or wrong(copy.deepcopy(x), values, f"deepcopy {x.type}")
@@ -99,6 +100,47 @@ def given(draw: Draw) -> str | None:
     if made.local is not x.local or xp.asarray(x) is not x or x.to_device("cpu") is not x:
         return f"a needless copy of {x.type}"
     return None
+
+
+def sent(draw: Draw) -> str | None:
+    """What another rank sends is refused if it is a tile, and taken if it is everything."""
+    comm = draw.comm
+    cut, whole = xp.arange(comm.size, type="{x}"), xp.arange(4, type="{}")
+    root = comm.size - 1
+    texts = comm.bcast([pickle.dumps(cut), pickle.dumps(whole), pickle.dumps(xp.sum(cut))], root)
+    found = wrong(pickle.loads(texts[1]), np.arange(4), "a pickle of everything")
+    for text in (texts[0], texts[2]):
+        try:
+            pickle.loads(text)
+        except RequestError as error:
+            if comm.rank == root or f"what rank {root} of {comm.size} held" not in str(error):
+                found = str(error)
+        else:
+            found = found if comm.rank == root else "loaded another rank's tile"
+    return found
+
+
+def placed(draw: Draw) -> str | None:
+    """A mesh may be a dict or text; another thing is refused, and so is a tile of another size."""
+    size = draw.comm.size
+    made = [xp.ones(5, mesh=m, comm=draw.comm) for m in ({"x": size}, f"x={size}", Mesh(x=size))]
+    made.append(xp.array([1.0] * 5, mesh={"x": size}, comm=draw.comm))
+    if len({one.type for one in made}) > 1:
+        return str([str(one.type) for one in made])
+    t = ArrayType.of(Mesh(x=size), "f64", (2 * size + 1,), [["x"]])
+    mine = np.array_split(np.ones(2 * size + 1), size)[draw.comm.rank]
+    want = box_of(t, draw.comm.rank)
+    assert want is not None
+    if len(mine) == want[0][1] - want[0][0]:
+        return None
+    try:
+        xp.from_local(mine, t, comm=draw.comm)
+    except RequestError as error:
+        cuts = "such balanced tiles cannot be said yet" in str(error) and "array_split" in str(
+            error
+        )
+        return None if cuts and f"rank {draw.comm.rank} passed" in str(error) else str(error)
+    return "took a tile of another size"
 
 
 def exported(draw: Draw) -> str | None:
@@ -165,7 +207,17 @@ def said(draw: Draw) -> str | None:
     return None if all(facts) else str(facts)
 
 
-OFTEN: tuple[Check, ...] = (filled, ranges, given, exported, everywhere, several, said)
+OFTEN: tuple[Check, ...] = (
+    filled,
+    ranges,
+    given,
+    sent,
+    placed,
+    exported,
+    everywhere,
+    several,
+    said,
+)
 CHECKS = names_of(OFTEN)
 
 

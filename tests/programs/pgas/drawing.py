@@ -10,7 +10,7 @@ from mpi4py import MPI
 from redist import ArrayType, Mesh, pgas
 from redist.layout.axes import whole
 from redist.layout.tiles import tile_index
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.pgas.tiles.layouts import dtype_of
 from tests.programs.pgas.layouts import layouts, meshes
 

@@ -14,8 +14,8 @@ import numpy as np
 from mpi4py import MPI
 
 from redist import RedistError, pgas
-from redist.pgas.array import Array
-from redist.pgas.info import DTYPES
+from redist.pgas.global_array import Array
+from redist.pgas.namespace_info import DTYPES
 from redist.pgas.operators import Operators
 from tests.programs.pgas.calls import CASES, Operands
 from tests.programs.pgas.drawing import Draw, xp
@@ -33,7 +33,7 @@ ELSEWHERE = {
     "reading_parquet": ["read_parquet"],
     "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
-        "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
+        "arange", "array", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
         "from_local", "full", "linspace", "move_together", "ones", "zeros", "finfo", "iinfo",
         "isdtype", "result_type", "can_cast", "to_device", "device", "nbytes", "settled",
     ],

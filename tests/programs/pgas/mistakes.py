@@ -135,6 +135,8 @@ def calls(x: Arrays) -> dict[str, Callable[[], Any]]:
         "shape of floats": lambda: xp.zeros((2.5,)),
         "dtype of objects": lambda: xp.zeros(3, dtype=object),
         "mesh too large": lambda: xp.zeros(3, mesh=Mesh(x=COMM.size + 1)),
+        "mesh of a number": lambda: xp.zeros(3, mesh=4),
+        "mesh of text": lambda: xp.zeros(3, mesh="four"),
         "device": lambda: xp.zeros(3, device="gpu"),
         "fill out of range": lambda: xp.full(1, 300, dtype="i1"),
         "fill by an array": lambda: xp.full(3, np.ones(2)),

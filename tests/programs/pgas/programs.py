@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from redist import CaptureError, RedistError, pgas
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.runtime.cuda.arrays import to_host
 from tests.programs.pgas.calls import CASES, Operands
 from tests.programs.pgas.drawing import Draw, xp

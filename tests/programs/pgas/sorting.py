@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist import ArrayType, Mesh, pgas
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from redist.pgas.ordering import searching as search
 from redist.pgas.ordering.splitters import MANY
 from redist.pgas.tiles.layouts import dtype_of

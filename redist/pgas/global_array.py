@@ -19,7 +19,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
-from redist.pgas.info import API_VERSIONS
+from redist.pgas.namespace_info import API_VERSIONS
 from redist.pgas.onesided import epochs, get_put
 from redist.pgas.operators import Operators
 from redist.pgas.printing import format_array
@@ -116,7 +116,7 @@ class Array(Operators):
                 "store a.local and a.type, and use pgas.from_local"
             )
         tile = self.tile  # which may change the class of an array that is put away
-        return _restore, (self.__class__, self.type, tile)
+        return _restore, (self.__class__, self.type, tile, self.comm.rank, self.comm.size)
 
     # The standard's own
 
@@ -298,8 +298,16 @@ class Array(Operators):
         return format_array(self)
 
 
-def _restore(kind: type[Array], type: ArrayType, local: Tile | None) -> Array:
-    return kind(type, comm_or_world(None), local)
+def _restore(kind: type[Array], type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:
+    """**Local.** Load a pickle, which has what one rank holds; refuse it where that is not this rank's."""
+    comm = comm_or_world(None)
+    has_all = type.mesh.n_devices == size and not type.used
+    if comm.size != size or (comm.rank != rank and not has_all):
+        raise RequestError(
+            f"cannot load {type} on rank {comm.rank} of {comm.size}: the pickle has what rank {rank} of "
+            f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy"
+        )
+    return kind(type, comm, local)
 
 
 Tiled._kinds[False] = Array
