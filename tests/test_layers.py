@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 INNER: dict[str, str] = {
-    "redist.text": "columns units svg parser progress",
+    "redist.text": "columns units svg parser progress extras",
     "redist.layout": "dtype mesh axes cuts array_type notation interop tiles lower_bound",
     "redist.plan": (
         "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
@@ -38,7 +38,7 @@ INNER: dict[str, str] = {
         "copies shm schedule ranks lanes index_sets elements onesided request arguments host cuda simulator "
         "started transfer redistribute"
     ),
-    "redist.runtime.copies": "strided addresses gpu_arrays script kernels reduce copy_list",
+    "redist.runtime.copies": "strided addresses gpu_arrays script library kernels reduce copy_list",
     "redist.runtime.shm": "segments pages processes process_reads",
     "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
@@ -147,7 +147,7 @@ INNER: dict[str, str] = {
         "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "
         "layouts redistribute global_arrays"
     ),
-    "redist.doctor": "process pairs report diagnosis __main__",
+    "redist.doctor": "process started pairs report diagnosis __main__",
     "redist.cli": "exit_status files request command commands main __main__",
 }
 """The children of each package, lowest first."""

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from redist.text.extras import EXTRAS
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -136,6 +138,24 @@ def test_import_redist_brings_only_numpy_along() -> None:
     )
     stdlib = {*sys.stdlib_module_names, "tomli"}  # which is tomllib before Python 3.11
     assert set(done.stdout.split()) - stdlib == {"numpy", "redist"}
+
+
+def test_messages_install_what_the_extras_of_pyproject_bring() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    ours = {"test", "dev", "docs", "peers"}
+    extras = {k: v for k, v in project["optional-dependencies"].items() if k not in ours}
+    assert extras == {name: [package] for name, package in EXTRAS.items()}
+    for name in ("README.md", "docs/index.md"):
+        shown = re.findall(
+            r"^\| `(\w+)` \|", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE
+        )
+        assert set(extras) <= set(shown), f"{name} lacks {set(extras) - set(shown)}"
+
+
+def test_nothing_is_said_to_come_from_pypi() -> None:
+    """``pip install "redist[...]"`` fails: redist is not there."""
+    for path in [*MODULES, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        assert not re.search(r"pip install .?redist", path.read_text(encoding="utf-8")), path
 
 
 def test_script_and_version_are_where_pyproject_says() -> None:

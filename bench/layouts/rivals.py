@@ -28,7 +28,7 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
     """Measure with every library that is installed, one after another; nothing is random."""
     here = [name for name in RIVALS if why_absent(*RIVALS[name][0]) is None]
     if not here:
-        line = "rivals: skipped, no other library is installed; pip install 'redist[peers]'"
+        line = "rivals: skipped, no other library is installed; pip install -e '.[peers]'"
         return Report("rivals", (Table(line, (), ()),))
     options = ["--devices", str(DEVICES), "--repeat", str(min(n, MOST_REPEATS))]
     return report([row for name in here for row in rows_of(name, options)])

@@ -24,7 +24,7 @@ OURS, BY_MESSAGES, THEIRS = "redist", "messages", "PyTorch"
 def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
     """Measure DTensors of 128 MiB and the weights of a model on 4 ranks: times first, then memory."""
     if why_absent("torch") is not None:
-        line = "torch: skipped, PyTorch is not installed; pip install 'redist[torch]'"
+        line = "torch: skipped, PyTorch is not installed; pip install -e '.[torch]'"
         return Report("torch", (Table(line, (), ()),))
     times = job(["--repeat", str(min(n, MOST_REPEATS))])
     memory = job(["--repeat", "0"], {"MIMALLOC_PURGE_DELAY": "0"})

@@ -25,7 +25,7 @@ OURS = ("redist", "redist-any")
 def run(n: int = MOST, seed: int = 0) -> Report:
     """Measure up to 100 random problems on 8 ranks and 8 CPU devices, contenders in turn."""
     if why_absent("jax") is not None:
-        line = "jax: skipped, jax is not installed; pip install 'redist[peers]' or jax alone"
+        line = "jax: skipped, jax is not installed; pip install -e '.[peers]' or jax alone"
         return Report("jax", (Table(line, (), ()),))
     with tempfile.TemporaryDirectory() as folder:
         stored = Path(folder) / "jax.json"

@@ -13,6 +13,7 @@ from typing import Any
 import redist
 from redist.measure.machine import machine
 from redist.text.columns import table as align
+from redist.text.extras import install_line
 
 Value = str | int | float | None
 
@@ -150,7 +151,7 @@ def save_plot(path: Path, reports: Sequence[Report]) -> str:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return "no plot: matplotlib is not installed; pip install 'redist[plot]'"
+        return f"no plot: matplotlib is not installed; {install_line('plot')}"
     figure = Figure(figsize=(7, 4 * len(charts)), layout="constrained")
     for axes, chart in zip(figure.subplots(len(charts), squeeze=False)[:, 0], charts, strict=True):
         for curve in chart.curves:

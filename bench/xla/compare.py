@@ -58,7 +58,7 @@ class XlaPair:
 def run(n: int = MOST, seed: int = 0) -> Report:
     """Compare on even problems of one mesh without pending reductions and sub-axes."""
     if importlib.util.find_spec("jax") is None:
-        line = "xla: skipped, jax is not installed; pip install 'redist[peers]' or jax alone"
+        line = "xla: skipped, jax is not installed; pip install -e '.[peers]' or jax alone"
         return Report("xla", (Table(line, (), ()),))
     asked = list(problems(min(n, MOST), seed, kinds=("even",), devices=DEVICES))
     pairs: list[XlaPair] = []

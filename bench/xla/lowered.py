@@ -28,7 +28,7 @@ SLOW = 0.9
 def run(n: int = MOST, seed: int = 0) -> Report:
     """Race up to 120 random problems on 8 CPU devices of one process, both ways in turn."""
     if why_absent("jax") is not None:
-        line = "lowered: skipped, jax is not installed; pip install 'redist[jax]' or jax alone"
+        line = "lowered: skipped, jax is not installed; pip install -e '.[jax]' or jax alone"
         return Report("lowered", (Table(line, (), ()),))
     numbers = (DEVICES, min(n, MOST), seed, ARRAY_BYTES, REPEATS)
     done = subprocess.run(

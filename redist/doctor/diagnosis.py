@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redist.doctor.process import Fact, facts
+from redist.doctor.process import READS, Fact, facts
 from redist.doctor.report import fact_lines, likely_lines, pairing_lines
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def diagnose(comm: Comm | None = None, *, node_size: int | None = None) -> Diagn
 
     >>> import redist
     >>> redist.diagnose().facts[0].name
-    'Python'
+    'redist'
 
     **Local** without ``comm``: what this process finds. **Collective over** ``comm`` otherwise: every
     pair of ranks is tried out as a first transfer would; ``node_size`` pretends that nodes have so
@@ -59,4 +59,5 @@ def diagnose(comm: Comm | None = None, *, node_size: int | None = None) -> Diagn
 
     if comm is None or comm.size == 1:
         return Diagnosis(found, tuple(likely(found)))
+    found = tuple(fact for fact in found if fact.name != READS)
     return Diagnosis(found, pairing=pair_ranks(comm, node_size, TIMEOUT_S))

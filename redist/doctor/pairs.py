@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from redist.doctor.process import NO, YES, Fact, gpu_name
+from redist.doctor.process import CANNOT_READ, NO, READS, YES, Fact, gpu_name
+from redist.runtime.copies.kernels import why_no_kernels
 from redist.runtime.cuda.transports.carriers import AWARE, PINNED
 from redist.runtime.ranks.links import LARGE_BYTES, find_topology
 from redist.runtime.ranks.waiting import gather
@@ -17,6 +18,7 @@ READ = "shared memory in place, other arrays by process reads or a pool"
 POOL = "shared memory in place, other arrays through a pool"
 MESSAGES = "messages of MPI, packed in rounds"
 IPC = "CUDA IPC, one copy"
+NEEDS_KERNELS = "they need the compiled kernels"
 PAIRS_SHOWN = 10
 
 
@@ -61,7 +63,10 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
         planned_for = find_topology(world, None, LARGE_BYTES)
     why = [
         ("plans know of", str(planned_for)),
-        ("process reads", "yes" if near == READ else "no: the system does not let ranks"),
+        (
+            READS,
+            YES if near == READ else f"no; {NEEDS_KERNELS if why_no_kernels() else CANNOT_READ}",
+        ),
     ]
     if not all(has for _, _, has in told):
         return Pairing(ranks, _ways(world.node.groups, near, (), "", ""), tuple(why))
@@ -90,7 +95,7 @@ def likely(facts: Sequence[Fact]) -> list[tuple[str, str, str]]:
     of different nodes | NCCL if each has its GPU, else pinned memory and MPI
     """
     found = {fact.name: fact.found for fact in facts}
-    reads = found.get("process reads") == YES
+    reads = found.get(READS) == YES
     near = (READ if reads else POOL) if found.get("shared memory") == YES else MESSAGES
     on_gpus = far = "-"
     if found.get("GPUs", NO) not in (NO, "0"):

@@ -7,16 +7,22 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 import numpy as np
 
 from redist.runtime.copies.addresses import address_of
-from redist.runtime.copies.kernels import kernels, why_no_kernels
+from redist.runtime.copies.kernels import why_no_kernels
+from redist.runtime.copies.library import PACKAGE, checkout
 from redist.runtime.shm.segments import attach, can_share, find, shared_bytes
+from redist.text.extras import install_line
 from redist.text.units import format_bytes
+from redist.version import __version__
 
 YES, NO = "yes", "no"
+READS = "process reads"
+CANNOT_READ = "the kernel does not allow one rank to read another's memory"
 PROBE_BYTES = 2**20
 
 
@@ -33,12 +39,25 @@ def facts() -> Iterator[Fact]:
     """**Local.** Look for everything, one after another; whatever goes wrong is a fact too.
 
     >>> [fact.name for fact in facts()][:3]
-    ['Python', 'MPI', 'MPI threads']
+    ['redist', 'Python', 'MPI']
     """
-    looks: list[Callable[[], Iterator[Fact]]] = [_python, _mpi, _host]
+    looks: list[Callable[[], Iterator[Fact]]] = [_redist, _python, _mpi, _host]
     for look in looks:
         yield from look()
     yield from gpu_facts()
+
+
+def _redist() -> Iterator[Fact]:
+    """Which redist this is; another one that is installed is named beside it."""
+    root = checkout()
+    where = f"installed in {PACKAGE}" if root is None else f"checkout {root}"
+    others = {
+        Path(str(found.locate_file("redist"))).resolve() for found in distributions(name="redist")
+    }
+    others = {path for path in others if path.is_dir()} - {PACKAGE}
+    if others:
+        where += f"; not the one in {min(others)}, because this one comes first in Python's path"
+    yield Fact("redist", __version__, where)
 
 
 def _python() -> Iterator[Fact]:
@@ -50,10 +69,12 @@ def _mpi() -> Iterator[Fact]:
         import mpi4py
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        yield Fact("MPI", NO, str(error))
+        yield Fact("MPI", NO, f"{error}; {install_line('mpi')} brings one")
         return
     name, version = MPI.get_vendor()
-    yield Fact("MPI", f"{name} {'.'.join(map(str, version))}", f"mpi4py {mpi4py.__version__}")
+    library = mpi_library()
+    used = f"mpi4py {mpi4py.__version__}{f', {library}' if library else ''}"
+    yield Fact("MPI", f"{name} {'.'.join(map(str, version))}", used)
     many = MPI.Query_thread() >= MPI.THREAD_MULTIPLE
     yield Fact(
         "MPI threads",
@@ -64,13 +85,31 @@ def _mpi() -> Iterator[Fact]:
     )
 
 
+def mpi_library() -> str:
+    """**Local.** The file of the MPI library in this process; empty if it cannot be told."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    paths = (Path(line.split(maxsplit=5)[5]) for line in lines if "/libmpi" in line)
+    return next((str(path) for path in paths if ".so" in path.name), "")
+
+
 def _host() -> Iterator[Fact]:
-    if kernels() is not None:
-        yield Fact("compiled kernels", YES, "copies, meetings and reductions in C")
+    yield _kernels("compiled kernels", "copies, meetings and reductions in C", why_no_kernels())
+    try:
+        from redist.learn.kernels.library import why_no_library
+    except ImportError:
+        why = f"scikit-learn is not installed; {install_line('learn')}"
+        yield Fact("clustering kernels", "not used", why)
     else:
-        yield Fact("compiled kernels", NO, why_no_kernels())
+        yield _kernels("clustering kernels", "distances, trees and sums in C", why_no_library())
     yield _attempt("shared memory", _share)
-    yield _attempt("process reads", _peek)
+    yield _attempt(READS, _peek)
+
+
+def _kernels(name: str, work: str, why_not: str) -> Fact:
+    return Fact(name, NO, f"{why_not}; NumPy does their work") if why_not else Fact(name, YES, work)
 
 
 def _attempt(name: str, look: Callable[[], str]) -> Fact:
@@ -105,8 +144,8 @@ def _peek() -> str:
     except (OSError, ValueError):
         scope = 0
     if scope:
-        raise OSError(f"the system lets ranks read no other's memory (ptrace_scope is {scope})")
-    return "the kernel reads a process's memory; ranks try it out among themselves"
+        raise OSError(f"{CANNOT_READ} (ptrace_scope is {scope})")
+    return "expected: the kernel has the call; 'redist doctor -n 2' tries it between ranks"
 
 
 def gpu_facts() -> Iterator[Fact]:
@@ -115,7 +154,7 @@ def gpu_facts() -> Iterator[Fact]:
         import cupy
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == "cupy"
-        why = 'pip install "redist[gpu]" brings it along' if missing else str(error)
+        why = install_line("gpu") if missing else str(error)
         yield Fact("CuPy", "not installed" if missing else NO, why)
         return
     yield Fact("CuPy", cupy.__version__)

@@ -15,6 +15,7 @@ from pathlib import Path
 from redist.errors import LaunchError
 from redist.launch.outside import environment
 from redist.text.columns import one_line
+from redist.text.extras import install_line
 
 NAMES = ("mpirun", "mpiexec")
 MPICH = "MPICH"
@@ -52,7 +53,7 @@ def find_launcher(given: str | None = None) -> Launcher:
     if path is None:
         raise LaunchError(
             "cannot start an MPI job: there is no mpirun beside this Python or in PATH; "
-            'pip install "redist[mpi]" brings one along'
+            f"{install_line('mpi')} brings one"
         )
     found = shutil.which(path)
     if found is None:

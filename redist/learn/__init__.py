@@ -9,9 +9,11 @@ In an SPMD program::
     labels = KMeans(8, random_state=0).fit(x).labels_        # a global array, cut as x is
 """
 
+from redist.text.extras import install_line as _install_line
+
 try:
     import sklearn  # noqa: F401
 except ImportError as _problem:
     raise ImportError(
-        "cannot import redist.learn: scikit-learn is not installed; pip install 'redist[learn]'"
+        f"cannot import redist.learn: scikit-learn is not installed; {_install_line('learn')}"
     ) from _problem

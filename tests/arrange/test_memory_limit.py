@@ -64,7 +64,7 @@ def cases(n: int) -> list[tuple[CostNetwork, LiveRows, list[tuple[int, int]]]]:
 
 
 def test_the_best_within_a_limit_is_found() -> None:
-    pytest.importorskip("scipy", reason="an extra: pip install redist[arrange]")
+    pytest.importorskip("scipy", reason="an extra: arrange")
     limited = 0
     for network, rows, every in cases(sample(5, of=400)):
         free = try_all(network)
@@ -99,7 +99,7 @@ def test_prices_alone_keep_the_limit_and_never_claim_too_much(
 
 
 def test_a_limit_that_fits_and_one_byte_less() -> None:
-    pytest.importorskip("scipy", reason="an extra: pip install redist[arrange]")
+    pytest.importorskip("scipy", reason="an extra: arrange")
     for network, rows, every in cases(sample(5, of=400)):
         least = min(peak for _, peak in every)
         found = least_peak(network, rows)
@@ -121,7 +121,7 @@ def planned(rng: Random, mesh: Mesh, limit: int | None = None, exact: bool = Fal
 
 
 def test_programs_within_a_limit() -> None:
-    pytest.importorskip("scipy", reason="an extra: pip install redist[arrange]")
+    pytest.importorskip("scipy", reason="an extra: arrange")
     mesh, limited = Mesh(x=4), 0
     for seed in (7, 9, *range(sample(2, of=100))):
         free = planned(Random(seed), mesh)

@@ -46,7 +46,7 @@ def test_elimination_finds_what_looking_at_all_finds() -> None:
 
 
 def test_the_integer_program_finds_it_too() -> None:
-    pytest.importorskip("scipy", reason="an extra: pip install redist[arrange]")
+    pytest.importorskip("scipy", reason="an extra: arrange")
     rng = Random(2)
     compared = 0
     for _ in range(sample(40, of=500)):

@@ -9,17 +9,24 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 
 from redist.cli.commands.doctor import MODULE
 from redist.doctor.__main__ import main
 from redist.doctor.pairs import likely
 from redist.doctor.process import Fact, facts, gpu_facts
+from redist.launch.launcher import MPICH, OPEN_MPI
 from redist.launch.outside import environment
+from redist.runtime.copies.library import PACKAGE
+from redist.version import __version__
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake
 from tests.programs.launch import alone, default_mpi, one_worker
 
-NAMES = ("Python", "MPI", "launcher", "MPI threads", "compiled kernels", "shared memory")
+NAMES = (
+    *("redist", "Python", "MPI", "launcher", "MPI threads"),
+    *("compiled kernels", "clustering kernels", "shared memory", "process reads"),
+)
 
 
 def as_job(
@@ -49,6 +56,7 @@ def test_ranks_say_how_each_pair_is_joined() -> None:
     done = as_job(3, "--node-size", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("compiled kernels") == 1  # said once, not by every rank
+    assert done.stdout.count("process reads  ") == 1  # what ranks found out, no guess beside it
     (near,) = (line for line in done.stdout.splitlines() if line.startswith("0-1 "))
     (far,) = (line for line in done.stdout.splitlines() if line.startswith("0-2 1-2 "))
     assert "shared memory" in near and "messages of MPI" in far
@@ -58,6 +66,33 @@ def test_kernels_that_are_switched_off_are_said_to_be() -> None:
     done = as_job(0, env={"REDIST_PURE": "1"})
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("compiled kernels"))
     assert line.split()[2] == "no" and "REDIST_PURE" in line
+
+
+def test_it_names_the_redist_and_the_mpi_library_it_looked_at() -> None:
+    found = {fact.name: fact for fact in facts()}
+    assert found["redist"].found == __version__
+    assert found["redist"].why.startswith(f"checkout {PACKAGE.parent}")
+    assert Path(found["MPI"].why.split(", ")[1]).is_file()
+
+
+def test_ranks_that_do_not_know_of_each_other_are_noticed() -> None:
+    """As started by the mpirun of another MPI: each process is rank 0 of 1."""
+    started = [sys.executable, "-m", MODULE]
+    for rank, lines in (("0", 1), ("1", 0)):
+        env = {**environment(), "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2"}
+        done = subprocess.run(started, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert done.stdout.count("started 2 processes, but each of them is rank 0 of 1") == lines
+        assert not done.stdout or "; use " in done.stdout
+
+
+def test_an_mpirun_of_another_mpi_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    vendor, _ = MPI.get_vendor()
+    kind = MPICH if vendor == OPEN_MPI else OPEN_MPI
+    assert main(["--launcher", f"{kind}: their/mpirun"]) == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("launcher"))
+    assert line.split()[1] == "no" and f"their/mpirun is {kind}'s" in line
+    assert f"mpi4py uses {vendor}" in line
 
 
 def test_no_cupy_is_said_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +143,7 @@ def test_without_mpirun_it_still_says_the_rest(
     done = redist("doctor")
     assert done.status == 0
     (line,) = (line for line in done.out.splitlines() if line.startswith("launcher"))
-    assert line.split()[1] == "no" and "redist[mpi]" in line
+    assert line.split()[1] == "no" and "pip install mpich" in line
 
 
 def test_options_reach_the_job(redist: Run, tmp_path: Path) -> None:

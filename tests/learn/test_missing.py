@@ -21,5 +21,5 @@ def test_the_error_says_what_to_install() -> None:
         [sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True
     )
     assert done.stdout == (
-        "cannot import redist.learn: scikit-learn is not installed; pip install 'redist[learn]'\n"
+        "cannot import redist.learn: scikit-learn is not installed; pip install 'scikit-learn>=1.6'\n"
     )

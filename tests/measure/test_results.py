@@ -131,4 +131,4 @@ def test_picture(tmp_path: Path, name: str, start: bytes) -> None:
 
 def test_no_picture_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert "pip install 'redist[plot]'" in draw(made_up(), "p.svg")
+    assert "pip install matplotlib" in draw(made_up(), "p.svg")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from redist.runtime.copies import kernels, script
+from redist.launch.outside import environment
+from redist.runtime.copies import kernels, library, script
 
 HEADER = (kernels.LIBRARY.parent / "native" / "kernels.h").read_text(encoding="utf-8")
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -54,7 +55,7 @@ def build(path: Path, code: str) -> Path:
 def test_library_of_another_version_is_refused(tmp_path, code, number):
     answer = kernels.load_kernels(build(tmp_path / "_kernels.so", code))
     assert isinstance(answer, str)
-    assert f"its number is {number}, not {kernels.ABI}" in answer
+    assert f"number {number}, not {kernels.ABI}" in answer
 
 
 def test_what_is_no_library_is_refused(tmp_path):
@@ -77,3 +78,24 @@ def test_doctor_says_why_the_library_is_refused(tmp_path):
         [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120
     )
     assert "'no'" in done.stdout and "built for another redist" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("module", ["runtime.copies.kernels", "learn.kernels.library"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_checkout_without_kernels_warns_once_and_names_the_command(tmp_path, module, rank):
+    """Slow moves are not silent: rank 0 says what builds the kernels; REDIST_PURE=1 is an answer."""
+    pytest.importorskip("sklearn" if "learn" in module else "numpy")
+    loads = "kernels" if "runtime" in module else "library"
+    code = (
+        f"import pathlib; from redist.{module} import {loads} as load; import redist.{module} as m; "
+        f"m.LIBRARY = pathlib.Path({str(tmp_path / 'none.so')!r}); print(load(), load())"
+    )
+    for pure in ("0", "1"):
+        env = {**environment(), "REDIST_PURE": pure, "RANK": str(rank)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "None None\n"
+        speaks = int(pure == "0" and rank == 0)
+        assert done.stderr.count("runs without its compiled kernels") == speaks
+        assert done.stderr.count(f"pip install -e {library.PACKAGE.parent}") == speaks

@@ -16,6 +16,7 @@ from redist.arrange.solving.mixing import Mixer
 from redist.arrange.solving.narrowed import NarrowedNetwork
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Solution
 from redist.errors import NoPlanError
+from redist.text.extras import install_line
 from redist.text.units import ceil_div, format_bytes
 
 FEW_CELLS = 2_000
@@ -81,7 +82,7 @@ def least_peak(network: CostNetwork, rows: LiveRows, exact: bool = False) -> Sol
             bound = max(bound, found.bound)
             best = found if best is None or found.cost < best.cost else best
     if best is None:
-        raise NoPlanError("cannot find how much memory is needed: pip install redist[arrange]", 0)
+        raise NoPlanError(f"cannot find how much memory is needed: {install_line('arrange')}", 0)
     return Solution(best.values, best.cost, min(best.cost, bound))
 
 

@@ -73,7 +73,11 @@ def _diagnose(args: argparse.Namespace) -> int:
     program = ["-m", MODULE, "--launcher", _launcher_text(launcher)]
     if args.node_size is not None:
         program += ["--node-size", str(read_ranks(args.node_size))]
-    return launch(launcher, n_ranks, program)
+    status = launch(launcher, n_ranks, program)
+    if status not in (0, FAILED):
+        print(f"\nthe job ended with status {status}; one process alone finds:")
+        _run_alone(_launcher_text(launcher))
+    return status
 
 
 def _run_alone(launcher: str) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from redist.runtime.copies.library import load_library, warn_of_numpy
 
 ABI = 5
 """The number of what Python and C tell each other, as in native/learn.h."""
@@ -22,18 +23,26 @@ SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """**Local.** The library, or None where it is missing or ``REDIST_PURE=1`` asks for NumPy."""
-    if os.environ.get("REDIST_PURE", "") not in ("", "0") or not LIBRARY.exists():
+    found = _found()
+    if isinstance(found, str):
+        warn_of_numpy(found)
         return None
-    try:
-        found = ctypes.CDLL(str(LIBRARY))
-        found.redist_learn_abi.restype = ctypes.c_int64
-        if found.redist_learn_abi() != ABI:
-            return None
-    except (OSError, AttributeError):
-        return None
-    found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
-    found.redist_least.restype = ctypes.c_int64
-    found.redist_respond.restype = ctypes.c_double
+    return found
+
+
+def why_no_library() -> str:
+    """**Local.** Say why NumPy does the work of the loops; empty if it does not."""
+    found = _found()
+    return found if isinstance(found, str) else ""
+
+
+@lru_cache(maxsize=1)
+def _found() -> ctypes.CDLL | str:
+    found = load_library(LIBRARY, "redist_learn_abi", ABI)
+    if not isinstance(found, str):
+        found.redist_lloyd_f64.restype = found.redist_lloyd_f32.restype = ctypes.c_int64
+        found.redist_least.restype = ctypes.c_int64
+        found.redist_respond.restype = ctypes.c_double
     return found
 
 

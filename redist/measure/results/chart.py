@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redist.measure.results.results import Results
+from redist.text.extras import install_line
 from redist.text.units import format_bytes
 
 OURS = ("#0b5fd0", "#5fa3f5", "#a9cdfa")
@@ -17,7 +18,7 @@ def draw(results: Results, path: str) -> str:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return "no plot: matplotlib is not installed; pip install 'redist[plot]'"
+        return f"no plot: matplotlib is not installed; {install_line('plot')}"
     sizes = results.sizes
     colours = _colours(results)
     figure = Figure(figsize=(12, 4.2 * len(sizes)), layout="constrained")

@@ -15,6 +15,7 @@ from redist.pgas.creation import Type
 from redist.pgas.files.shares import File, Wanted, even_out, look, must_have_data, together
 from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.text.extras import install_line
 
 Values = NDArray[Any]
 
@@ -60,7 +61,7 @@ def _parquet() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ReadError(
-            "cannot read Parquet: pyarrow is not installed; pip install 'redist[parquet]'"
+            f"cannot read Parquet: pyarrow is not installed; {install_line('parquet')}"
         ) from None
     return pyarrow.parquet
 

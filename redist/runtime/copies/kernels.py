@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import lru_cache
 from pathlib import Path
+
+from redist.runtime.copies.library import load_library, warn_of_numpy
 
 ABI = 1
 """The number of what Python and C tell each other, as in kernels.h; another library is refused."""
@@ -43,7 +44,10 @@ class Kernels:
 def kernels() -> Kernels | None:
     """The kernels, or None where the library is missing or ``REDIST_PURE=1`` asks for NumPy."""
     found = _found()
-    return found if isinstance(found, Kernels) else None
+    if isinstance(found, str):
+        warn_of_numpy(found)
+        return None
+    return found
 
 
 def why_no_kernels() -> str:
@@ -54,24 +58,10 @@ def why_no_kernels() -> str:
 
 @lru_cache(maxsize=1)
 def _found() -> Kernels | str:
-    if os.environ.get("REDIST_PURE", "") not in ("", "0"):
-        return "REDIST_PURE is set: NumPy does their work"
     return load_kernels(LIBRARY)
 
 
 def load_kernels(path: Path) -> Kernels | str:
     """Load the library at ``path``; if it cannot be used, say why not."""
-    if not path.exists():
-        return "not built, no C compiler at installation: NumPy"
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        return f"{path.name} cannot be loaded ({error}): NumPy"
-    try:
-        library.redist_abi.restype = ctypes.c_int64
-        number = int(library.redist_abi())
-    except AttributeError:
-        number = 0
-    if number != ABI:
-        return f"built for another redist (its number is {number}, not {ABI}): NumPy; install again"
-    return Kernels(library)
+    library = load_library(path, "redist_abi", ABI)
+    return library if isinstance(library, str) else Kernels(library)
