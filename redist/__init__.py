@@ -37,6 +37,7 @@ from redist.errors import (
     TopologyError,
     TransferError,
     WholeArrayError,
+    WriteError,
 )
 from redist.layout.array_type import ArrayType
 from redist.layout.interop import (
@@ -98,6 +99,7 @@ __all__ = [
     "Transfer",
     "TransferError",
     "WholeArrayError",
+    "WriteError",
     "__version__",
     "adjoint",
     "box_of",

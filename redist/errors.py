@@ -156,6 +156,10 @@ class ReadError(RedistError, OSError):
     """A file that cannot be read as an array: missing, cut off, or not of numbers."""
 
 
+class WriteError(RedistError, OSError):
+    """A file that cannot be written: no such folder, no permission, no room; what was there is as it was."""
+
+
 class LaunchError(RedistError):
     """An MPI job that cannot be started: no mpirun, or one that is not known."""
 

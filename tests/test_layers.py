@@ -89,7 +89,7 @@ INNER: dict[str, str] = {
         "creation conversion files linalg fft random programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
-    "redist.pgas.files": "shares npy lines csv parquet",
+    "redist.pgas.files": "shares new_file blocks columns npy lines csv csv_out parquet",
     "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (

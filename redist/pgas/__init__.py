@@ -41,8 +41,9 @@ from redist.pgas.elementwise.unary import (
     real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
 )  # fmt: skip
 from redist.pgas.files.csv import read_csv
-from redist.pgas.files.npy import read_npy
-from redist.pgas.files.parquet import read_parquet
+from redist.pgas.files.csv_out import write_csv
+from redist.pgas.files.npy import read_npy, write_npy
+from redist.pgas.files.parquet import read_parquet, write_parquet
 from redist.pgas.indexing.boolean import nonzero
 from redist.pgas.namespace_info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
@@ -94,7 +95,8 @@ __all__ = [
     "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
     "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu", "trunc", "uint8",
     "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy", "write_parquet",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 """The names of the standard, Array and what makes arrays from functions and tiles."""
 

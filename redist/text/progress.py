@@ -25,22 +25,33 @@ class Progress:
     ''
 
     ``bar`` says whether to draw a bar; by default it is drawn if ``stream`` (stderr) is a terminal.
+    Work that is over within ``after_s`` has none.
     """
 
-    def __init__(self, label: str, stream: TextIO | None = None, bar: bool | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        stream: TextIO | None = None,
+        bar: bool | None = None,
+        after_s: float = 0.0,
+    ) -> None:
         self._label = label
         self._out = sys.stderr if stream is None else stream
         self._bar = self._out.isatty() if bar is None else bar
         self._started = time.monotonic()
-        self._last = self._started - REDRAW_S if self._bar else self._started
+        self._last = self._started - REDRAW_S + after_s if self._bar else self._started
+        self._drawn = not after_s
 
     def __call__(self, done: int, total: int, name: str = "") -> None:
         """Say so, unless something was said a moment ago; a bar goes when all is done."""
         now = time.monotonic()
         seconds, ended = now - self._started, self._bar and done >= total
+        if ended and not self._drawn:
+            return
         if not ended and (now - self._last < (REDRAW_S if self._bar else LINE_S) or not total):
             return
         self._last = now
+        self._drawn = True
         if self._bar:
             text = "" if ended else bar_text(self._label, done, total, name, seconds)
             width = shutil.get_terminal_size().columns - 1

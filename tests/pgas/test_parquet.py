@@ -11,7 +11,7 @@ from redist import ReadError, pgas
 from tests.programs.checks import Job, Run, items, must_hold
 
 HERE = find_spec("pyarrow") is not None
-JOBS = [Job(n, (Run("pgas.reading_parquet"),)) for n in (1, 3)]
+JOBS = [Job(n, (Run("pgas.reading_parquet"), Run("pgas.writing_parquet"))) for n in (1, 3)]
 
 
 @pytest.mark.skipif(not HERE, reason="needs pyarrow: make learn has an environment with it")

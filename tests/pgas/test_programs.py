@@ -24,6 +24,7 @@ AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
     "seeds": {1: (4, 40), 2: (0, 15), 3: (4, 15), 4: (0, 12), 6: (0, 4)},
     "sorting": {1: (6, 60), 2: (0, 40), 3: (10, 40), 4: (0, 30), 6: (0, 15)},
     "special": {1: (6, 60), 3: (5, 20), 4: (0, 10)},
+    "writing": {1: (6, 80), 2: (0, 60), 3: (6, 60), 4: (0, 60), 6: (0, 10)},
     "spectra": {1: (4, 40), 2: (0, 15), 3: (4, 15), 4: (0, 12), 6: (0, 4)},
 }
 """Random rounds on so many ranks: in ``make test`` (0: none), and in ``make test-all``."""

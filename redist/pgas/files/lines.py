@@ -9,11 +9,29 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ReadError
+from redist.errors import ArgumentError, ReadError
 
 PIECE_BYTES = 2**22
 """So much of a file is looked at at a time; a longer line makes a longer piece."""
 SEARCH_BYTES = 2**14
+
+
+def one_delimiter(delimiter: str | None, sep: str | None) -> str:
+    """**Local.** What parts fields, by our name or by pandas'; a comma if neither is given.
+
+    >>> one_delimiter(None, None), one_delimiter(None, ";")
+    (',', ';')
+    """
+    if delimiter is not None and sep is not None and delimiter != sep:
+        raise ArgumentError(
+            f"cannot part fields by {delimiter!r} and by {sep!r}: delimiter= and sep= are the same; give one"
+        )
+    mark = delimiter if delimiter is not None else sep if sep is not None else ","
+    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '\r\n"+-.':
+        raise ArgumentError(
+            f"cannot part fields by {mark!r}: need one letter of ASCII that is in no number"
+        )
+    return mark
 
 
 def line_start(file: BinaryIO, at: int, first: int, end: int) -> int:

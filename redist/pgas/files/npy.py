@@ -1,7 +1,8 @@
-"""NumPy's files on all ranks: each reads its rows."""
+"""NumPy's files on all ranks: each reads, or writes, its rows."""
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,11 +11,21 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from redist.errors import ReadError
+from redist.errors import ArgumentTypeError, ReadError
 from redist.layout.mesh import Mesh
 from redist.pgas.conversion import asarray
 from redist.pgas.creation import Type
-from redist.pgas.files.shares import File, Wanted, empty_rows, look, must_have_data, together
+from redist.pgas.files.blocks import must_be_written, own_parts, within
+from redist.pgas.files.new_file import new_file
+from redist.pgas.files.shares import (
+    File,
+    Wanted,
+    empty_rows,
+    look,
+    must_have_data,
+    teller,
+    together,
+)  # fmt: skip
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.ownership import own_box
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -112,3 +123,46 @@ def _read_into(tile: Values, file: File, offset: int) -> None:
             left, offset = left[n:], offset + n
     finally:
         os.close(descriptor)
+
+
+def write_npy(
+    file: File, a: Array, *, limit_bytes: int | str | None = None, progress: bool | None = None
+) -> None:
+    """**Collective.** Write a global array to a file of NumPy, for ``numpy.load`` and :func:`read_npy`.
+
+    ``pgas.write_npy("points.npy", a)``. Each rank writes its share of the elements, in C order. An
+    array that is cut by rows stays where it is; another is moved to rows a block at a time. That takes
+    ``limit_bytes`` on a rank, 64 MiB if nothing is said, beside the array, whose pending reduction is
+    finished first. The file appears under its name once it is whole and on the disk; if a rank fails,
+    all raise the same :class:`~redist.WriteError`, and what had the name before is as it was.
+    """
+    a = must_be_written(file, a)
+    if a.dtype.kind not in "biufc":
+        raise ArgumentTypeError(
+            f"cannot write {a.type} as a file of NumPy: NumPy has no name for {a.type.dtype}; "
+            "pgas.astype(a, pgas.float32) has one"
+        )
+    limit = within(a, limit_bytes)
+    head = npy_head(a.shape, a.dtype)
+    tell, done, itemsize = teller(a.comm, "write", file, progress), 0, a.dtype.itemsize
+    with new_file(a.comm, file, len(head) + a.nbytes) as out:
+        if a.comm.rank == 0:
+            out.write(head, 0)
+        for part in own_parts(a, limit):
+            out.write(part.values, len(head) + part.first * itemsize)
+            done += part.values.nbytes
+            tell(done, -(-a.nbytes // a.comm.size))
+
+
+def npy_head(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """The first bytes of a file of NumPy for an array in C order.
+
+    >>> npy_head((2, 3), np.dtype("f4"))[:6], len(npy_head((2, 3), np.dtype("f4"))) % 64
+    (b'\\x93NUMPY', 0)
+    """
+    head = io.BytesIO()
+    descr = npy_format.dtype_to_descr(dtype)
+    npy_format.write_array_header_1_0(
+        head, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
+    return head.getvalue()

@@ -1,4 +1,4 @@
-"""Parquet files on all ranks: each reads some of the row groups."""
+"""Parquet files: each rank reads some of the row groups; rank 0 writes them, in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ArgumentError, ReadError
+from redist.errors import ArgumentError, ReadError, RedistError, WriteError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
-from redist.pgas.files.shares import File, Wanted, even_out, look, must_have_data, together
+from redist.pgas.files.blocks import within
+from redist.pgas.files.columns import Columns, Table, width_of
+from redist.pgas.files.new_file import NewFile, new_file
+from redist.pgas.files.shares import (
+    File,
+    Wanted,
+    even_out,
+    look,
+    must_have_data,
+    teller,
+    together,
+)  # fmt: skip
 from redist.pgas.global_array import Array
+from redist.runtime.ranks.agreement import from_first
+from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.extras import install_line
 
@@ -55,13 +68,13 @@ def read_parquet(
     return wanted.bring(even_out(local, counts, comm), target)
 
 
-def _parquet() -> Any:
+def _parquet(verb: str = "read", error: type[RedistError] = ReadError) -> Any:
     """**Local.** pyarrow's module, or an error that says what to install."""
     try:
         import pyarrow.parquet
     except ImportError:
-        raise ReadError(
-            f"cannot read Parquet: pyarrow is not installed; {install_line('parquet')}"
+        raise error(
+            f"cannot {verb} Parquet: pyarrow is not installed; {install_line('parquet')}"
         ) from None
     return pyarrow.parquet
 
@@ -86,7 +99,7 @@ def _dtype_of(kind: Any) -> str | None:
         str(kind), str(kind)
     )
     try:
-        return name if np.dtype(name).kind in "iuf" else None
+        return name if np.dtype(name).kind in "biuf" else None
     except TypeError:
         return None
 
@@ -134,3 +147,73 @@ def _fill(local: Values, file: File, groups: list[int], names: list[str]) -> Non
                     )
                 local[at : at + len(table), i] = column.to_numpy()
             at += len(table)
+
+
+GROUP_BYTES = 2**22
+"""Row groups are of so many bytes in memory: small enough that several ranks have some to read."""
+
+
+def write_parquet(
+    file: File, a: Columns, *, columns: Sequence[str] | None = None, compression: str = "snappy",
+    limit_bytes: int | str | None = None, progress: bool | None = None,
+) -> None:  # fmt: skip
+    """**Collective.** Write global arrays to a Parquet file, as columns beside each other.
+
+    ``pgas.write_parquet("points.parquet", {"x": x, "label": labels})``; also one array of rows and
+    columns, or a list of arrays, whose names are ``columns``, or 0, 1 and so on. Needs pyarrow, the
+    extra ``parquet``, on rank 0: it receives the rows a group at a time and writes them, because the
+    end of a Parquet file says where everything is in it. So there is one file, the same for every
+    number of ranks; its row groups are read in parallel. ``limit_bytes`` is kept on every rank, 64 MiB
+    if nothing is said. Arrays on GPUs are copied to memory first. Errors are as in
+    :func:`~redist.pgas.write_npy`.
+    """
+    table = Table.of(file, a, columns)
+    names = table.names or tuple(map(str, range(table.width)))
+    comm = table.comm
+    from_first(comm, lambda: bool(_parquet("write", WriteError)), TIMEOUT_S)
+    limit = within(table.arrays[0], limit_bytes)
+    rows = max(1, min(GROUP_BYTES, limit // 8) // max(1, table.row_bytes))
+    tell, done = teller(comm, "write", file, progress), 0
+    with new_file(comm, file) as out:
+        groups = GroupWriter(out, table, names, compression) if comm.rank == 0 else None
+        try:
+            out.agree()
+            for block in table.blocks(rows, Mesh({"x": 1}, ranks=[0]), limit):
+                if groups is not None:
+                    groups.write(block)
+                done = min(table.rows, done + rows)
+                tell(done * table.row_bytes, table.rows * table.row_bytes)
+        finally:
+            if groups is not None:
+                groups.close()
+
+
+class GroupWriter:
+    """Writes row groups to a new file; what fails is kept by that."""
+
+    def __init__(self, out: NewFile, table: Table, names: Sequence[str], compression: str) -> None:
+        self._out, self._writer = out, None
+        with out.own_part():
+            import pyarrow
+
+            kinds = [one.dtype for one in table.arrays for _ in range(width_of(one))]
+            fields = zip(names, map(pyarrow.from_numpy_dtype, kinds), strict=True)
+            self._schema = pyarrow.schema([*fields])
+            self._writer = _parquet().ParquetWriter(
+                str(out.temporary), self._schema, compression=compression
+            )
+
+    def write(self, columns: Sequence[Values]) -> None:
+        """**Local.** Write one group."""
+        if self._writer is not None and not self._out.failed:
+            with self._out.own_part():
+                import pyarrow
+
+                arrays = [pyarrow.array(values) for values in columns]
+                self._writer.write_table(pyarrow.Table.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        """**Local.** Write the end of the file."""
+        if self._writer is not None:
+            with self._out.own_part():
+                self._writer.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,10 +22,12 @@ from redist.pgas.creation import Type, make
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import is_gpu
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, mesh_of, parse_dims
+from redist.pgas.tiles.move import tile_shape
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.agreement import from_first, ranks
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
+from redist.text.progress import Progress
 
 Values = NDArray[Any]
 File = str | os.PathLike[str]
@@ -46,8 +50,14 @@ class Wanted:
 
     def bring(self, made: Array, target: ArrayType) -> Array:
         """**Collective.** Move what was read by rows to the type asked for, where it is another."""
-        there = 0 not in target.shape and same_layout(made.type, target)
-        moved = Array(target, made.comm, made.tile) if there else made.to(target)
+        if 0 not in target.shape and same_layout(made.type, target):
+            shape = tile_shape(
+                target, made.comm.rank
+            )  # of tiles without elements it may be another
+            tile = None if made.tile is None or shape is None else made.tile.reshape(shape)
+            moved = Array(target, made.comm, tile)
+        else:
+            moved = made.to(target)
         return moved.to_device(self.device) if is_gpu(self.device) else moved
 
 
@@ -57,6 +67,23 @@ def empty_rows(shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm) -> Arra
     dims = ((whole(mesh, "x"),), *((),) * (len(shape) - 1))
     t = ArrayType(mesh, dtype_of(dtype), shape, dims)
     return make(shape, dtype, None, t, None, comm)
+
+
+Tell = Callable[[int, int], None]
+"""Called with the bytes that this rank has done, and those that it has to do."""
+SOON_S = 1.0
+
+
+def teller(comm: Comm, verb: str, file: File, progress: bool | None) -> Tell:
+    """**Local.** Say on rank 0 how far work on a file has come: on a terminal by a bar, if it takes long.
+
+    ``progress=True`` says it elsewhere too, in a line now and then, and False nowhere.
+    """
+    if comm.rank or progress is False or not (progress or sys.stderr.isatty()):
+        return lambda done, total: None
+    said = Progress(f"{verb} {Path(file).name}", after_s=SOON_S)
+    unit = 2**20
+    return lambda done, total: said(done // unit, max(1, total // unit), "MiB")
 
 
 def must_have_data(file: File) -> None:

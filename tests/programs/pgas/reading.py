@@ -58,6 +58,7 @@ def npy_files_are_numpys() -> str | None:
         "cube": np.asfortranarray(rng.integers(0, 9, (7, 3, 4))),
         "line": np.arange(11, dtype=np.int16),
         "few": rng.normal(size=(1, 4)).astype(np.float32),
+        "single": np.array([[2.5]]),
         "none": np.empty((0, 3)),
         "other end": rng.normal(size=(9, 2)).astype(">f8"),
         "complex": rng.normal(size=(8, 2)) + 1j,
@@ -66,7 +67,7 @@ def npy_files_are_numpys() -> str | None:
     }
     for name, values in arrays.items():
         path = stored(f"{name}.npy", partial(np.save, arr=values))
-        cuts = TYPES if name in ("rows", "columns") else (None,)
+        cuts = TYPES if name in ("rows", "columns", "single") else (None,)
         for cut in cuts:
             found = pgas.read_npy(path, type=cut)
             if not np.array_equal(found.gather(), values):

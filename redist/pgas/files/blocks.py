@@ -1,0 +1,203 @@
+"""The elements of a global array in the order of a file, in blocks that keep a memory limit."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ArgumentError, ArgumentTypeError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
+from redist.layout.mesh import Mesh
+from redist.layout.tiles import Box, box_of
+from redist.pgas.files.shares import File
+from redist.pgas.global_array import Array
+from redist.pgas.memory import GRAIN
+from redist.pgas.tiles.budget import staging_room
+from redist.pgas.tiles.layouts import line_mesh
+from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.select import Link, new_tile
+from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.elements.by_index import STAGING_BYTES, side
+from redist.runtime.index_sets.held import EdgeRange
+from redist.text.units import format_bytes, limit_from
+
+Values = NDArray[Any]
+
+LIMIT_BYTES = 2**26
+"""What a rank takes beside its tiles while it writes, unless a limit is given."""
+LEAST_BYTES = 2**18
+
+
+def within(a: Tiled, limit_bytes: int | str | None) -> int:
+    """**Collective** under a memory limit of arrays. What blocks and messages may take on a rank."""
+    limit = limit_from(limit_bytes)
+    limit = LIMIT_BYTES if limit is None else limit
+    if limit < LEAST_BYTES:
+        raise ArgumentError(
+            f"cannot write within {format_bytes(limit)} a rank: need {format_bytes(LEAST_BYTES)} or more"
+        )
+    return max(LEAST_BYTES, staging_room(a, limit))
+
+
+def must_be_written(file: File, a: Any) -> Array:
+    """**Local.** A global array whose values are real, or an error that says what else to write."""
+    traffic().require_data(
+        f"the file {os.fspath(file)}", "a file is written once, when values are known"
+    )
+    if not isinstance(a, Array):
+        raise ArgumentTypeError(
+            f"cannot write {type(a).__name__} to {os.fspath(file)!r}: need a global array; pgas.asarray "
+            "makes one of what all ranks have alike"
+        )
+    return a
+
+
+class Part(NamedTuple):
+    """Some elements that lie one behind the other in a file: where the first is, and they."""
+
+    first: int
+    values: Values
+
+
+def own_parts(a: Array, limit_bytes: int) -> Iterator[Part]:
+    """**Collective.** What this rank writes of an array in C order: every element is one rank's, once.
+
+    An array that is cut by rows stays where it is, and copies share its rows; another is moved, a
+    block at a time.
+    """
+    a = resolve_pending(a)
+    if not _lies_in_order(a.type) and a._memory.on_device:
+        a = move(a, _rows(a.type.shape, a.type, line_mesh(a.comm.size)), asked=True)
+    if _lies_in_order(a.type):
+        yield from _parts_in_place(a, limit_bytes // 2)  # whoever has one asks for the next
+    else:
+        room = min(STAGING_BYTES, limit_bytes // 4)
+        most = max(1, (limit_bytes - room) // 2 - GRAIN)
+        for box in _blocks(a.shape, a.dtype.itemsize, most, a.comm.size):
+            yield _moved_part(a, box, room)
+
+
+def _lead(shape: Sequence[int]) -> int:
+    """The first dim of more than one index, or the last one: the one to cut a range in C order by."""
+    return next((i for i, n in enumerate(shape) if n != 1), max(0, len(shape) - 1))
+
+
+def _lies_in_order(t: ArrayType) -> bool:
+    """Whether every tile is a range of the array in C order."""
+    lead = _lead(t.shape)
+    return all(cut == 1 for dim, cut in enumerate(t.cuts) if dim != lead)
+
+
+def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[Part]:
+    """**Local.** The own share of the own tile, which holders of the same tile have other shares of."""
+    tile, box = a.tile, box_of(a.type, a.comm.rank)
+    if tile is None or box is None or not tile.size:
+        return
+    same = [rank for rank in sorted(a.mesh.ranks) if box_of(a.type, rank) == box]
+    turn = same.index(a.comm.rank)
+    if not a.shape:
+        if turn == 0:
+            yield Part(0, np.asarray(a._memory.host(tile)))
+        return
+    lead = _lead(a.shape)
+    n, inner = tile.shape[lead], math.prod(a.shape[lead + 1 :])
+    lo, hi = (n * i // len(same) for i in (turn, turn + 1))
+    mine = tile[(slice(None),) * lead + (slice(lo, hi),)]
+    first = (box[lead][0] + lo) * inner
+    for at, piece in _pieces(mine, limit_bytes):
+        values = np.ascontiguousarray(a._memory.host(piece))
+        yield Part(first + at, values)
+
+
+def _pieces(tile: Tile, most_bytes: int) -> Iterator[tuple[int, Tile]]:
+    """A tile in pieces, each a range of it in C order, and where that begins."""
+    if tile.nbytes <= most_bytes or not tile.size:
+        if tile.size:
+            yield 0, tile
+        return
+    dim = _lead(tile.shape)
+    inner = math.prod(tile.shape[dim + 1 :])
+    n = max(1, most_bytes // (inner * tile.dtype.itemsize))
+    for at in range(0, tile.shape[dim], n):
+        part = tile[(slice(None),) * dim + (slice(at, at + n),)]
+        for start, piece in _pieces(part, most_bytes):
+            yield at * inner + start, piece
+
+
+def _blocks(shape: Sequence[int], itemsize: int, most_bytes: int, size: int) -> Iterator[Box]:
+    """Boxes that are ranges of an array in C order, ``most_bytes`` at most on each of ``size`` ranks.
+
+    >>> [*_blocks((5, 3), 8, 48, 2)]
+    [((0, 4), (0, 3)), ((4, 5), (0, 3))]
+    >>> [*_blocks((2, 3), 8, 16, 1)]
+    [((0, 1), (0, 2)), ((0, 1), (2, 3)), ((1, 2), (0, 2)), ((1, 2), (2, 3))]
+    """
+
+    def below(box: Box, dim: int) -> Iterator[Box]:
+        inner = math.prod(shape[dim + 1 :]) * itemsize
+        if inner > most_bytes and dim + 1 < len(shape):
+            for i in range(shape[dim]):
+                yield from below((*box, (i, i + 1)), dim + 1)
+            return
+        n = max(1, most_bytes // max(1, inner)) * size
+        rest = tuple((0, k) for k in shape[dim + 1 :])
+        for lo in range(0, shape[dim], n):
+            yield (*box, (lo, min(shape[dim], lo + n)), *rest)
+
+    if 0 not in shape:
+        yield from below((), 0)
+
+
+def _rows(shape: Sequence[int], t: ArrayType, mesh: Mesh) -> ArrayType:
+    """The type of a range in C order whose elements all ranks of a line hold, one behind the other."""
+    lead = _lead(shape)
+    dims = [(whole(mesh, "x"),) if dim == lead else () for dim in range(len(shape))]
+    return ArrayType(mesh, t.dtype, tuple(shape), tuple(dims))
+
+
+def _moved_part(a: Array, box: Box, room: int) -> Part:
+    """**Collective.** Cut a block over all ranks, in order; the own part of it."""
+    t = _rows([hi - lo for lo, hi in box], a.type, line_mesh(a.comm.size))
+    tile = take_block(a, box, t, room)
+    own = box_of(t, a.comm.rank)
+    steps = [math.prod(a.shape[dim + 1 :]) for dim in range(a.ndim)]
+    if tile is None or own is None:
+        return Part(0, np.empty(0, a.dtype))
+    first = sum((lo + at) * n for (lo, _), (at, _), n in zip(box, own, steps, strict=True))
+    return Part(first, tile)
+
+
+def take_block(a: Array, box: Box, t: ArrayType, room: int) -> Tile | None:
+    """**Collective.** Bring a box of an array to a type of its own; the own tile of that.
+
+    ``room`` is what messages may take on the way.
+    """
+    out = a.new(t, new_tile(a, t))
+    if not t.global_elems:
+        return out.tile
+    links = [
+        Link(
+            dim,
+            EdgeRange(a.type.cut(dim), range(lo, hi)),
+            dim,
+            EdgeRange(t.cut(dim), range(hi - lo)),
+        )
+        for dim, (lo, hi) in enumerate(box)
+    ]
+    ends = (
+        side(a.type, tuple((link.source_dim, link.source) for link in links)),
+        side(t, tuple((link.target_dim, link.target) for link in links)),
+    )
+
+    def work(x: Tiled, made: Tiled) -> tuple[None, int]:
+        return None, traffic().select(x.comm, *ends, x.tile, made.tile, room)
+
+    traffic().perform(ElementExchange("write", a.type, t), work, (a, out))
+    return out.tile
