@@ -39,14 +39,14 @@ INNER: dict[str, str] = {
         "started transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script library kernels reduce copy_list",
-    "redist.runtime.shm": "segments pages processes process_reads",
+    "redist.runtime.shm": "first_fit mappings segments pages processes process_reads",
     "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
         "background waiting tokens agreement node control_page failure meeting world links neighbours "
         "free_memory collectives"
     ),
     "redist.runtime.lanes": (
-        "first_fit stores file_io host_tiles spill_file policies vertex_table timeline residencies ready "
+        "stores file_io host_tiles spill_file policies vertex_table timeline residencies ready "
         "loop run_graph together"
     ),
     "redist.runtime.index_sets": "positions held shared part",

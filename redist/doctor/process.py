@@ -127,7 +127,8 @@ def _share() -> str:
     memory[:8] = range(8)
     found = find(memory)
     assert found is not None
-    if not np.array_equal(attach(found[0])[:8], memory[:8]):
+    handle, offset = found
+    if not np.array_equal(attach(handle)[offset : offset + 8], memory[:8]):
         raise OSError("what was mapped again is something else")
     return "a memory file was mapped twice and read"
 

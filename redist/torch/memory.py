@@ -57,12 +57,14 @@ class SharedMemory:
         mark = os.urandom(MARK_BYTES)
         own[MARK_AT : MARK_AT + MARK_BYTES] = np.frombuffer(mark, np.uint8)
         found = find(own)
-        told = self.ranks.gather((found[0] if found else None, mark))
+        told = self.ranks.gather((*(found or (None, 0)), mark))
         pages: list[Bytes] = []
         works = True
-        for rank, (handle, there) in enumerate(told):
+        for rank, (handle, offset, there) in enumerate(told):
             try:
-                page = own if rank == self.ranks.rank else attach(handle)
+                page = own
+                if rank != self.ranks.rank:
+                    page = attach(handle)[offset : offset + len(own)]
                 works = works and bytes(page[MARK_AT : MARK_AT + MARK_BYTES]) == there
                 pages.append(page)
             except (OSError, ValueError, AttributeError, TransferError):
@@ -71,7 +73,7 @@ class SharedMemory:
             return False
         self.own, self.pages, self.pool_bytes, self.seq = own, pages, size, 0
         self._touched_bytes = 0
-        self.pids = [handle.pid for handle, _ in told]
+        self.pids = [handle.pid for handle, *_ in told]
         self._control = own[:CONTROL_BYTES].view(np.uint64)
         self._table = np.array([address_of(page) for page in pages], dtype=np.uintp)
         self.ranks.barrier()  # nobody meets in pages that another has not mapped

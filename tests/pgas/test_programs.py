@@ -58,6 +58,7 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 
 ALONE = (
     "limits",
+    "many_arrays",
     "staging",
     "tracing",
     "mistakes",
@@ -81,7 +82,11 @@ PROMISES = [
     promised(2, ("spill_faults",), slow=SEVERAL),
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
-    promised(4, ("limits", "tracing", "mistakes", "traffic", "captured", "planned"), slow=SEVERAL),
+    promised(
+        4,
+        ("limits", "many_arrays", "tracing", "mistakes", "traffic", "captured", "planned"),
+        slow=SEVERAL,
+    ),
     promised(4, ("staging",), "--messages", slow=SEVERAL),
     promised(4, ("traffic",), "--messages"),
 ]

@@ -17,9 +17,9 @@ import numpy as np
 from redist.errors import SpillError
 from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address, empty_on_device
 from redist.runtime.lanes.file_io import BLOCK_BYTES
-from redist.runtime.lanes.first_fit import FirstFit
 from redist.runtime.lanes.stores import Bytes
 from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.shm.first_fit import FirstFit
 from redist.text.units import format_bytes
 
 TO_DEVICE, TO_HOST = 1, 2

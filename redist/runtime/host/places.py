@@ -144,7 +144,6 @@ class TilePlaces:
         world, bases, slot_bytes = self._world, self._bases, self._staging.slot_bytes
         kinds: Kinds = {}
         opened: set[tuple[int, int]] = set()
-        world.forget_segments()
         for rank in world.node.ranks:
             page = world.pages[rank]
             described = not all_pooled and world.meeting.flag_of(rank)

@@ -15,8 +15,8 @@ from redist.runtime.lanes.file_io import (
     read_all,
     write_all,
 )
-from redist.runtime.lanes.first_fit import FirstFit
 from redist.runtime.lanes.stores import Bytes
+from redist.runtime.shm.first_fit import FirstFit
 from redist.text.units import format_bytes
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

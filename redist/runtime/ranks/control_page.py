@@ -109,14 +109,14 @@ class ControlPages:
         found = find(own.memory)
         mark = os.urandom(8)
         own.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(mark, np.uint8)
-        told = gather((found[0] if found else None, mark))
+        told = gather((*(found or (None, 0)), mark))
         pages: dict[int, ControlPage] = {}
-        for rank, (handle, there) in zip(node.ranks, told, strict=True):
+        for rank, (handle, offset, there) in zip(node.ranks, told, strict=True):
             memory = own.memory
             if rank != node.rank:
                 if handle is None:
                     raise TransferError(f"rank {rank} has no memory to share")
-                memory = attach(handle)[: len(own.memory)]
+                memory = attach(handle)[offset : offset + len(own.memory)]
             if bytes(memory[TEXT_AT : TEXT_AT + 8]) != there:
                 raise TransferError(f"what is mapped is not the memory of rank {rank}")
             pages[rank] = own if rank == node.rank else ControlPage(memory, own.n_items)

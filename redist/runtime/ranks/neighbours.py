@@ -119,7 +119,6 @@ def _describe(world: World, tile: Tile | None) -> bool:
 
 def _look(world: World, dtype: np.dtype[Any]) -> dict[int, Tile]:
     """Map the tiles of the neighbours that share theirs."""
-    world.forget_segments()
     out: dict[int, Tile] = {}
     for rank in world.node.ranks:
         rows = world.pages[rank].descriptions[world.meeting.seq & 1].reshape(-1)

@@ -22,7 +22,6 @@ from redist.runtime.shm.segments import Bytes, Handle, attach
 
 Comm = MPI.Comm
 """For the layers that pass communicators on and never call MPI themselves."""
-MOST_MAPPED = 1024
 T = TypeVar("T")
 
 
@@ -149,17 +148,15 @@ class World:
             self.meeting.seq = 0
 
     def map_segment(self, rank: int, handle: Handle, writes: bool = False) -> Bytes:
-        """**Local.** A segment of a neighbour, mapped once to be read, and once to be written."""
+        """**Local.** A segment of a neighbour, mapped once to be read, and once to be written.
+
+        It stays mapped until the communicator is freed: recorded calls have addresses in it.
+        """
         key = rank, handle.number, writes
         found = self._segments.get(key)
         if found is None:
             found = self._segments[key] = attach(handle, writes)
         return found
-
-    def forget_segments(self) -> None:
-        """**Local.** Unmap old segments: those of dead arrays hold no memory, but addresses."""
-        if len(self._segments) > MOST_MAPPED:
-            self._segments.clear()
 
     # What layers above keep here
 

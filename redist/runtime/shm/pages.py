@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from typing import Any
 
 from numpy.typing import NDArray
 
 from redist.runtime.copies.addresses import address_of
+from redist.runtime.shm.mappings import advise
 from redist.runtime.shm.segments import find
 from redist.text.units import ceil_div
 
@@ -23,10 +23,6 @@ def release_pages(array: NDArray[Any]) -> None:
     page = mmap.PAGESIZE
     start = ceil_div(address_of(array), page) * page
     end = (address_of(array) + array.nbytes) // page * page
-    if end <= start:
-        return
-    advice = mmap.MADV_DONTNEED
-    if find(array) is not None:
-        advice = mmap.MADV_REMOVE
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), ctypes.c_int(advice))
+    if end > start:
+        is_shared = find(array) is not None
+        advise(start, end - start, mmap.MADV_REMOVE if is_shared else mmap.MADV_DONTNEED)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
-import os
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from redist.runtime.shm import segments
 
 PAUSE_S = 0.002
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
-Change = Callable[..., None]
+Change = Callable[..., Any]
 
 
 class Count:
@@ -54,10 +52,11 @@ class Count:
         tracemalloc.reset_peak()
 
     def _watched(self, change: Change) -> Change:
-        def changing(*args: Any) -> None:
+        def changing(*args: Any) -> Any:
             self.look()
-            change(*args)
+            made = change(*args)
             self.look()
+            return made
 
         return changing
 
@@ -95,11 +94,7 @@ def held_bytes() -> int:
     The proportional share of a page that others have mapped changes while they map it; so what is
     shared is charged to its owner.
     """
-    total = _set_size("Pss_Anon:")
-    for handle in list(segments._LIVE.handles.values()):
-        with contextlib.suppress(OSError):
-            total += 512 * os.fstat(handle.fd).st_blocks
-    return total
+    return _set_size("Pss_Anon:") + segments.allocated_bytes()
 
 
 def proportional_bytes() -> int:
@@ -126,4 +121,4 @@ def give_back() -> None:
 
 
 def _shared_bytes() -> int:
-    return sum(handle.n_bytes for handle in segments._LIVE.handles.values())
+    return sum(segments._LIVE.blocks.values())

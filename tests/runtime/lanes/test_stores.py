@@ -14,10 +14,10 @@ import pytest
 
 from redist.errors import SpillError
 from redist.runtime.lanes.file_io import BLOCK_BYTES, BUFFER_BYTES, empty_aligned
-from redist.runtime.lanes.first_fit import FirstFit
 from redist.runtime.lanes.host_tiles import SMALL_BYTES, HostTiles
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import MemoryStore, bytes_of
+from redist.runtime.shm.first_fit import FirstFit
 from tests.tiers import sample
 
 SIZES = (0, 1, 100, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 5, BUFFER_BYTES + 7)
