@@ -85,8 +85,8 @@ INNER: dict[str, str] = {
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (
         "keeper memory suggestions watch tiles spill printing namespace_info elementwise indexing shapes "
-        "reductions products ordering onesided ufuncs operators global_array device_array ghosts joins "
-        "creation conversion files linalg fft random programs"
+        "reductions products ordering onesided ufuncs operators methods numpy_functions global_array "
+        "device_array ghosts joins creation conversion files linalg fft random statistics programs"
     ),
     "redist.pgas.watch": "call_site gather_warning seam timeline trace",
     "redist.pgas.files": "shares new_file blocks columns npy lines csv csv_out parquet",
@@ -106,7 +106,7 @@ INNER: dict[str, str] = {
         "tiled arranging arguments ownership layouts free_dims devices budget move move_together select "
         "reshape"
     ),
-    "redist.pgas.elementwise": "standard_limits on_device apply unary binary where",
+    "redist.pgas.elementwise": "standard_limits on_device apply unary binary where closeness",
     "redist.pgas.indexing": "keys basic chosen integer boolean dispatch",
     "redist.pgas.shapes": "join repeat permute diagonals triangle take shift",
     "redist.pgas.reductions": "reduce along named",
@@ -122,6 +122,7 @@ INNER: dict[str, str] = {
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",
+    "redist.pgas.statistics": "averages quantiles counts",
     "redist.measure": (
         "machine peers timing pages memory cases values options computing calibrate contenders results "
         "compare session job __main__"

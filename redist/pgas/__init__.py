@@ -34,6 +34,7 @@ from redist.pgas.elementwise.binary import (
     logaddexp, logical_and, logical_or, logical_xor, maximum, minimum, multiply, nextafter,
     not_equal, pow, remainder, subtract,
 )  # fmt: skip
+from redist.pgas.elementwise.closeness import isclose
 from redist.pgas.elementwise.where import clip, where
 from redist.pgas.elementwise.unary import (
     abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
@@ -49,6 +50,8 @@ from redist.pgas.namespace_info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
 from redist.pgas.joins.ein import ein
+from redist.pgas.linalg.powers import diag
+from redist.pgas.numpy_functions import TAKEN as _NUMPY_TAKEN
 from redist.pgas.ordering.searching import searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
@@ -58,7 +61,7 @@ from redist.pgas.programs.loops import repeat, repeat_until
 from redist.pgas.programs.map_tiles import map_tiles
 from redist.pgas.programs.program import program
 from redist.pgas.reductions import (
-    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
+    all, allclose, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
 )  # fmt: skip
 from redist.pgas.shapes.join import concat, stack
@@ -69,34 +72,37 @@ from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, 
 from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
 from redist.pgas.shapes.triangle import tril, triu
+from redist.pgas.statistics import (
+    average, bincount, corrcoef, cov, histogram, median, percentile, ptp, quantile,
+)  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
 from redist.pgas.tiles.move_together import move_together
 from redist.pgas.tiles.reshape import reshape
 
 __all__ = [
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "abs", "acos",
-    "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "array", "asarray", "asin",
-    "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
-    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
-    "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex64", "complex128",
-    "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
-    "cumulative_sum", "diff", "divide", "e", "ein", "einsum", "empty", "empty_like", "equal", "exp",
-    "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float32", "float64", "floor",
-    "floor_divide", "from_dlpack", "from_function", "from_local", "full", "full_like", "greater",
-    "greater_equal", "hypot", "iinfo", "imag", "inf", "int8", "int16", "int32", "int64",
-    "isdtype", "isfinite", "isinf", "isnan", "less", "less_equal", "linalg", "linspace", "log",
-    "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "map_tiles", "matmul", "matrix_transpose", "max", "maximum", "mean",
-    "meshgrid", "min", "minimum", "move_together", "moveaxis", "multiply", "nan", "negative",
-    "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "permute_dims", "pi",
-    "positive", "pow", "prod", "program", "random", "read_csv", "read_npy",
-    "read_parquet", "real", "reciprocal", "remainder", "repeat",
-    "repeat_until", "reshape", "result_type", "roll", "round", "searchsorted", "sign", "signbit",
-    "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy", "write_parquet",
-    "zeros", "zeros_like",
+    "acosh", "add", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort", "array",
+    "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "average", "bincount",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
+    "complex64", "complex128", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
+    "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "divide", "e",
+    "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
+    "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",
+    "from_local", "full", "full_like", "greater", "greater_equal", "histogram", "hypot", "iinfo",
+    "imag", "inf", "int8", "int16", "int32", "int64", "isclose", "isdtype", "isfinite", "isinf",
+    "isnan", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "map_tiles", "matmul",
+    "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
+    "move_together", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero",
+    "not_equal", "ones", "ones_like", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
+    "program", "ptp", "quantile", "random", "read_csv", "read_npy", "read_parquet", "real",
+    "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",
+    "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack",
+    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
+    "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy",
+    "write_parquet", "zeros", "zeros_like",
 ]  # fmt: skip
 """The names of the standard, Array and what makes arrays from functions and tiles."""
 
@@ -108,4 +114,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _NoReturn:
-    raise _MissingNameError(_explain_missing("pgas", name, globals()))
+    raise _MissingNameError(_explain_missing("pgas", name, globals(), _NUMPY_TAKEN))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -19,12 +20,13 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
+from redist.pgas.methods import Methods
 from redist.pgas.namespace_info import API_VERSIONS
+from redist.pgas.numpy_functions import call_function
 from redist.pgas.onesided import epochs, get_put
-from redist.pgas.operators import Operators
-from redist.pgas.printing import format_array
+from redist.pgas.printing import format_array, format_number
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
-from redist.pgas.suggestions import explain_missing
+from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import line_mesh, parse_target
@@ -33,6 +35,7 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import comm_or_world
+from redist.text.units import format_bytes
 
 
 def namespace() -> ModuleType:
@@ -42,7 +45,7 @@ def namespace() -> ModuleType:
     return pgas
 
 
-class Array(Operators):
+class Array(Methods):
     """An array that spans all ranks of a communicator and feels like NumPy's.
 
     In an SPMD program::
@@ -182,10 +185,15 @@ class Array(Operators):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return call_ufunc(ufunc, method, inputs, options)
 
+    def __array_function__(
+        self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        return call_function(function, args, options, namespace())
+
     def __array__(self, *args: Any, **options: Any) -> Tile:
         raise ArgumentTypeError(
-            f"cannot turn the global array {self.type} into one NumPy array by itself: "
-            "write a.gather() for all of it, or a.local for this rank's tile"
+            f"cannot turn the global array {self.type} into one NumPy array by itself"
+            + explain_conversion(sys._getframe(1), format_bytes(self.nbytes))
         )
 
     def __buffer__(self, flags: int) -> memoryview:
@@ -199,15 +207,25 @@ class Array(Operators):
         whole.share()
         return whole.tile
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole array."""
-        return self.size * self.dtype.itemsize
-
     def __getattr__(self, name: str) -> Any:
         raise MissingNameError(explain_missing("an Array", name, vars(namespace())))
 
     # One element
+
+    def item(self, *index: Any) -> Any:
+        """**Collective.** One element as Python's number: the only one, ``a.item(7)`` or ``a.item(1, 2)``."""
+        if not index:
+            if self.size != 1:
+                raise ArgumentError(f"cannot take the item of {self.size} elements: name one")
+            return self.reshape(())._element().item()
+        at = index[0] if len(index) == 1 else index
+        if isinstance(at, tuple):
+            return self[at]._element().item()
+        return self.reshape(-1)[at]._element().item()
+
+    def tolist(self) -> Any:
+        """**Collective.** All elements as Python's numbers in lists, on every rank."""
+        return self._memory.host(self.gather()).tolist()
 
     def _element(self) -> Any:
         if self.shape != ():
@@ -225,7 +243,9 @@ class Array(Operators):
         return bool(self._element())
 
     def __format__(self, how: str) -> str:
-        return format(self._element(), how) if how and self.shape == () else format(str(self), how)
+        if how and self.shape == ():
+            return format_number(self, how)
+        return format(str(self), how)
 
     def __int__(self) -> int:
         return int(self._element())

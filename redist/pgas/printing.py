@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from redist.errors import RequestError
 from redist.pgas.tiles.devices import name_of
 from redist.pgas.tiles.tiled import Tiled
 
@@ -15,11 +16,36 @@ def format_array(a: Tiled) -> str:
     """Show an array in a few lines, without a message: every rank shows what it has."""
     where = f", {name_of(a)}" if a._memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"
+    op = a.type.pending_op
+    if op is not None:
+        over = ", ".join(str(part) for part in dict.fromkeys(p.name for p in a.type.pending_axes))
+        head += f": the {op} over {over} is pending"
     if a.tile is None:
         return f"{head}\n  rank {a.comm.rank} holds nothing of it"
     corner = a._memory.host(a.tile[(slice(CORNER),) * a.tile.ndim])
     body = np.array2string(corner, precision=4, separator=", ", threshold=50)
     more = "" if corner.shape == a.tile.shape else " ..."
-    what = "partial values" if a.type.pending_op else "tile"
-    lines = [f"{head}", f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
-    return "\n".join([*lines, *(f"    {line}" for line in body.splitlines())])
+    what = "tile" if op is None else f"only its part of the {op}"
+    lines = [head, f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
+    lines += [f"    {line}" for line in body.splitlines()]
+    if op is not None:
+        call = "float(a) or a.settled()" if a.ndim == 0 else "a.settled()"
+        lines.append(f"  for the values, call {call} on every rank")
+    return "\n".join(lines)
+
+
+def format_number(a: Tiled, how: str) -> str:
+    """**Local.** Write an array without dims as a number, as ``f"{a:.3f}"`` does.
+
+    It sends no message, so that it may stand under ``if rank == 0``: a value that is still pending, or that
+    lies on other ranks, is refused.
+    """
+    if a.type.pending_op is None and a.tile is not None:
+        return format(a._memory.host(a.tile)[()], how)
+    why = "it is on other ranks"
+    if a.type.pending_op is not None:
+        why = f"its {a.type.pending_op} is pending"
+    raise RequestError(
+        f"cannot write {a.type} as {how!r}: {why}, and formatting sends no message; "
+        "call float(a) on every rank, and format that"
+    )

@@ -67,6 +67,16 @@ def program() -> None:
     # Methods
     assert_type(a.to("{}, {x}"), pgas.Array)
     assert_type(a.shape, tuple[int, ...])
+    assert_type(a.sum(0, keepdims=True), pgas.Array)
+    assert_type(a.std(ddof=1), pgas.Array)
+    assert_type(a.reshape(2, -1), pgas.Array)
+    assert_type(a.reshape((2, -1)).astype(np.float32).transpose(1, 0), pgas.Array)
+    assert_type(a.real, pgas.Array)
+    assert_type(a.sort(axis=0), None)
+    assert_type(pgas.median(a, axis=0), pgas.Array)
+    assert_type(pgas.cov(a, rowvar=False), pgas.Array)
+    assert_type(pgas.histogram(a, 5).hist, pgas.Array)
+    a.sum(0, nonsense=True)  # type: ignore[call-arg]
     assert_type(float(pgas.mean(a)), float)
     assert_type(a.type, redist.ArrayType)
     with a.epoch() as inside:

@@ -7,10 +7,16 @@ over, and transforms dim 2: pencils, no gathering. ``.type`` of the result says 
 # ruff: noqa: I001  (names stand side by side)
 from __future__ import annotations
 
+from typing import NoReturn
+
+from redist.errors import MissingNameError
 from redist.pgas.fft.functions import (
     fft, fftfreq, fftn, fftshift, hfft, ifft, ifftn, ifftshift, ihfft, irfft, irfftn, rfft,
     rfftfreq, rfftn,
 )  # fmt: skip
+
+from redist.pgas.global_array import namespace
+from redist.pgas.suggestions import explain_missing
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
@@ -20,3 +26,7 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise MissingNameError(explain_missing("pgas.fft", name, vars(namespace())))

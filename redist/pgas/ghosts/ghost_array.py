@@ -89,6 +89,13 @@ class GhostArray(Array):
     def __repr__(self) -> str:
         return f"<{self.type}, captured: no values>"
 
+    def __format__(self, how: str) -> str:
+        if not how or self.shape:
+            return format(repr(self), how)
+        if not _explains():
+            self._read("format")
+        return format(self.dtype.type(1), how)
+
     def _read(self, what: str) -> NoReturn:
         raise CaptureError(
             f"cannot {what} {self.type} in a program ({calling_line()}): its value is not known "

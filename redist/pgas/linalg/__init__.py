@@ -26,7 +26,7 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
     "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
-_NOT_OFFERED = ("eig", "eigvals", "lu", "schur", "expm")
+_NOT_OFFERED = ("lu", "schur", "expm", "tensorinv", "tensorsolve")
 
 
 def __dir__() -> list[str]:

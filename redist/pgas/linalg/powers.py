@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError
+from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
+from redist.pgas.creation import eye, zeros
+from redist.pgas.elementwise.where import where
+from redist.pgas.global_array import Array
 from redist.pgas.linalg.decompositions import inv
 from redist.pgas.linalg.matrices import check_matrices, identity_like
 from redist.pgas.memory import as_tile
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
+from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.devices import check_alike, kind_of
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move
@@ -44,6 +49,26 @@ def diagonal(x: T, /, *, offset: int = 0) -> T:
     """**Collective** if rows and columns are cut. Take the diagonals of a stack of matrices."""
     check_matrices("diagonal", x, floating=False)
     return diagonals.diagonal(x, x.ndim - 2, x.ndim - 1, offset)
+
+
+def diag(v: Array, /, k: int = 0) -> Array:
+    """**Collective** if elements must move. The matrix with a vector on its diagonal, or that of a matrix.
+
+    Of a vector of n elements, ``(n + |k|, n + |k|)`` elements are made, cut by rows over all ranks, with
+    a mask of 1 byte each on the way.
+    """
+    check_arrays("diag", v)
+    if v.ndim == 2:
+        return diagonals.diagonal(v, 0, 1, k)
+    if v.ndim != 1:
+        raise ArgumentError(f"cannot take or make a diagonal of {v.ndim} dims: need 1 or 2")
+    n = v.shape[0] + abs(k)
+    if k:
+        t = ArrayType(v.mesh, v.type.dtype, (abs(k),), ((),))
+        pad = zeros(abs(k), dtype=v.dtype, type=t, comm=v.comm, device=kind_of(v))
+        v = concat([pad, v] if k > 0 else [v, pad])
+    mask = eye(n, k=k, dtype=bool, mesh=v.mesh, comm=v.comm, device=kind_of(v))
+    return where(mask, v, v.dtype.type(0))
 
 
 def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from redist.errors import MissingNameError
 from redist.pgas.random.generators import Generator, generator
+from redist.pgas.suggestions import explain_random
 
 __all__ = ["Generator", "generator"]
 
@@ -18,5 +19,4 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> NoReturn:
-    hint = f"; write pgas.random.generator(seed).{name}" if hasattr(Generator, name) else ""
-    raise MissingNameError(f"pgas.random has no {name!r}{hint}")
+    raise MissingNameError(explain_random(name))

@@ -2,11 +2,11 @@
 
 # ruff: noqa: I001  (names stand side by side)
 from redist.pgas.reductions.named import (
-    all, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
+    all, allclose, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
 )  # fmt: skip
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "max",
+    "all", "allclose", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "max",
     "mean", "min", "prod", "std", "sum", "var",
 ]  # fmt: skip

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError
-from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.apply import Number, apply, astype
+from redist.pgas.elementwise.closeness import isclose
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
 from redist.pgas.reductions.reduce import reduce, reduced_type
@@ -68,6 +69,14 @@ def any(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 def all(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """Whether no value is zero."""
     return _logical(x, "min", axis, keepdims)
+
+
+def allclose(
+    x1: T | Number, x2: T | Number, /, *, rtol: float = 1e-5, atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> T:  # fmt: skip
+    """Whether all values are equal within a tolerance: an array without dims, true or false in an ``if``."""
+    return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
 @takes_array

@@ -540,6 +540,34 @@ def _writes(tile: Any) -> Any:
     return tile
 
 
+def as_numpy() -> str | None:
+    """Methods, NumPy's own functions and statistics are the same in programs."""
+
+    def work(u: Any, v: Any) -> Any:
+        v.sort(axis=0)
+        v.fill(2.0)
+        out = [u.reshape(-1, 2).sum(0), np.mean(u, axis=1), u.T.dot(u), u.round(1).clip(-1, 1), v]
+        out += [X.median(u, axis=0), X.quantile(u, [0.1, 0.7], axis=0), X.cov(u, rowvar=False)]
+        out += [*X.histogram(u, 5, range=(-2, 2)), X.diag(u[0], 1), X.isclose(u, u + 1e-9)]
+        out += [
+            np.where(u > 0, u, 0),
+            np.concatenate([u, u]),
+            (u * 1j).imag,
+            X.average(u, weights=u * u),
+        ]
+        return tuple(one.settled() for one in out)
+
+    u = normal((12, 4), type="{x}, {}")
+    for run in (X.program(work), pgas.program(work)):
+        want = [one.gather() for one in work(u, u * 1.0)]
+        for _ in range(2):
+            got = [one.gather() for one in run(u, u * 1.0)]
+            for k, (one, other) in enumerate(zip(got, want, strict=True)):
+                if one.dtype != other.dtype or not np.allclose(one, other, rtol=1e-12):
+                    return f"result {k} differs: {one} and {other}"
+    return None
+
+
 def switches() -> str | None:
     """A variable switches programs off; wrong options are refused; many captures are warned of."""
     u = normal((6, 4), type="{x}, {}")
@@ -568,7 +596,7 @@ CHECKS = {
     check.__name__: check
     for check in (
         kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early,
-        shared_moves, batches, switches, structures, sharing, families,
+        shared_moves, batches, as_numpy, switches, structures, sharing, families,
     )
 }  # fmt: skip
 

@@ -1,0 +1,354 @@
+"""NumPy's methods of an array, with NumPy's order of arguments: each is a function of the namespace.
+
+What NumPy writes into ``out``, or takes only some elements of by ``where``, is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from redist.errors import ArgumentError, ArgumentTypeError
+from redist.layout.array_type import ArrayType
+from redist.pgas import reductions
+from redist.pgas.elementwise import unary
+from redist.pgas.elementwise.apply import Number, apply, astype
+from redist.pgas.indexing import boolean, dispatch
+from redist.pgas.operators import Operators
+from redist.pgas.ordering import searching, sorting
+from redist.pgas.products.matmul import matmul, tensordot
+from redist.pgas.shapes import diagonals, permute
+from redist.pgas.shapes.repeat import repeat
+from redist.pgas.tiles.arguments import Axis, check_arrays, dim_of
+from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.tiled import T, Tiled
+
+F = TypeVar("F", bound=Callable[..., Any])
+REFUSED = {
+    "out": "it is not written into another array; use what it returns",
+    "where": "choose the elements before, as in pgas.where(mask, a, 0)",
+    "initial": "combine the result with the first value",
+    "order": "tiles are in C order",
+    "kind": "say stable= if equal elements can differ",
+    "mode": "indices must be in range",
+    "casting": "values are converted as pgas.astype does it",
+    "subok": "the result is a global array",
+    "mean": "it is computed here",
+}
+"""Arguments of NumPy's methods and functions that are not offered, and what to do."""
+
+
+def refuse_arguments(function: F, name: str | None = None) -> F:
+    """Give a function an error of its own for arguments that only NumPy's has."""
+    code = getattr(function, "__code__", None)
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
+    refused = REFUSED.keys() - set(own)
+
+    @wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        for one in refused & options.keys():
+            if options.pop(one) is not None:
+                raise ArgumentTypeError(
+                    f"cannot use {one}= in {name or function.__name__} of a global array: {REFUSED[one]}"
+                )
+        return function(*args, **options)
+
+    return called  # type: ignore[return-value]
+
+
+class Methods(Operators):
+    """What ``a.sum(axis=0)``, ``a.reshape(2, 3)`` and the like mean; **collective** as the functions are."""
+
+    __slots__ = ()
+
+    # Reductions
+
+    @refuse_arguments
+    def sum(self: T, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> T:
+        """The sum over dims; pending over the axes that cut them until someone needs it."""
+        return reductions.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    @refuse_arguments
+    def prod(self: T, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> T:
+        """The product over dims."""
+        return reductions.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    @refuse_arguments
+    def mean(self: T, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> T:
+        """The average over dims."""
+        return reductions.mean(_in_dtype(self, dtype), axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def var(
+        self: T, axis: Axis = None, dtype: Any = None, *, ddof: float | None = None,
+        correction: float | None = None, keepdims: bool = False,
+    ) -> T:  # fmt: skip
+        """The variance over dims, with ``n - ddof`` in the denominator; ``correction`` is the same."""
+        less = _correction(ddof, correction)
+        return reductions.var(_in_dtype(self, dtype), axis=axis, correction=less, keepdims=keepdims)
+
+    @refuse_arguments
+    def std(
+        self: T, axis: Axis = None, dtype: Any = None, *, ddof: float | None = None,
+        correction: float | None = None, keepdims: bool = False,
+    ) -> T:  # fmt: skip
+        """The standard deviation over dims, with ``n - ddof`` in the denominator."""
+        less = _correction(ddof, correction)
+        return reductions.std(_in_dtype(self, dtype), axis=axis, correction=less, keepdims=keepdims)
+
+    @refuse_arguments
+    def max(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
+        """The largest value over dims."""
+        return reductions.max(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def min(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
+        """The smallest value over dims."""
+        return reductions.min(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def any(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
+        """Whether a value is not zero."""
+        return reductions.any(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def all(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
+        """Whether no value is zero."""
+        return reductions.all(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def argmax(self: T, axis: int | None = None, *, keepdims: bool = False) -> T:
+        """The index of the first largest value along a dim, or in the whole array."""
+        return reductions.argmax(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def argmin(self: T, axis: int | None = None, *, keepdims: bool = False) -> T:
+        """The index of the first smallest value along a dim, or in the whole array."""
+        return reductions.argmin(self, axis=axis, keepdims=keepdims)
+
+    @refuse_arguments
+    def cumsum(self: T, axis: int | None = None, dtype: Any = None) -> T:
+        """Running sums along a dim, or of all elements, row by row."""
+        x, dim = _along(self, axis)
+        return reductions.cumulative_sum(x, axis=dim, dtype=dtype)
+
+    @refuse_arguments
+    def cumprod(self: T, axis: int | None = None, dtype: Any = None) -> T:
+        """Running products along a dim, or of all elements, row by row."""
+        x, dim = _along(self, axis)
+        return reductions.cumulative_prod(x, axis=dim, dtype=dtype)
+
+    # Shapes
+
+    @refuse_arguments
+    def reshape(self: T, *shape: int | Sequence[int], copy: bool | None = None) -> T:
+        """The same elements, row by row, in another shape: ``a.reshape(2, -1)``, ``a.reshape((2, -1))``."""
+        return reshape(self, _one_or_many(shape), copy=copy)
+
+    @refuse_arguments
+    def ravel(self: T) -> T:
+        """All elements in one dim; a view if nothing must move, as NumPy's."""
+        return reshape(self, (-1,))
+
+    @refuse_arguments
+    def flatten(self: T) -> T:
+        """All elements in one dim, in new tiles."""
+        return reshape(self, (-1,), copy=True)
+
+    def transpose(self: T, *axes: Any) -> T:
+        """The dims in another order, or the other way round: ``a.transpose(1, 0)``; the tile is a view."""
+        order = _one_or_many(axes) if axes and axes != (None,) else range(self.ndim)[::-1]
+        return permute.permute_dims(self, tuple(order))
+
+    def swapaxes(self: T, axis1: int, axis2: int, /) -> T:
+        """Two dims in each other's place; the tile is a view."""
+        order = list(range(self.ndim))
+        i, j = dim_of(axis1, self.ndim), dim_of(axis2, self.ndim)
+        order[i], order[j] = j, i
+        return permute.permute_dims(self, order)
+
+    def squeeze(self: T, axis: int | Sequence[int] | None = None) -> T:
+        """Without dims of size 1: those named, or all."""
+        ones = tuple(i for i, n in enumerate(self.shape) if n == 1) if axis is None else axis
+        return permute.squeeze(self, ones)
+
+    def diagonal(self: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
+        """Elements ``i, i + offset`` of two dims, as the last dim."""
+        return diagonal_of(self, offset, axis1, axis2)
+
+    @refuse_arguments
+    def trace(self: T, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> T:
+        """The sum of a diagonal."""
+        return reductions.sum(diagonal_of(self, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+    @refuse_arguments
+    def repeat(self: T, repeats: Any, axis: int | None = None) -> T:
+        """Each element so many times, one behind the other."""
+        return repeat(self, repeats, axis=axis)
+
+    @refuse_arguments
+    def take(self: T, indices: Any, axis: int | None = None) -> T:
+        """Parts along a dim by their indices; elements by their number, row by row, if no dim is named."""
+        x, dim = _along(self, axis)
+        key = indices if isinstance(indices, (Tiled, int)) else np.asarray(indices)
+        return dispatch.get(x, (*(slice(None),) * dim, key))
+
+    # Elements
+
+    @refuse_arguments
+    def astype(self: T, dtype: Any, *, copy: bool = True) -> T:
+        """The values as another dtype."""
+        return astype(self, dtype, copy=copy)
+
+    @refuse_arguments
+    def clip(self: T, min: T | Number | None = None, max: T | Number | None = None) -> T:
+        """Values below ``min`` and above ``max`` replaced by these bounds; the dtype is as of ``maximum``."""
+        out = self if min is None else apply(np.maximum, self, min)
+        return unary.positive(self) if min is max is None else _at_most(out, max)
+
+    @refuse_arguments
+    def round(self: T, decimals: int = 0) -> T:
+        """Rounded to so many decimals, halves to even."""
+        return round_to(self, operator.index(decimals))
+
+    def conj(self: T) -> T:
+        """The complex conjugate of each value; of real ones, the array itself, as in NumPy."""
+        return unary.conj(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
+    @property
+    def real(self: T) -> T:
+        """The real part of each value; the tile is a view, as in NumPy."""
+        return real_part(self) if self.dtype.kind == "c" else self
+
+    @property
+    def imag(self: T) -> T:
+        """The imaginary part of each value; the tile is a view. Of real values, zeros in new tiles."""
+        if self.dtype.kind == "c":
+            return imaginary_part(self)
+        return astype(apply(np.logical_and, self, False), self.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array."""
+        return self.size * self.dtype.itemsize
+
+    def nonzero(self: T) -> tuple[T, ...]:
+        """The indices of what is not zero, one array for each dim."""
+        return boolean.nonzero(self)
+
+    def dot(self: T, b: T | Number, /) -> T:
+        """A number times the array; else the product of matrices or vectors, as ``numpy.dot``."""
+        return dot(self, b)
+
+    def fill(self, value: Any) -> None:
+        """**Collective** if a reduction is pending. Let every element be one value."""
+        dispatch.put(self, ..., value)
+
+    # Order
+
+    @refuse_arguments
+    def sort(self, axis: int = -1, *, stable: bool = True) -> None:
+        """Sort in place along a dim, as NumPy's method does; :func:`pgas.sort` gives a new array."""
+        dispatch.put(self, ..., sorting.sort(self, axis=axis, stable=stable))
+
+    @refuse_arguments
+    def argsort(self: T, axis: int | None = -1, *, stable: bool = True) -> T:
+        """The indices that sort along a dim, or all elements if it is None."""
+        x, dim = _along(self, axis)
+        return sorting.argsort(x, axis=dim, stable=stable)
+
+    def searchsorted(self: T, v: Any, side: str = "left", sorter: T | None = None) -> T:
+        """Where values would stand in this sorted array."""
+        return searching.searchsorted(self, v, side=side, sorter=sorter)
+
+
+def dot(a: Any, b: Any) -> Any:
+    """**Collective** if operands must move. As ``numpy.dot``: a product with a number, or of matrices."""
+    for x, other in ((a, b), (b, a)):
+        if not isinstance(x, Tiled) or x.ndim == 0:
+            return apply(np.multiply, x, other)
+    check_arrays("dot", a, b)
+    if max(a.ndim, b.ndim) <= 2:
+        return matmul(a, b)
+    return tensordot(a, b, axes=([a.ndim - 1], [max(0, b.ndim - 2)]))
+
+
+def _at_most(x: T, most: T | Number | None) -> T:
+    return x if most is None else apply(np.minimum, x, most)
+
+
+@asked
+def real_part(x: T) -> T:
+    """**Collective** if a reduction is pending. The real parts of complex values, as a view."""
+    x = resolve_pending(x)
+    return x.view(_parts_type(x), None if x.tile is None else x.tile.real)
+
+
+@asked
+def imaginary_part(x: T) -> T:
+    """**Collective** if a reduction is pending. The imaginary parts of complex values, as a view."""
+    x = resolve_pending(x)
+    return x.view(_parts_type(x), None if x.tile is None else x.tile.imag)
+
+
+def _parts_type(x: Tiled) -> ArrayType:
+    return with_dtype(x.type, dtype_of(np.dtype(f"f{x.dtype.itemsize // 2}")))
+
+
+def round_to(x: T, decimals: int) -> T:
+    """**Local.** Round as NumPy does: scaled by a power of ten, rounded, scaled back."""
+    if decimals == 0 or (decimals > 0 and x.dtype.kind in "iub"):
+        return unary.round(x)
+    scale = 10.0 ** abs(decimals)
+    up, down = (np.multiply, np.true_divide) if decimals > 0 else (np.true_divide, np.multiply)
+    out: T = apply(down, apply(np.rint, apply(up, x, scale)), scale)
+    return out if out.dtype == x.dtype else astype(out, x.dtype)
+
+
+def diagonal_of(x: T, offset: int, axis1: int, axis2: int) -> T:
+    """**Collective** if both dims are cut. The diagonal of two dims."""
+    return diagonals.diagonal(x, *_two_dims(x, axis1, axis2), offset)
+
+
+def _two_dims(x: Tiled, axis1: int, axis2: int) -> tuple[int, int]:
+    i, j = dim_of(axis1, x.ndim), dim_of(axis2, x.ndim)
+    if i == j:
+        raise ArgumentError(f"cannot take a diagonal of dim {i} alone: name two dims")
+    return i, j
+
+
+def _along(x: T, axis: int | None) -> tuple[T, int]:
+    """The array and the dim that an axis names; for None, its elements in one dim."""
+    if axis is None:
+        return (x if x.ndim == 1 else reshape(x, (math.prod(x.shape),))), 0
+    return x, dim_of(axis, x.ndim)
+
+
+def _in_dtype(x: T, dtype: Any) -> T:
+    return x if dtype is None else astype(x, dtype, copy=False)
+
+
+def _correction(ddof: float | None, correction: float | None) -> float:
+    if ddof is not None and correction is not None:
+        raise ArgumentError("cannot use ddof= and correction= together: they are the same")
+    return next((one for one in (ddof, correction) if one is not None), 0.0)
+
+
+def _one_or_many(given: Sequence[Any]) -> Any:
+    """What ``f(2, 3)`` and ``f((2, 3))`` both mean."""
+    return given[0] if len(given) == 1 else tuple(given)

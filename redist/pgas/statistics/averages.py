@@ -1,0 +1,131 @@
+"""Weighted averages, ranges of values, covariances and correlations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from redist.errors import ArgumentError
+from redist.pgas import reductions
+from redist.pgas.elementwise import unary
+from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.where import clip
+from redist.pgas.products.matmul import matmul
+from redist.pgas.shapes import diagonals
+from redist.pgas.shapes.join import concat
+from redist.pgas.shapes.permute import expand_dims, permute_dims
+from redist.pgas.tiles.arguments import Axis, check_arrays, dim_of, dims_of, takes_array
+from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.reshape import reshape
+from redist.pgas.tiles.tiled import T
+
+
+@takes_array
+def ptp(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
+    """**Collective** if a dim is cut. The largest value over dims less the smallest."""
+    largest = reductions.max(x, axis=axis, keepdims=keepdims)
+    return apply(np.subtract, largest, reductions.min(x, axis=axis, keepdims=keepdims))
+
+
+@takes_array
+def average(x: T, /, *, axis: Axis = None, weights: T | None = None, keepdims: bool = False) -> T:
+    """**Collective** if dims are cut. The average over dims, each value counted by its weight.
+
+    ``weights`` has the shape of ``x``, or of the one dim that ``axis`` names. Where they sum to 0 the
+    result is not finite. A product as large as ``x`` is made on the way.
+    """
+    if weights is None:
+        return reductions.mean(x, axis=axis, keepdims=keepdims)
+    check_arrays("average", weights)
+    own = _as_weights(x, axis, weights)
+    dtype = np.result_type(x.dtype, own.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
+    total = reductions.sum(apply(np.multiply, x, own), axis=axis, keepdims=keepdims, dtype=dtype)
+    spread = own if own.shape == x.shape else apply(np.multiply, own, _ones_like(x))
+    scale = reductions.sum(spread, axis=axis, keepdims=keepdims, dtype=dtype)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out: T = apply(np.true_divide, total, scale)
+    return out
+
+
+def _ones_like(x: T) -> T:
+    """Ones of 1 byte in the shape of an array."""
+    return apply(np.logical_or, x, True)
+
+
+def _as_weights(x: T, axis: Axis, weights: T) -> T:
+    """Weights in a shape that goes with an array."""
+    if weights.shape == x.shape:
+        return weights
+    dims = dims_of(axis, x.ndim)
+    if axis is None or len(dims) != 1 or weights.shape != (x.shape[dims[0]],):
+        raise ArgumentError(
+            f"cannot average shape {x.shape} with weights of shape {weights.shape}: give weights of "
+            "the same shape, or name the one dim that they go along with axis="
+        )
+    return reshape(weights, tuple(-1 if i == dims[0] else 1 for i in range(x.ndim)))
+
+
+@takes_array
+def cov(
+    m: T, /, y: T | None = None, *, rowvar: bool = True, bias: bool = False,
+    ddof: float | None = None,
+) -> T:  # fmt: skip
+    """**Collective** if operands must move. The covariances of variables, which are rows.
+
+    ``pgas.cov(x, rowvar=False)`` of samples in rows, ``f64[n{x}, k]``, moves only ``k * k`` partial
+    sums. A centred copy of the values is made on the way; the result is float64 or complex128.
+    """
+    x = _variables(m, rowvar)
+    if y is not None:
+        x = concat([x, _variables(y, rowvar)], axis=0)
+    n = x.shape[1]
+    less = (0 if bias else 1) if ddof is None else ddof
+    kind = np.result_type(x.dtype, np.float64)
+    x = x if x.dtype == kind else astype(x, kind)
+    off = apply(np.subtract, x, reductions.mean(x, axis=1, keepdims=True))
+    product = matmul(off, permute_dims(unary.conj(off), (1, 0)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out: T = apply(np.true_divide, product, product.dtype.type(max(0, n - less)))
+    return reshape(out, ()) if out.shape == (1, 1) else out
+
+
+def _variables(x: T, rowvar: bool) -> T:
+    """An array with one row for each variable."""
+    check_arrays("cov", x)
+    if x.ndim > 2:
+        raise ArgumentError(f"cannot take the covariance of {x.ndim} dims: need 1 or 2")
+    if x.ndim < 2:
+        return expand_dims(x if x.ndim else reshape(x, (1,)), axis=0)
+    return x if rowvar else permute_dims(x, (1, 0))
+
+
+@takes_array
+def corrcoef(x: T, /, y: T | None = None, *, rowvar: bool = True) -> T:
+    """**Collective** if operands must move. The correlations of variables: :func:`cov`, each scaled to 1."""
+    c = resolve_pending(cov(x, y, rowvar=rowvar))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if c.ndim == 0:
+            return apply(np.true_divide, c, c)
+        variance = diagonals.diagonal(c, 0, 1)
+        real = unary.real(variance) if c.dtype.kind == "c" else variance
+        deviation = resolve_pending(apply(np.sqrt, real))
+        c = apply(np.true_divide, c, expand_dims(deviation, axis=1))
+        c = apply(np.true_divide, c, expand_dims(deviation, axis=0))
+    if c.dtype.kind != "c":
+        return clip(c, -1, 1)
+    parts = (clip(part, -1, 1) for part in (unary.real(c), unary.imag(c)))
+    first, second = parts
+    return apply(np.add, first, apply(np.multiply, second, 1j))
+
+
+def along_one(x: T, axis: Axis) -> tuple[T, int, tuple[int, ...]]:
+    """**Collective** if elements must move. The array with all dims of an axis as one, it, and these dims."""
+    dims = tuple(sorted(dims_of(axis, x.ndim)))
+    if len(dims) == 1:
+        return x, dim_of(dims[0], x.ndim), dims
+    kept = [i for i in range(x.ndim) if i not in dims]
+    if kept:
+        x = permute_dims(x, (*kept, *dims))
+    n = math.prod(x.shape[len(kept) :])
+    return reshape(x, (*x.shape[: len(kept)], n)), len(kept), dims

@@ -1,0 +1,150 @@
+"""Counts of values: each rank counts its own, and the rest is a pending sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redist.errors import ArgumentError, ArgumentTypeError
+from redist.layout.array_type import ArrayType
+from redist.pgas import reductions
+from redist.pgas.conversion import asarray
+from redist.pgas.elementwise.apply import apply
+from redist.pgas.global_array import Array
+from redist.pgas.tiles.arguments import check_arrays, takes_array
+from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.tiled import Tile, Tiled
+
+
+class Histogram(NamedTuple):
+    """What :func:`histogram` gives: how many values lie between edges, and these."""
+
+    hist: Array
+    bin_edges: Array
+
+
+@asked
+@takes_array
+@in_memory
+def histogram(
+    x: Array, /, bins: int | Sequence[float] = 10, *, range: tuple[float, float] | None = None,
+    density: bool = False, weights: Array | None = None,
+) -> Histogram:  # fmt: skip
+    """**Collective** if no range is given, or weights must move. Count the values between edges.
+
+    ``hist, edges = pgas.histogram(a, 50)``. Counts are a pending sum until someone needs them; every
+    rank holds all counts and edges, and beside its tile some 64 Ki values on the way.
+    """
+    x = resolve_pending(x)
+    if x.dtype.kind == "c":
+        raise ArgumentTypeError(f"cannot make a histogram of {x.dtype}: need real numbers")
+    spread, edges = _edges(x, bins, range)
+    own = None if weights is None else _beside("histogram", x, weights)
+    dtype = np.dtype(np.int64) if own is None else _counted_dtype(own.dtype)
+    tile = None if own is None else own.tile
+    hist = _counted(x, len(edges) - 1, dtype, _write_histogram, spread, tile)
+    made = asarray(edges, type=_whole(x, edges.shape, edges.dtype), comm=x.comm)
+    if density:
+        widths = apply(np.subtract, made[1:], made[:-1])
+        hist = resolve_pending(hist)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = apply(np.true_divide, hist, widths)
+            hist = apply(np.true_divide, shares, reductions.sum(hist))
+    return Histogram(hist, made)
+
+
+def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
+    """How NumPy is told the edges, on every rank alike, and these."""
+    if isinstance(bins, (str, Tiled)):
+        raise ArgumentTypeError(f"cannot use bins={bins!r}: give their number, or edges as numbers")
+    if np.ndim(bins) == 1:
+        edges = np.asarray(bins)
+        if (edges[1:] < edges[:-1]).any():
+            raise ArgumentError("cannot make a histogram: edges must not fall")
+        return (edges, None), edges
+    if np.ndim(bins) or int(bins) != bins or bins < 1:
+        raise ArgumentError(f"cannot make a histogram of {bins!r} bins: need an int >= 1, or edges")
+    if ends is None and x.size:
+        ends = reductions.min(x)._element(), reductions.max(x)._element()
+        if x.dtype.kind == "b":
+            ends = int(ends[0]), int(ends[1])
+    ends = (0.0, 1.0) if ends is None else tuple(ends)
+    if not np.isfinite(ends).all():
+        raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: give range=")
+    if ends[0] > ends[1]:
+        raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: it falls")
+    kind = np.dtype(np.uint8) if x.dtype.kind == "b" else x.dtype
+    return (int(bins), ends), np.histogram_bin_edges(np.empty(0, kind), int(bins), ends)
+
+
+def _write_histogram(out: Tile, values: Tile, spread: Any, weights: Tile | None) -> None:
+    bins, ends = spread
+    given = values.view(np.uint8) if values.dtype == np.bool_ else values
+    out[...] = np.histogram(given, bins, ends, weights=weights)[0]
+
+
+@asked
+@takes_array
+@in_memory
+def bincount(x: Array, /, weights: Array | None = None, minlength: int = 0) -> Array:
+    """**Collective.** Count each integer from 0 on in an array of one dim, or add up the weights of each.
+
+    The result is a pending sum, and every rank holds all counts: as many as the largest value, and one.
+    """
+    x = resolve_pending(x)
+    if x.ndim != 1 or x.dtype.kind not in "biu":
+        raise ArgumentTypeError(f"cannot count values of {x.type}: need integers in one dim")
+    if minlength < 0:
+        raise ArgumentError(f"cannot give at least {minlength} counts: need an int >= 0")
+    n = int(minlength)
+    if x.size:
+        if int(reductions.min(x)._element()) < 0:
+            raise ArgumentError(f"cannot count values of {x.type}: some are negative")
+        n = max(n, int(reductions.max(x)._element()) + 1)
+    if weights is None:
+        return _counted(x, n, np.dtype(np.int64), _write_counts, None)
+    own = _beside("bincount", x, weights)
+    return _counted(x, n, np.dtype(np.float64), _write_counts, own.tile)
+
+
+def _write_counts(out: Tile, values: Tile, weights: Tile | None) -> None:
+    given = values.astype(np.int64, copy=False)
+    out[...] = np.bincount(given, weights=weights, minlength=len(out))
+
+
+def _counted(
+    x: Array, n: int, dtype: np.dtype[Any], write: Callable[..., None], *args: Any
+) -> Array:
+    """**Local.** Counts of a tile, of which those of all ranks are the sum."""
+    used = x.type.used
+    whole = _whole(x, (n,), dtype)
+    t = whole if not used else whole.with_pending("sum", used)
+    x._memory.check_room(t.tile_bytes)
+    if x.tile is None:
+        return x.new(t, None)
+    out = x._memory.empty((n,), dtype, t.tile_bytes)
+    x._memory.write(write, out, x.tile, *args)
+    return x.new(t, out)
+
+
+def _counted_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which NumPy adds up weights."""
+    return np.histogram(np.zeros(1), 1, (0, 1), weights=np.ones(1, dtype))[0].dtype
+
+
+def _whole(x: Tiled, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
+    return ArrayType(x.mesh, dtype_of(dtype), shape, ((),) * len(shape))
+
+
+def _beside(name: str, x: Array, weights: Any) -> Array:
+    """**Collective** if they must move. Weights that lie as the values do."""
+    check_arrays(name, weights)
+    if weights.shape != x.shape:
+        raise ArgumentError(f"cannot {name} shape {x.shape} with weights of {weights.shape}")
+    moved: Array = move(resolve_pending(weights), with_dtype(x.type, weights.type.dtype))
+    return moved

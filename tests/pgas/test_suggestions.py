@@ -1,0 +1,104 @@
+"""Every name of NumPy that global arrays lack is answered with what to write, and that exists."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import redist
+from redist import pgas
+from redist.pgas import suggestions
+
+ARRAY = pgas.ones((3, 2))
+
+
+def names(thing: Any) -> list[str]:
+    return [
+        name
+        for name in dir(thing)
+        if not name.startswith("_") and not isinstance(getattr(thing, name, None), ModuleType)
+    ]
+
+
+def said(thing: Any, name: str) -> str | None:
+    """What is said of a name; None if it is there."""
+    try:
+        getattr(thing, name)
+    except AttributeError as error:
+        assert isinstance(error, redist.RedistError), name
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (pgas, np),
+        (pgas.linalg, np.linalg),
+        (pgas.fft, np.fft),
+        (pgas.random, np.random),
+        (pgas.random, np.random.Generator),
+        (ARRAY, np.ndarray),
+    ],
+    ids=["numpy", "linalg", "fft", "random", "Generator", "ndarray"],
+)
+def test_every_name_of_numpy_is_there_or_says_what_to_write(ours: Any, theirs: Any) -> None:
+    for name in names(theirs):
+        text = said(ours, name)
+        if text is None:
+            continue
+        assert re.search(r"; |: ", text), text
+        for path in re.findall(r"\bpgas((?:\.\w+)+)", text.partition("has no")[2]):
+            found: Any = pgas
+            for step in path.strip(".").split("."):
+                found = getattr(found, step)
+
+
+def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -> None:
+    for name in names(np):
+        text = said(pgas, name)
+        if text is not None and "not offered" in text:
+            assert name not in pgas.__all__, name
+            known = getattr(np, name)
+            assert not (isinstance(known, np.ufunc) and known.signature is None and known.nout == 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pgas.load, "pgas.read_npy"),
+        (lambda: pgas.loadtxt, "pgas.read_csv"),
+        (lambda: pgas.savetxt, "pgas.write_csv"),
+        (lambda: pgas.info, "help("),
+        (lambda: pgas.random.rand, "generator(seed).uniform(shape)"),
+        (lambda: pgas.random.seed, "generator(seed)"),
+        (lambda: ARRAY.flat, "a.reshape(-1)"),
+        (lambda: ARRAY.strides, "a.local.strides"),
+        (lambda: np.save("never.npy", ARRAY), "pgas.write_npy"),
+        (lambda: np.savetxt("never.csv", ARRAY), "pgas.write_csv"),
+        (lambda: np.interp(ARRAY, ARRAY, ARRAY), "a.gather()"),
+        (lambda: np.nansum(ARRAY), "pgas.sum(pgas.where("),
+        (lambda: np.asarray(ARRAY), "a.local"),
+    ],
+)
+def test_usual_ones(call: Any, words: str) -> None:
+    with pytest.raises((AttributeError, TypeError), match=re.escape(words)):
+        call()
+
+
+def test_names_of_modules_hide_none_of_numpy() -> None:
+    for package in (pgas, pgas.linalg, pgas.fft, pgas.random):
+        modules = {name for name, one in vars(package).items() if isinstance(one, ModuleType)}
+        theirs = {name for name in names(np) if callable(getattr(np, name))}
+        assert not modules & theirs, modules & theirs
+
+
+def test_metrics_are_those_of_learn() -> None:
+    pytest.importorskip("sklearn", reason="redist.learn needs scikit-learn")
+    from redist.learn import metrics
+
+    assert frozenset(metrics.__all__) == suggestions.METRICS
