@@ -67,7 +67,7 @@ INNER: dict[str, str] = {
     ),
     "redist.draw": "colours view arrows panels matrix memory_bars picture page",
     "redist.lower": (
-        "digits calls rows lowering memory words rank_text mpi4py_text torch_text jax_text"
+        "digits calls rows lowering memory hlo words rank_text mpi4py_text torch_text jax_text"
     ),
     "redist.offload": (
         "needs orders room evictions walks least_limit credits compile modelled_time chunks chunk_tasks"
@@ -80,7 +80,7 @@ INNER: dict[str, str] = {
     "redist.arrange.solving": (
         "network live_rows mixing narrowed elimination linear_program local_search byte_prices memory_limit"
     ),
-    "redist.jax": "types choose compiled redistribute global_arrays",
+    "redist.jax": "types choose compiled moves trees redistribute compare global_arrays",
     "redist.launch": "outside launcher",
     "redist.judge": "faults claims alive sample words simulation proof",
     "redist.pgas": (

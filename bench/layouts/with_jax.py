@@ -17,7 +17,7 @@ import numpy as np
 from bench.layouts.rival import RivalRow, ask, check, measured, spread
 from bench.layouts.workload import Workload, arrays_in, error_of
 from bench.problems.installed import version
-from bench.xla.hlo import received_bytes
+from redist.lower.hlo import received_bytes
 
 
 def main() -> int:

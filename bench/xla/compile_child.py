@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from bench.xla.hlo import received_elems
+from redist.lower.hlo import received_elems
 
 
 def main() -> None:

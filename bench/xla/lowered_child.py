@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from bench.races.jax_job import cases
-from bench.xla.hlo import elems, received_elems
+from redist.lower.hlo import elems, received_elems
 from redist.measure.cases import Case
 from redist.text.progress import track
 

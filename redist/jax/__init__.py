@@ -1,8 +1,9 @@
-"""Move JAX arrays by plans: ``redist.jax.redistribute(x, sharding)``. Needs JAX, an extra."""
+"""Move JAX arrays by plans: ``redist.jax.redistribute(x, sharding)``. Needs JAX, an extra; no MPI."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from redist.jax.compare import Comparison, compare
 from redist.jax.compiled import to_jax
 from redist.jax.redistribute import plan_for, redistribute
 from redist.jax.types import sharding_of, type_of
@@ -19,6 +20,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Comparison",
+    "compare",
     "from_global",
     "plan_for",
     "redistribute",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
@@ -28,7 +30,10 @@ from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import Level, Topology
 from redist.planner import synthesize
+from redist.text.units import format_bytes
 
+Way: TypeAlias = tuple[Plan, int]
+"""A plan, and the bytes that a device holds at most while JAX runs it."""
 XLA = Topology((Level("all", None, 20_000_000, 1_000_000),), 300_000_000)
 """What plans are made for: a collective takes 0.3 ms by itself, a byte as long as at 1 GB/s."""
 CALL_PS = 150_000_000
@@ -42,12 +47,11 @@ NEAR = 1.1
 """Of plans that should take about as long, the one that moves least is taken."""
 
 
-def choose_plan(
-    source: ArrayType, target: ArrayType, limit_bytes: int | None = None, donate: bool = False
-) -> Plan:
-    """The plan of those between two types of one mesh that should be quickest.
+@lru_cache(maxsize=2**12)
+def plans_between(source: ArrayType, target: ArrayType, donate: bool) -> tuple[Way, ...]:
+    """The plans between two types of one mesh that JAX can run, with what each holds on a device.
 
-    A limit is for everything that the compiled program holds on a device: source, result, and copies.
+    A donated array whose tile is of another size than the result's is held to the end: XLA cannot reuse it.
     """
     plans = [
         synthesize(
@@ -56,19 +60,49 @@ def choose_plan(
         for strategy, objective in WAYS
     ]
     fit = [plan for plan in plans if all(t.is_even for t in plan.types)]
-    needs = {id(plan): peak_bytes(lower_plan(plan, XLA), donate) for plan in fit}
-    least = min(needs.values())
-    if limit_bytes is not None:
-        fit = [plan for plan in fit if needs[id(plan)] <= limit_bytes]
-        if not fit:
-            raise NoPlanError(
-                f"no plan fits the limit of {limit_bytes} bytes when JAX runs it; "
-                f"the least that would do is {least} bytes",
-                least,
-            )
+    gone = donate and is_reused(source, target)
+    return tuple((plan, peak_bytes(lower_plan(plan, XLA), gone)) for plan in fit)
+
+
+def is_reused(source: ArrayType, target: ArrayType) -> bool:
+    """Whether XLA can put the result where a donated array is."""
+    return source.tile_bytes == target.tile_bytes
+
+
+def least_bytes(source: ArrayType, target: ArrayType, donate: bool = False) -> int:
+    """The least that any of the plans holds on a device: source, result, and copies."""
+    return min(need for _, need in plans_between(source, target, donate))
+
+
+def choose_plan(
+    source: ArrayType, target: ArrayType, limit_bytes: int | None = None, donate: bool = False
+) -> Plan:
+    """The plan of those between two types of one mesh that should be quickest.
+
+    A limit is for everything that the compiled program holds on a device: source, result, and copies.
+    """
+    fit = [
+        plan
+        for plan, need in plans_between(source, target, donate)
+        if limit_bytes is None or need <= limit_bytes
+    ]
+    if not fit:
+        raise no_plan(
+            f"{source} -> {target}", limit_bytes or 0, least_bytes(source, target, donate)
+        )
     times = {id(plan): plan_ps(plan) for plan in fit}
     quick = [plan for plan in fit if times[id(plan)] <= NEAR * min(times.values())]
     return min(quick, key=lambda plan: (plan.received_bytes, times[id(plan)]))
+
+
+def no_plan(what: str, limit_bytes: int, least: int) -> NoPlanError:
+    """The error that says which limit would do."""
+    return NoPlanError(
+        f"cannot move {what} within {format_bytes(limit_bytes)} on a device: no plan fits the limit of "
+        f"{limit_bytes} bytes when JAX runs it; the least that would do is {least} bytes "
+        f"({format_bytes(least)})",
+        least,
+    )
 
 
 def plan_ps(plan: Plan) -> int:

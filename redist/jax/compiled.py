@@ -9,6 +9,8 @@ import jax
 from jax.custom_derivatives import linear_call
 
 from redist.errors import ConversionError
+from redist.layout.array_type import ArrayType
+from redist.layout.interop import to_partition_spec
 from redist.lower.jax_text import check_even, to_jax_text
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT, Topology
@@ -26,12 +28,13 @@ def to_jax(
     check_even(plan)
     devices = _devices(plan, mesh)
     forth = _function(plan, devices, topology)
+    before, after = (_in_words_of(mesh, t) for t in (plan.source, plan.target))
 
     def there(_: Any, x: Any) -> Any:
-        return forth(x)
+        return after(forth(x))
 
     def home(_: Any, y: Any) -> Any:
-        return _function(back or _plan_back(plan, topology), devices, topology)(y)
+        return before(_function(back or _plan_back(plan, topology), devices, topology)(y))
 
     def redistributed(x: Any) -> Any:
         if tuple(x.shape) != plan.source.shape:
@@ -53,6 +56,21 @@ def _plan_back(plan: Plan, topology: Topology) -> Plan:
         strategy=plan.strategy,
         topology=topology,
     )
+
+
+def _in_words_of(mesh: Any, t: ArrayType) -> Callable[[Any], Any]:
+    """A function that gives an array the sharding of a type over a mesh, if the mesh has the type's axes.
+
+    ``shard_map`` leaves axes of its own behind: parts of those of the mesh.
+    """
+    if mesh is None or tuple(zip(mesh.axis_names, mesh.devices.shape, strict=True)) != t.mesh.axes:
+        return lambda x: x
+    try:
+        spec = jax.sharding.PartitionSpec(*to_partition_spec(t))
+    except ConversionError:  # it cuts by a part of an axis
+        return lambda x: x
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return lambda x: jax.lax.with_sharding_constraint(x, sharding)
 
 
 def _devices(plan: Plan, mesh: Any) -> Any:

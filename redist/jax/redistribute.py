@@ -1,76 +1,87 @@
-"""Move a jax.Array to another sharding by a plan."""
+"""Move a jax.Array, or a tree of them, to other shardings by plans."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import jax
+import numpy as np
 
-from redist.jax.choose import choose_plan
-from redist.jax.compiled import to_jax
-from redist.jax.types import on_one_axis, type_of
-from redist.layout.array_type import ArrayType
+from redist.errors import ConversionError, RequestError
+from redist.jax.moves import Move, ends_of, is_on_devices, plan_between
+from redist.jax.trees import moves_of, steps_of
+from redist.jax.types import sharding_from, sharding_like
 from redist.plan.plan import Plan
-
-
-def plan_for(x: Any, sharding: Any, limit_bytes: int | None = None, *, source: Any = None) -> Plan:
-    """The plan by which :func:`redistribute` would move an array."""
-    return _plan(*_ends(x, source, sharding), limit_bytes, False)
-
-
-def _ends(x: Any, source: Any, sharding: Any) -> tuple[ArrayType, ArrayType]:
-    """Types before and after; of one mesh, where two are of the same devices in one order."""
-    before, after = type_of(x, source), type_of(x, sharding)
-    if before.mesh != after.mesh and before.mesh.ranks == after.mesh.ranks:
-        return on_one_axis(before), on_one_axis(after)
-    return before, after
-
-
-@lru_cache(maxsize=2**12)
-def _plan(source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool) -> Plan:
-    return choose_plan(source, target, limit_bytes, donate)
+from redist.text.units import limit_from
 
 
 def redistribute(
     x: Any,
     sharding: Any,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     *,
     source: Any = None,
     donate: bool = False,
 ) -> Any:
-    """The same array under another NamedSharding, moved by a plan of collectives.
+    """The same array, or tree of arrays, under other shardings, moved by plans of collectives.
 
-    ``limit_bytes`` is for all that a device holds meanwhile: its tiles of source and result, and the
-    copies around collectives. Inside ``jit`` and ``grad`` an array does not know how it is sharded: say
-    it with ``source``. Between two sets of devices there is no collective in JAX; such arrays are moved
-    with ``jax.device_put``.
+    ``redistribute(x, P("tp", None))`` moves an array over its own mesh, ``redistribute(params, sharding)``
+    every array of a tree, ``redistribute(params, shardings)`` each to a sharding of its own: a tree as
+    ``jax.device_put`` takes it, in which None leaves an array where it is.
+
+    NumPy arrays are put on the devices; numbers, text and None stay as they are. ``limit_bytes``, a number
+    or text such as ``"2GiB"``, bounds all that a device holds of the tree meanwhile: arrays, results, and
+    the copies around collectives. The arrays of a tree move one after the other, in the order that needs
+    least memory. ``donate`` gives the arrays away: their memory is freed as early as possible.
+
+    Inside ``jit`` and ``grad`` an array does not know how it is sharded: give its sharding as ``source``, one
+    or a tree. Between two sets of devices JAX has no collective; such arrays are moved with
+    ``jax.device_put``, without a limit. The first call for a shape and its shardings plans, proves and
+    compiles; later calls only move.
     """
-    before, after = _ends(x, source, sharding)
-    if before.mesh.ranks != after.mesh.ranks:
-        return jax.device_put(x, sharding, donate=donate)
-    moved = _compiled(before, after, limit_bytes, donate, sharding)(x)
-    if donate and not isinstance(x, jax.core.Tracer) and not _is_gone(x, sharding):
-        x.delete()  # its memory is of another size than the result's, or XLA had no use for it
-    return moved
+    limit = limit_from(limit_bytes)
+    moves, structure = moves_of(x, sharding, source)
+    results: list[Any] = [None] * len(moves)
+    for number, room, gives in steps_of(moves, limit, donate):
+        results[number] = moves[number].run(room, gives)
+        if len(moves) > 1 and (limit is not None or _is_in_memory(moves[number])):
+            jax.block_until_ready(results[number])  # its copies are gone before the next one moves
+    if donate:
+        _free_what_is_left(moves)
+    return jax.tree.unflatten(structure, results)
 
 
-def _is_gone(x: Any, sharding: Any) -> bool:
-    """Whether an array that was given away is deleted, or its memory is the result's."""
-    return x.is_deleted() or x.sharding.is_equivalent_to(sharding, x.ndim)
+def _is_in_memory(move: Move) -> bool:
+    """Whether its devices are CPUs: XLA hangs if many collectives of these are under way at once."""
+    return move.wanted is not None and next(iter(move.wanted.device_set)).platform == "cpu"
 
 
-def _is_reused(source: ArrayType, target: ArrayType) -> bool:
-    """Whether XLA can put the result where the source is."""
-    return source.tile_bytes == target.tile_bytes
+def _free_what_is_left(moves: list[Move]) -> None:
+    """Delete arrays that stand in a tree twice, unless one of them stays."""
+    kept = {id(move.value) for move in moves if not move.is_moved}
+    for move in moves:
+        gone = id(move.value) not in kept and is_on_devices(move.value)
+        if gone and not move.value.is_deleted():
+            move.value.delete()
 
 
-@lru_cache(maxsize=2**12)
-def _compiled(
-    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, sharding: Any
-) -> Any:
-    plan = _plan(source, target, limit_bytes, donate)
-    move = to_jax(plan, sharding.mesh)
-    given = (0,) if donate and _is_reused(source, target) else ()
-    return jax.jit(move, out_shardings=sharding, donate_argnums=given)
+def plan_for(
+    x: Any, sharding: Any, limit_bytes: int | str | None = None, *, source: Any = None
+) -> Plan:
+    """The plan by which :func:`redistribute` would move an array."""
+    leaves, structure = jax.tree.flatten(x)
+    if not jax.tree_util.treedef_is_leaf(structure):
+        raise RequestError(
+            f"cannot make one plan for a tree of {len(leaves)} leaves: every array has its own; "
+            "write jax.tree.map(redist.jax.plan_for, arrays, shardings)"
+        )
+    own = sharding_from(x, source)
+    before = sharding_like(x, own)
+    after = sharding_like(x, sharding, own)
+    ends = ends_of(tuple(x.shape), np.dtype(x.dtype), before, after)
+    if ends[0].mesh != ends[1].mesh:
+        raise ConversionError(
+            f"cannot plan {ends[0]} on {ends[0].mesh} to {ends[1]} on {ends[1].mesh} for JAX: it has no "
+            "collective between different devices; redist.jax.redistribute uses jax.device_put there"
+        )
+    return plan_between(*ends, limit_from(limit_bytes), False)

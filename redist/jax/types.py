@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.dtype import DType
 from redist.layout.interop import from_partition_spec
 from redist.layout.mesh import Mesh
+from redist.text.units import ceil_div
 
 
 def type_of(x: Any, sharding: Any = None) -> ArrayType:
@@ -22,21 +24,81 @@ def type_of(x: Any, sharding: Any = None) -> ArrayType:
 
     Devices are the ranks of the mesh: number ``k`` is the device with that id.
     """
-    if sharding is None and isinstance(x, jax.core.Tracer):
+    found = sharding_like(x, sharding, sharding_from(x) if sharding is None else None)
+    return type_under(found, tuple(x.shape), np.dtype(x.dtype))
+
+
+def sharding_from(x: Any, source: Any = None) -> Any:
+    """The sharding that an array has: ``source`` if it is given, because a traced array cannot tell."""
+    if source is not None:
+        return source
+    if isinstance(x, jax.core.Tracer):
         raise ConversionError(
             "cannot see how an array is sharded inside jit or grad; give its sharding as `source`, "
             "or plan outside and call plan.to_jax(mesh)"
         )
-    found = x.sharding if sharding is None else sharding
+    if not isinstance(x, jax.Array):
+        raise ConversionError(
+            f"cannot take the sharding of a {type(x).__name__}: it is not a jax.Array; "
+            "put it on devices first with jax.device_put(x, sharding)"
+        )
+    return x.sharding
+
+
+def sharding_like(x: Any, sharding: Any, own: Any = None) -> NamedSharding:
+    """The NamedSharding that is meant: a ``P(...)`` is over the mesh of the array's ``own`` sharding."""
+    found = own if sharding is None else sharding
+    if isinstance(found, PartitionSpec):
+        own = sharding_from(x) if own is None else own
+        if not isinstance(own, NamedSharding):
+            raise ConversionError(
+                f"cannot tell the mesh of {found}: the array has a {type(own).__name__}, which names "
+                f"no mesh; give NamedSharding(mesh, {found})"
+            )
+        try:
+            found = NamedSharding(own.mesh, found)
+        except ValueError as problem:
+            axes = ", ".join(own.mesh.axis_names)
+            raise ConversionError(
+                f"cannot use {found}: the array's mesh has the axes {axes}; "
+                "name one of these, or give a NamedSharding over another mesh"
+            ) from problem
     if not isinstance(found, NamedSharding):
         raise ConversionError(
             f"cannot take the type of an array with a {type(found).__name__}: "
             "redist plans between NamedShardings; name the axes of a jax.sharding.Mesh"
         )
-    ids = [device.id for device in found.mesh.devices.flat]
-    mesh = Mesh(zip(found.mesh.axis_names, found.mesh.devices.shape, strict=True), ranks=ids)
-    dtype = DType.parse(str(np.dtype(x.dtype)))
-    return from_partition_spec(found.spec, mesh, dtype, x.shape)
+    return found
+
+
+@lru_cache(maxsize=2**12)
+def type_under(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> ArrayType:
+    """The type of an array under a sharding; refused if its tiles were not of one size."""
+    mesh = sharding.mesh
+    if not isinstance(mesh, jax.sharding.Mesh):
+        raise ConversionError(
+            f"cannot plan for {sharding.spec} on an AbstractMesh: it names no devices; "
+            "give a sharding over a jax.sharding.Mesh"
+        )
+    ids = [device.id for device in mesh.devices.flat]
+    ours = Mesh(zip(mesh.axis_names, mesh.devices.shape, strict=True), ranks=ids)
+    t = from_partition_spec(sharding.spec, ours, DType.parse(str(dtype)), shape)
+    if not t.is_even:
+        raise ConversionError(_why_uneven(t, sharding.spec))
+    return t
+
+
+def _why_uneven(t: ArrayType, spec: Any) -> str:
+    dim = next(i for i in range(t.ndim) if not t.cut(i).is_even)
+    size, cuts = t.shape[dim], t.cuts[dim]
+    axes = ", ".join(f"{part.name}={part.size}" for part in t.dims[dim])
+    others = [i for i in range(t.ndim) if i != dim and t.shape[i] % cuts == 0 and not t.dims[i]]
+    other = f"cut dim {others[0]} ({t.shape[others[0]]}) instead, or " if others else ""
+    return (
+        f"cannot cut {t.dtype}[{', '.join(map(str, t.shape))}] by {spec}: dim {dim} has {size} indices, "
+        f"which {cuts} tiles ({axes}) do not divide, and JAX has tiles of one size only; {other}pad dim "
+        f"{dim} to {ceil_div(size, cuts) * cuts} with jax.numpy.pad"
+    )
 
 
 def refined_mesh(devices: Any, mesh: Mesh, atoms: Sequence[SubAxis]) -> jax.sharding.Mesh:

@@ -133,7 +133,8 @@ def to_placements(t: ArrayType) -> tuple[Placement, ...]:
     Traceback (most recent call last):
     ...
     redist.errors.ConversionError: cannot convert f32[10{x,y}] to placements: tile 1 of dim 0 is \
-3:5 when cut by x, then y, but 3:6 when cut into 4 at once; use a multiple of 4 or fewer axes
+3:5 when cut by x, then y, but 3:6 when cut into 4 at once; use a multiple of 4, cut another dim \
+by y, or replicate over y and let PyTorch's own redistribute cut that or gather it
     """
     _check_whole(t, "placements")
     order = {name: number for number, (name, _) in enumerate(t.mesh.axes)}
@@ -282,9 +283,10 @@ def _other_tiles(t: ArrayType, dim: int) -> str | None:
     differs = np.flatnonzero(~empty & ((lo != nested_lo) | (hi != nested_hi)))
     if len(differs) == 0:
         return None
-    at = int(differs[0])
+    at, last = int(differs[0]), t.dims[dim][-1].name
     return (
         f"tile {at} of dim {dim} is {nested_lo[at]}:{nested_hi[at]} when cut by "
         f"{', then '.join(part.name for part in t.dims[dim])}, but {lo[at]}:{hi[at]} when cut into "
-        f"{cuts} at once; use a multiple of {cuts} or fewer axes"
+        f"{cuts} at once; use a multiple of {cuts}, cut another dim by {last}, or replicate over {last} "
+        "and let PyTorch's own redistribute cut that or gather it"
     )

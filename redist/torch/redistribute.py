@@ -1,9 +1,9 @@
-"""Redistribute DTensors, one or a dict of them: as PyTorch does, also between meshes, within a limit."""
+"""Redistribute DTensors, one or a state dict: as PyTorch does, also between meshes, within a limit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
+from redist.text.units import limit_from
 from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
 from redist.torch.ranks import TIMEOUT_S
 from redist.torch.transfer import TensorTransfer
@@ -44,10 +45,10 @@ class Target:
 
 
 def redistribute(
-    dtensor: DTensor | Mapping[str, DTensor],
+    dtensor: Any,
     device_mesh: DeviceMesh | None = None,
     placements: Any = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int | str | None = None,
     *,
     objective: str = "time",
     transport: str = "auto",
@@ -61,39 +62,69 @@ def redistribute(
         other = DeviceMesh("cpu", [1, 2, 3], mesh_dim_names=("gen",))
         rows = distribute_tensor(weight, mesh, [Shard(0), Replicate()])
         columns = redist.torch.redistribute(rows, mesh, [Replicate(), Shard(1)])
-        there = redist.torch.redistribute(rows, other, [Shard(0)], limit_bytes=2**30)
+        there = redist.torch.redistribute(rows, other, [Shard(0)], limit_bytes="1GiB")
 
     The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
-    ``device_mesh`` is the DTensor's own by default. A dict of DTensors (a state dict) moves as one
-    operation, with few messages; ``placements`` is then one list for all, or a dict by name. The result
-    is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does. Gradients
-    go back the same way. ``limit_bytes`` bounds the tiles and the staging of the fullest rank, source and
-    target included. ``transport="messages"`` uses only messages of the process group; the default copies
-    through shared memory if all ranks are on one host and the tensors in memory.
+    ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
+    messages: a state dict, also of an optimizer, with dicts and lists inside. ``placements`` is then one list
+    for all, or a dict like it with a list for each name. What is not a DTensor (numbers, plain tensors,
+    None) is handed on unchanged. The result is a DTensor, or a dict; where nothing has to move it shares
+    memory, as PyTorch's own does. Gradients go back the same way. ``limit_bytes``, a number or text, bounds
+    the tiles and the staging of the fullest rank, source and target included. ``transport="messages"``
+    uses only messages of the process group; the default copies through shared memory if all ranks are on
+    one host and the tensors in memory.
     """
-    is_batch = isinstance(dtensor, Mapping)
-    tensors: dict[str, Any] = dict(dtensor) if isinstance(dtensor, Mapping) else {"": dtensor}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, DTensor):
-            kind = type(tensor).__name__
-            raise RequestError(f"cannot move {name or 'a'} {kind}: it is no DTensor; wrap it first")
-    if not tensors:
-        return {}
-    options = MoveOptions(limit_bytes, objective, transport, timeout_s)
-    targets = [
-        _target(name, tensor, device_mesh, placements, is_batch) for name, tensor in tensors.items()
-    ]
-    results = move(options, targets, tuple(tensors), tuple(tensors.values()))
-    return dict(zip(tensors, results, strict=True)) if is_batch else results[0]
+    options = MoveOptions(limit_from(limit_bytes), objective, transport, timeout_s)
+    if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
+        kind = type(dtensor).__name__
+        raise RequestError(
+            f"cannot move a {kind}: it is no DTensor; make it one with distribute_tensor(tensor, mesh, "
+            "placements)"
+        )
+    found = list(_dtensors("", dtensor, placements))
+    targets = [_target(tensor, device_mesh, there) for _, tensor, there in found]
+    names, tensors = [name for name, _, _ in found], [tensor for _, tensor, _ in found]
+    results = move(options, targets, names, tensors) if found else ()
+    return _rebuilt(dtensor, iter(results))
 
 
-def _target(
-    name: str, tensor: DTensor, device_mesh: DeviceMesh | None, placements: Any, is_batch: bool
-) -> Target:
-    if is_batch and isinstance(placements, Mapping):
-        if name not in placements:
-            raise RequestError(f"cannot move {name!r}: placements has no entry for it; add one")
-        placements = placements[name]
+def _dtensors(name: str, value: Any, placements: Any) -> Iterator[tuple[str, DTensor, Any]]:
+    """Every DTensor in dicts and lists, by its name there, with the placements that are given for it."""
+    if isinstance(value, DTensor):
+        yield name, value, placements
+    elif isinstance(value, (Mapping, list, tuple)):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, part in pairs:
+            inner = f"{name}.{key}" if name else str(key)
+            given = placements
+            if isinstance(placements, Mapping) and _has_dtensors(part):
+                if key not in placements:
+                    raise RequestError(
+                        f"cannot move {inner!r}: placements has no entry for it; add one"
+                    )
+                given = placements[key]
+            yield from _dtensors(inner, part, given)
+
+
+def _has_dtensors(value: Any) -> bool:
+    if isinstance(value, (Mapping, list, tuple)):
+        return any(map(_has_dtensors, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, DTensor)
+
+
+def _rebuilt(value: Any, results: Iterator[DTensor]) -> Any:
+    """The same dicts and lists with the results in the places of DTensors."""
+    if isinstance(value, DTensor):
+        return next(results)
+    if isinstance(value, Mapping):
+        return {key: _rebuilt(part, results) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [_rebuilt(part, results) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def _target(tensor: DTensor, device_mesh: DeviceMesh | None, placements: Any) -> Target:
     mesh = tensor.device_mesh if device_mesh is None else device_mesh
     if not isinstance(mesh, DeviceMesh):
         raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh")

@@ -8,7 +8,7 @@ import pytest
 
 from bench.report.report import Chart, Curve, Report, Table, save_plot
 from bench.xla.compile_child import main as compile_main
-from bench.xla.hlo import group_size, received_elems
+from redist.lower.hlo import group_size, received_elems
 from redist.text import progress
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
+from tests.docs.documents import Document
+from tests.docs.test_docs import without_times
 from tests.programs.launch import alone, one_worker
 from tests.tiers import sample
 
@@ -25,10 +27,16 @@ CHECKS = (
     "gradients",
     "bytes",
     "memory",
+    "held_when_donated",
     "donated",
     "limits",
     "errors",
     "meshes",
+    "trees",
+    "tree_limits",
+    "uneven",
+    "inputs",
+    "compared",
 )
 
 pytestmark = pytest.mark.skipif(
@@ -49,6 +57,26 @@ def test_jax(check: str) -> None:
         timeout=1500,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["serve", "state"])
+def test_the_page_shows_what_happens(number: int, tmp_path: Path) -> None:
+    page = Document(ROOT / "docs" / "how-to" / "jax.md")
+    program = page.programs[number]
+    (tmp_path / program.name).write_text(program.text, encoding="utf-8")
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, program.name]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = page.blocks("text")[0] if number == 0 else ""
+    assert without_times(done.stdout) == without_times(shown)
+
+
+def test_jax_needs_no_mpi() -> None:
+    program = "import sys, redist.jax; sys.exit('mpi4py' in sys.modules or 'z3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
 
 
 @one_worker

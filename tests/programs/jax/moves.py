@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
+from functools import partial
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -21,8 +23,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import redist  # noqa: E402
 import redist.jax  # noqa: E402
-from bench.xla.hlo import received_elems  # noqa: E402
-from redist.jax.choose import XLA  # noqa: E402
+from redist.jax.choose import XLA, plans_between  # noqa: E402
+from redist.jax.moves import compiled as program_of  # noqa: E402
+from redist.jax.moves import move_of  # noqa: E402
+from redist.jax.trees import moves_of, order_of  # noqa: E402
+from redist.lower.hlo import received_elems  # noqa: E402
 from redist.lower.lowering import lower_plan  # noqa: E402
 from redist.lower.memory import peak_bytes  # noqa: E402
 from redist.runtime.simulator import global_value, simulate  # noqa: E402
@@ -87,6 +92,16 @@ def inside_jit(n: int) -> None:
         move = plan.to_jax(sharding.mesh)
         y = jax.jit(lambda a, move=move: move(a + 1) * 2)(x)
         assert same((np.asarray(x) + 1) * 2, y)
+        for moved in (
+            jax.jit(move)(x),
+            jax.jit(lambda a, x=x, to=sharding: redist.jax.redistribute(a, to, source=x.sharding))(
+                x
+            ),
+        ):
+            wanted = jax.jit(partial(jax.lax.with_sharding_constraint, shardings=sharding))(
+                x
+            ).sharding
+            assert moved.sharding == wanted, (moved.sharding, wanted)
 
 
 def gradients(n: int) -> None:
@@ -153,6 +168,27 @@ def memory(n: int) -> None:
         assert held <= bound + 4096, (held, bound, str(plan), program.as_text())
 
 
+def held_when_donated(n: int) -> None:
+    """An array that is given away counts as long as XLA holds it, also if its tile is of another size."""
+    differ = 0
+    for x, sharding in problems(n, 8, ("float32",)):
+        x = jax.device_put(jnp.tile(x, (8,) + (1,) * (x.ndim - 1)), x.sharding)
+        move = move_of("", x, sharding)
+        if move.ends is None:
+            continue
+        used = program_of(*move.ends, None, True, sharding).lower(x).compile().memory_analysis()
+        held = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
+        needs = [need for _, need in plans_between(*move.ends, True)]
+        assert held - used.alias_size_in_bytes <= max(needs) + 4096, (
+            held,
+            needs,
+            x.sharding,
+            sharding,
+        )
+        differ += move.before_bytes != move.after_bytes
+    assert differ, "no problem has tiles of two sizes"
+
+
 def number_of(sharding: Any) -> int:
     return len(str(sharding.spec))
 
@@ -182,6 +218,177 @@ def limits(n: int) -> None:
         except redist.NoPlanError:
             continue
         raise AssertionError(f"{least - 1} bytes do, too")
+
+
+def some_tree(rng: Random) -> tuple[Any, Any]:
+    """A tree as training has it, and one of shardings."""
+    mesh = mesh_of({"x": 2, "y": 4})
+    arrays, wanted = {}, {}
+    for name in "abcde":
+        shape = (8 * rng.randint(1, 4), 8 * rng.randint(1, 4))
+        ends = [NamedSharding(mesh, cut_dims(rng, {"x": 2, "y": 4}, 2)) for _ in range(2)]
+        arrays[name] = jax.device_put(jnp.full(shape, rng.random(), jnp.float32), ends[0])
+        wanted[name] = ends[1]
+    return {"layers": arrays}, {"layers": wanted}
+
+
+def trees(n: int) -> None:
+    """Dicts, lists and states: arrays move, host arrays are placed, and all else stays as it is."""
+    mesh = mesh_of({"x": 2, "y": 4})
+    rows, columns = (NamedSharding(mesh, PartitionSpec(*spec)) for spec in (("x", "y"), ("y", "x")))
+    x = jax.device_put(jnp.arange(256.0, dtype=jnp.float32).reshape(16, 16), rows)
+    host = np.arange(64, dtype=np.float32).reshape(8, 8)
+    state = {"w": x, "opt": [x + 1, (x + 2, {"host": host})], "step": 7, "name": "adam", "no": None}
+    moved = redist.jax.redistribute(state, columns)
+    assert moved["step"] == 7 and moved["name"] == "adam" and moved["no"] is None
+    there = [moved["w"], moved["opt"][0], moved["opt"][1][0], moved["opt"][1][1]["host"]]
+    for y, value in zip(there, (x, x + 1, x + 2, host), strict=True):
+        assert y.sharding == columns and same(y, value)
+    specs = {
+        "w": PartitionSpec("y"),
+        "opt": [None, columns],
+        "step": None,
+        "name": None,
+        "no": None,
+    }
+    moved = redist.jax.redistribute(state, specs)
+    assert moved["w"].sharding == NamedSharding(mesh, PartitionSpec("y")) and same(moved["w"], x)
+    assert moved["opt"][0] is state["opt"][0] and moved["opt"][1][0].sharding == columns
+    inside = jax.jit(lambda t: redist.jax.redistribute(t, columns, source={"a": rows, "b": rows}))
+    assert jax.tree.map(lambda a: a.sharding, inside({"a": x, "b": x})) == {
+        "a": columns,
+        "b": columns,
+    }
+    given = {"a": x + 0, "b": x + 0}
+    given["c"] = given["a"]
+    moved = redist.jax.redistribute(given, columns, donate=True)
+    assert all(same(y, x) for y in moved.values()) and all(a.is_deleted() for a in given.values())
+    for words, wrong in (
+        ("only one of them has 'opt'", {k: v for k, v in specs.items() if k != "opt"}),
+        ("it is a str", "x"),
+        (
+            "['w']: cannot use P('z',): the array's mesh has the axes x, y",
+            {**specs, "w": PartitionSpec("z")},
+        ),
+        ("['opt'][1][1]['host']: cannot put a NumPy array", {**specs, "opt": PartitionSpec("x")}),
+    ):
+        refused(words, lambda wrong=wrong: redist.jax.redistribute(state, wrong))
+
+
+def tree_limits(n: int) -> None:
+    """A tree keeps a limit as a whole: the least that is named does, one byte less does not."""
+    rng = Random(9)
+    for number in range(max(n // 8, 2)):
+        tree, shardings = some_tree(rng)
+        moves, _ = moves_of(tree, shardings)
+        for donate in (False, True):
+            gives = [donate] * len(moves)
+            least = min(fullest(moves, order, gives) for order in permutations(range(len(moves))))
+            assert fullest(moves, order_of(moves, gives), gives) == least, number
+        try:
+            redist.jax.redistribute(tree, shardings, limit_bytes=1)
+        except redist.NoPlanError as error:
+            least = error.least_bytes
+            assert least == fullest(moves, order_of(moves, [False] * 5), [False] * 5)
+        moved = redist.jax.redistribute(tree, shardings, limit_bytes=least)
+        assert jax.tree.all(jax.tree.map(same, moved, tree))
+        less = partial(redist.jax.redistribute, tree, shardings, least - 1)
+        refused("the least that would do", less)
+
+
+def fullest(moves: Any, order: Any, gives: Any) -> int:
+    """What a device holds at the fullest moment of moves in this order, counted move by move."""
+    sources = {k: move.before_bytes for k, move in enumerate(moves)}
+    results: dict[int, int] = {}
+    most = 0
+    for k in order:
+        own = sources.pop(k)
+        most = max(
+            most, sum(sources.values()) + sum(results.values()) + moves[k].least_bytes(gives[k])
+        )
+        results[k] = moves[k].after_bytes
+        if moves[k].wanted is not None and not moves[k].is_renamed and not gives[k]:
+            sources[k] = own
+    return most
+
+
+def uneven(n: int) -> None:
+    """What JAX refuses is refused with the reason, and what to do."""
+    mesh = mesh_of({"tp": 8})
+    ends = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in ((None, "tp"), ("tp", None))]
+    for rows, padded in ((10, 16), (12, 16), (100, 104)):
+        x = jax.device_put(jnp.ones((rows, 8), jnp.float32), ends[0])
+        try:
+            jax.device_put(x, ends[1])
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("JAX has uneven tiles now: redist.jax could move them")
+        for call in (redist.jax.redistribute, redist.jax.plan_for):
+            refused(
+                f"dim 0 has {rows} indices, which 8 tiles (tp=8) do not divide, and JAX has tiles of one "
+                f"size only; cut dim 1 (8) instead, or pad dim 0 to {padded}",
+                lambda x=x, call=call: call(x, ends[1]),
+            )
+    refused("pad dim 0 to 16", lambda: redist.jax.redistribute(np.ones((10, 4)), ends[1]))
+
+
+def inputs(n: int) -> None:
+    """What people hand over: specs, text for limits, arrays of the host or of one device."""
+    mesh = mesh_of({"x": 2, "y": 4})
+    rows, columns = (NamedSharding(mesh, PartitionSpec(*spec)) for spec in (("x", "y"), ("y", "x")))
+    x = jax.device_put(jnp.arange(64.0).reshape(8, 8), rows)
+    y = redist.jax.redistribute(x, PartitionSpec("y", "x"), limit_bytes="10MiB")
+    assert y.sharding == columns and same(x, y)
+    assert redist.jax.plan_for(x, PartitionSpec("y", "x"), "10MiB").target == redist.jax.type_of(y)
+    refused("10 foot", lambda: redist.jax.redistribute(x, columns, limit_bytes="10 foot"))
+    assert redist.jax.redistribute(x, rows) is x
+    for lone in (np.asarray(x), jnp.asarray(np.asarray(x))):
+        z = redist.jax.redistribute(lone, columns)
+        assert z.sharding == columns and same(z, x)
+        refused(
+            "NamedSharding(mesh, ", lambda lone=lone: redist.jax.redistribute(lone, columns.spec)
+        )
+    few = NamedSharding(Mesh(jax.devices()[:2], "q"), PartitionSpec("q"))
+    refused("without a limit", lambda: redist.jax.redistribute(x, few, limit_bytes="1GiB"))
+    refused("no collective between different devices", lambda: redist.jax.plan_for(x, few))
+    refused("jax.tree.map", lambda: redist.jax.plan_for([x, x], columns))
+    both = NamedSharding(mesh, PartitionSpec(("x", "y")))
+    line = NamedSharding(mesh_of({"tp": 8}), PartitionSpec("tp"))
+    y = redist.jax.redistribute(x, both)
+    z = redist.jax.redistribute(y, line)  # the same tiles by another name: nothing is copied
+    places = [[s.data.unsafe_buffer_pointer() for s in a.addressable_shards] for a in (y, z)]
+    assert z.sharding == line and places[0] == places[1]
+
+
+def compared(n: int) -> None:
+    """The report has the figures of both compiled programs, of one array or of a tree."""
+    pairs = [
+        (x, sharding)
+        for x, sharding in problems(n // 2, 10, ("float32", "int8"))
+        if not x.sharding.is_equivalent_to(sharding, x.ndim)
+    ]
+    for x, sharding in pairs:
+        plan, found = redist.jax.plan_for(x, sharding), redist.jax.compare(x, sharding)
+        assert found.redist.received_bytes == plan.received_bytes
+        assert found.lower_bound_bytes == plan.lower_bound_bytes
+        assert found.xla.received_bytes is not None and found.redist.held_bytes is not None
+        assert found.xla.received_bytes >= plan.lower_bound_bytes
+        assert found.tiles_bytes <= found.redist.held_bytes <= found.bound_bytes
+        assert found.saved_bytes == (found.xla.held_bytes or 0) - found.redist.held_bytes
+    mesh = mesh_of({"x": 4, "y": 2})
+    rows, columns = (NamedSharding(mesh, PartitionSpec(*p)) for p in (("x", "y"), (None, ("x", "y"))))
+    w = jax.device_put(jnp.ones((1024, 1024), jnp.float32), rows)
+    one, two = redist.jax.compare(w, columns), redist.jax.compare({"a": w, "b": w + 1, "n": 3}, columns)
+    tile = 2**22 // 8
+    assert two.n_arrays == 2 and two.lower_bound_bytes == 2 * one.lower_bound_bytes
+    assert two.redist.held_bytes == (one.redist.held_bytes or 0) + 2 * tile, "all that is held"
+    lines = str(one).splitlines()
+    assert lines[0].split() == "1 array, 8 devices received by all held by one".split()
+    assert lines[1].split()[:4] == ["redist", "3.5", "MiB", "1.00"], lines
+    assert lines[2].startswith("XLA's own") and " less on a device than XLA's own" in lines[4], lines
+    refused("no plan moves anything", lambda: redist.jax.compare(w, rows))
+    refused("the least that would do", lambda: redist.jax.compare(w, columns, limit_bytes="1MiB"))
 
 
 def refused(words: str, what: Any) -> None:

@@ -42,7 +42,8 @@ def errors() -> None:
         ("'avg' cannot be pending", lambda: move(rows, mesh, [Partial("avg")])),
         ("no plan fits the limit of 7 bytes", lambda: move(rows, mesh, [Shard(1)], 7)),
         ("ranks ask for different things", lambda: move(rows, mesh, [Shard(min(dist.get_rank(), 1))])),
-        ("is no DTensor", lambda: move(FULL, mesh, [Shard(1)])),
+        ("distribute_tensor(tensor, mesh", lambda: move(FULL, mesh, [Shard(1)])),
+        ("cannot use limit_bytes=-1", lambda: move(rows, mesh, [Shard(1)], -1)),
         ("is no DeviceMesh", lambda: move(rows, "tp", [Shard(1)])),
         ("unknown transport", lambda: redist.torch.redistribute(rows, mesh, [Shard(1)], transport="x")),
         (f"the group has {n} ranks", lambda: far_plan(n).to_torch()),
@@ -90,6 +91,69 @@ def batches() -> None:
     targets = [Target(mesh, (Shard(1),)) for _ in state]
     transfer = prepare(MoveOptions(), targets, list(state), list(state.values()))[1]
     assert dist.get_world_size() == 1 or transfer.rounds <= 4, transfer.rounds
+
+
+def state_dicts() -> None:
+    """State dicts as modules and optimizers have them: what is no DTensor is handed on unchanged."""
+    mesh = line()
+    plain = torch.arange(3.0)
+    weight = distribute_tensor(FULL, mesh, [Shard(0)])
+    state = {
+        "state": {
+            0: {"step": 7, "count": plain, "exp_avg": weight, "no": None},
+            1: {"exp_avg": 2 * weight},
+        },
+        "param_groups": [{"lr": 0.1, "betas": (0.9, 0.99), "params": [0, 1]}],
+        "a.b": 3 * weight,
+        "a": {"b": 4 * weight},
+    }
+    moved = redist.torch.redistribute(state, mesh, [Shard(1)], limit_bytes="1MiB")
+    first = moved["state"][0]
+    assert first["step"] == 7 and first["count"] is plain and first["no"] is None
+    assert moved["param_groups"] == state["param_groups"]
+    there = [first["exp_avg"], moved["state"][1]["exp_avg"], moved["a.b"], moved["a"]["b"]]
+    for k, tensor in enumerate(there, 1):
+        assert tensor.placements == (Shard(1),) and torch.equal(tensor.full_tensor(), k * FULL)
+    places = {
+        "state": {0: {"exp_avg": [Shard(1)]}, 1: [Replicate()]},
+        "a.b": [Shard(0)],
+        "a": [Shard(1)],
+    }
+    moved = redist.torch.redistribute(state, mesh, places)
+    assert moved["state"][1]["exp_avg"].placements == (Replicate(),)
+    assert torch.equal(moved["state"][0]["exp_avg"].full_tensor(), FULL)
+    assert redist.torch.redistribute({"step": 7}, mesh, [Shard(1)]) == {"step": 7}
+    try:
+        redist.torch.redistribute(state, mesh, {**places, "state": {0: [Shard(1)]}})
+    except redist.RequestError as problem:
+        assert "cannot move 'state.1': placements has no entry for it" in str(problem), problem
+    else:
+        raise AssertionError("a name without placements was taken")
+
+
+def uneven_over_two_dims() -> None:
+    """Where PyTorch cuts otherwise than redist, the refusal says what to do, and that works."""
+    n = dist.get_world_size()
+    if n % 2:
+        return
+    mesh = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("dp", "tp"))
+    full = torch.arange(10 * 8.0).reshape(10, 8)
+    twice = distribute_tensor(full, mesh, [Shard(0), Shard(0)])
+    if n == 4:
+        try:
+            move(twice, mesh, [Shard(1), Replicate()])
+        except redist.RedistError as problem:
+            assert "or replicate over tp and let PyTorch's own redistribute" in str(problem), (
+                problem
+            )
+        else:
+            raise AssertionError("PyTorch's tiles were taken for ours")
+    there = move(
+        twice.redistribute(placements=[Shard(0), Replicate()]), mesh, [Shard(1), Replicate()]
+    )
+    assert torch.equal(there.full_tensor(), full)
+    back = move(there, mesh, [Shard(0), Replicate()]).redistribute(placements=[Shard(0), Shard(0)])
+    assert torch.equal(back._local_tensor, twice._local_tensor)
 
 
 def twice_differentiable() -> None:
@@ -148,7 +212,16 @@ def shared() -> None:
 
 CHECKS: dict[str, Callable[[], None]] = {
     check.__name__: check
-    for check in (errors, batches, twice_differentiable, fsdp_placements, memory, shared)
+    for check in (
+        errors,
+        batches,
+        state_dicts,
+        uneven_over_two_dims,
+        twice_differentiable,
+        fsdp_placements,
+        memory,
+        shared,
+    )
 }
 
 

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Callable
 
+from redist.errors import ArgumentError
+
 INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?(\S+) = (\(.*?\)|\S+) ([a-z][\w-]*)\((.*?)\)(.*)")
 SHAPE = re.compile(r"\b([a-z][a-z0-9]*)\[([\d,<= ]*)\]")
 COLLECTIVES = "all-gather all-to-all all-reduce reduce-scatter collective-permute".split()
@@ -35,7 +37,7 @@ def received_bytes(text: str, n_devices: int) -> tuple[int, int]:
     (96, 1)
     """
     if re.search(r"\bwhile\(", text) and _in_loops(text):
-        raise ValueError("cannot count collectives in a loop: nobody knows how often they run")
+        raise ArgumentError("cannot count collectives in a loop: nobody knows how often they run")
     found = received(text, n_devices, shape_bytes)
     return sum(found), len(found)
 
@@ -52,7 +54,7 @@ def received(text: str, n_devices: int, size: Callable[[str], int]) -> list[int]
         sizes[name] = size(shape)
         op = op.removesuffix("-start")
         if op in UNKNOWN:
-            raise ValueError(f"cannot count {op}: {line.strip()}")
+            raise ArgumentError(f"cannot count {op}: {line.strip()}")
         if op not in COLLECTIVES:
             continue
         given = [sizes[operand] for operand in re.findall(r"%([^\s,()]+)", operands)]
@@ -81,7 +83,7 @@ def _received(op: str, given: int, n_operands: int, rest: str, n_devices: int) -
     if op == "all-gather":
         return n_devices * given * (g - 1)
     if op == "all-to-all" and n_operands > 1 and n_operands != g:
-        raise ValueError(f"cannot count an all-to-all of {n_operands} pieces in groups of {g}")
+        raise ArgumentError(f"cannot count an all-to-all of {n_operands} pieces in groups of {g}")
     rounds = 2 if op == "all-reduce" else 1
     return n_devices * rounds * given * (g - 1) // g
 

@@ -1,0 +1,166 @@
+"""What happens to one array: a plan moves it, JAX puts it there, or it stays as it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from redist.errors import ConversionError, RedistError, RequestError
+from redist.jax.choose import XLA, choose_plan, is_reused, least_bytes
+from redist.jax.compiled import to_jax
+from redist.jax.types import on_one_axis, sharding_from, sharding_like, type_under
+from redist.layout.array_type import ArrayType
+from redist.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A value and where it goes; ``name`` is its place in a tree, empty for an array alone.
+
+    ``wanted`` is None if the value stays. ``ends`` are the types before and after, over one mesh; they are
+    None if JAX moves the value by itself: from the host, between different devices, or by another name
+    for the same tiles.
+    """
+
+    name: str
+    value: Any
+    wanted: NamedSharding | None = None
+    ends: tuple[ArrayType, ArrayType] | None = None
+
+    @property
+    def before_bytes(self) -> int:
+        """What a device holds of it before."""
+        if self.ends is not None:
+            return self.ends[0].tile_bytes
+        return tile_bytes(self.value, self.value.sharding) if is_on_devices(self.value) else 0
+
+    @property
+    def after_bytes(self) -> int:
+        """What a device holds of the result."""
+        if self.ends is not None:
+            return self.ends[1].tile_bytes
+        if not self.is_moved:
+            return self.before_bytes
+        return tile_bytes(self.value, self.wanted)
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the tiles are the same before and after, and in the same memory."""
+        return (
+            self.wanted is not None
+            and is_on_devices(self.value)
+            and self.value.sharding.is_equivalent_to(self.wanted, self.value.ndim)
+        )
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether anything has to move."""
+        return self.wanted is not None and not self.is_renamed
+
+    def least_bytes(self, donate: bool) -> int:
+        """The least that a device holds while it moves, the array itself and the result included."""
+        if self.ends is not None:
+            return least_bytes(*self.ends, donate)
+        if not self.is_moved:
+            return self.before_bytes
+        return self.before_bytes + self.after_bytes
+
+    def run(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
+        """Move it, and return the result."""
+        if self.wanted is None:
+            return self.value
+        if self.ends is None:
+            can_give = donate and is_on_devices(self.value) and not self.is_renamed
+            return jax.device_put(self.value, self.wanted, donate=can_give)
+        moved = compiled(*self.ends, limit_bytes, donate, self.wanted)(self.value)
+        is_traced = isinstance(self.value, jax.core.Tracer)
+        if donate and not is_traced and not self.value.is_deleted():
+            self.value.delete()  # its memory is of another size than the result's, or XLA had no use for it
+        return moved
+
+
+def is_on_devices(value: Any) -> bool:
+    """Whether a value is a jax.Array that knows where it is."""
+    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+def tile_bytes(x: Any, sharding: Any) -> int:
+    """Bytes of an array on one device."""
+    return math.prod(sharding.shard_shape(tuple(x.shape))) * np.dtype(x.dtype).itemsize
+
+
+def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> Move:
+    """What happens to a value that should get a sharding; an error names its place in the tree."""
+    if sharding is None or not isinstance(value, (jax.Array, np.ndarray)):
+        return Move(name, value)
+    try:
+        return _move_of(name, value, sharding, source)
+    except RedistError as problem:
+        if not name:
+            raise
+        raise ConversionError(f"{name}: {problem}") from problem
+
+
+def _move_of(name: str, value: Any, sharding: Any, source: Any) -> Move:
+    shape, dtype = tuple(value.shape), np.dtype(value.dtype)
+    if isinstance(value, np.ndarray):
+        if not isinstance(sharding, NamedSharding):
+            raise RequestError(
+                f"cannot put a NumPy array on devices by {sharding}: it has no mesh yet; "
+                "give a NamedSharding(mesh, ...)"
+            )
+        type_under(sharding, shape, dtype)
+        return Move(name, value, sharding)
+    own = sharding_from(value, source)
+    wanted = sharding_like(value, sharding, own)
+    if own == wanted and is_on_devices(value):
+        return Move(name, value)
+    if isinstance(own, jax.sharding.SingleDeviceSharding):
+        type_under(wanted, shape, dtype)
+        return Move(name, value, wanted)
+    before, after = ends_of(shape, dtype, sharding_like(value, own), wanted)
+    if before.mesh != after.mesh:
+        return Move(name, value, wanted)
+    if is_on_devices(value) and own.is_equivalent_to(wanted, value.ndim):
+        return Move(name, value, wanted)
+    return Move(name, value, wanted, (before, after))
+
+
+@lru_cache(maxsize=2**12)
+def ends_of(
+    shape: tuple[int, ...], dtype: Any, source: NamedSharding, target: NamedSharding
+) -> tuple[ArrayType, ArrayType]:
+    """Types before and after; of one mesh, where two are of the same devices in one order."""
+    before, after = (type_under(sharding, shape, dtype) for sharding in (source, target))
+    if before.mesh != after.mesh and before.mesh.ranks == after.mesh.ranks:
+        return on_one_axis(before), on_one_axis(after)
+    return before, after
+
+
+@lru_cache(maxsize=2**12)
+def plan_between(
+    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool
+) -> Plan:
+    """The plan by which an array moves, found once."""
+    return choose_plan(source, target, limit_bytes, donate)
+
+
+@lru_cache(maxsize=2**12)
+def compiled(
+    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, sharding: Any
+) -> Any:
+    """The plan as a function that XLA compiles at its first call."""
+    plan = plan_between(source, target, limit_bytes, donate)
+    run = to_jax(plan, sharding.mesh, topology=XLA)
+
+    def move(x: Any) -> Any:
+        return jax.lax.with_sharding_constraint(run(x), sharding)
+
+    given = (0,) if donate and is_reused(source, target) else ()
+    return jax.jit(move, out_shardings=sharding, donate_argnums=given)

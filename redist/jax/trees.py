@@ -1,0 +1,138 @@
+"""Trees of arrays: what happens to every leaf, and in which order the moves need least memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec, Sharding
+
+from redist.errors import RequestError
+from redist.jax.choose import no_plan
+from redist.jax.moves import Move, is_on_devices, move_of
+from redist.text.columns import one_line
+
+
+def moves_of(tree: Any, shardings: Any, sources: Any = None) -> tuple[list[Move], Any]:
+    """A move for every leaf of a tree, and the tree's structure."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    wanted = _spread(shardings, tree, structure, "shardings")
+    known = _spread(sources, tree, structure, "sources")
+    named = [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+    return [
+        move_of(name, leaf, sharding, source)
+        for (name, leaf), sharding, source in zip(named, wanted, known, strict=True)
+    ], structure
+
+
+def _spread(given: Any, tree: Any, structure: Any, what: str) -> list[Any]:
+    """What is given for every leaf: one for all, or a tree that has one for each or for a branch."""
+    if _is_end(given):
+        return [_checked(given)] * structure.num_leaves
+    spread: list[Any] = []
+
+    def spread_over(one: Any, branch: Any) -> None:
+        spread.extend([_checked(one)] * len(jax.tree.leaves(branch)))
+
+    try:
+        jax.tree.map(spread_over, given, tree, is_leaf=_is_end)
+    except ValueError as problem:
+        why = one_line(problem)
+        if isinstance(given, Mapping) and isinstance(tree, Mapping) and given.keys() != tree.keys():
+            why = f"only one of them has {', '.join(sorted(map(repr, given.keys() ^ tree.keys())))}"
+        raise RequestError(
+            f"cannot match the tree of {what} with the tree of arrays: {why}; give one for all, or "
+            "a tree with the same keys, with None for an array that stays"
+        ) from problem
+    return spread
+
+
+def _is_end(given: Any) -> bool:
+    return given is None or isinstance(given, (Sharding, PartitionSpec))
+
+
+def _checked(given: Any) -> Any:
+    if _is_end(given):
+        return given
+    raise RequestError(
+        f"cannot move to {given!r}: it is a {type(given).__name__}; give a NamedSharding, or a "
+        'PartitionSpec such as P("x", None) for the mesh that the array is on'
+    )
+
+
+def steps_of(
+    moves: Sequence[Move], limit_bytes: int | None, donate: bool
+) -> Iterator[tuple[int, int | None, bool]]:
+    """The moves in order: number, what each may hold on a device, and whether it gives its array away.
+
+    An error comes before the first of them. An array that stands in the tree twice is given away by
+    neither move.
+    """
+    times = Counter(id(move.value) for move in moves)
+    gives = [donate and times[id(move.value)] == 1 for move in moves]
+    if limit_bytes is None and not donate:
+        return ((k, None, False) for k in range(len(moves)))
+    order = order_of(moves, gives)
+    others = others_bytes(moves, order, gives)
+    if limit_bytes is None:
+        return ((k, None, gives[k]) for k in order)
+    needs = (others[k] + moves[k].least_bytes(gives[k]) for k in order if moves[k].is_moved)
+    least = max(needs, default=0)
+    _check_limit(moves, limit_bytes, least)
+    return ((k, limit_bytes - others[k], gives[k]) for k in order)
+
+
+def others_bytes(
+    moves: Sequence[Move], order: Sequence[int], gives: Sequence[bool]
+) -> dict[int, int]:
+    """What a device holds of all other arrays of the tree while one of them moves, by number."""
+    held = sum(move.before_bytes for move in moves)
+    others = {}
+    for k in order:
+        move = moves[k]
+        others[k] = held - move.before_bytes
+        if move.is_moved:
+            held += move.after_bytes - (move.before_bytes if gives[k] else 0)
+    return others
+
+
+def order_of(moves: Sequence[Move], gives: Sequence[bool]) -> list[int]:
+    """The order in which the fullest moment of all moves is least full.
+
+    First those that leave less than they found, the one with the smallest need first; then those that
+    leave more, the one that has most to give back first.
+    """
+
+    def key(k: int) -> tuple[int, int]:
+        move = moves[k]
+        if not move.is_moved:
+            return 0, 0
+        more = move.least_bytes(gives[k]) - move.before_bytes
+        left = move.after_bytes - (move.before_bytes if gives[k] else 0)
+        return (0, more) if left <= 0 else (1, left - more)
+
+    return sorted(range(len(moves)), key=key)
+
+
+def _check_limit(moves: Sequence[Move], limit_bytes: int, least: int) -> None:
+    """Refuse a limit that cannot be kept."""
+    moved = [move for move in moves if move.is_moved]
+    for move in moved:
+        if move.ends is None and is_on_devices(move.value):
+            raise RequestError(
+                f"cannot keep a limit for {move.name or 'the array'}: it moves between different devices, "
+                "with jax.device_put, and redist does not know what that holds; move it without a limit"
+            )
+    if len(moved) > 1 and any(isinstance(move.value, jax.core.Tracer) for move in moved):
+        raise RequestError(
+            f"cannot keep a limit for {len(moved)} arrays inside jit: XLA orders their moves; "
+            "move the tree outside of jit, or give each array a limit of its own"
+        )
+    if least > limit_bytes:
+        one = moved[0] if len(moved) == 1 else None
+        what = f"a tree of {len(moves)} leaves, {len(moved)} of which move,"
+        if one is not None and one.ends is not None:
+            what = f"{one.ends[0]} to {one.ends[1]}"
+        raise no_plan(what, limit_bytes, least)
