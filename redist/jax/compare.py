@@ -12,7 +12,7 @@ import jax
 
 from redist.errors import ArgumentError, RequestError
 from redist.jax.choose import XLA
-from redist.jax.moves import Move, compiled, plan_between
+from redist.jax.moves import LeafMove, compiled, plan_between
 from redist.jax.trees import moves_of, order_of, others_bytes, steps_of
 from redist.jax.types import sharding_from
 from redist.lower.hlo import received_bytes
@@ -150,7 +150,9 @@ def _together(figures: Sequence[CompiledFigures], others: Sequence[int]) -> Comp
     )
 
 
-def _measured(move: Move, limit_bytes: int | None) -> tuple[Plan, CompiledFigures, CompiledFigures]:
+def _measured(
+    move: LeafMove, limit_bytes: int | None
+) -> tuple[Plan, CompiledFigures, CompiledFigures]:
     """The plan of a move, what it costs, and what XLA's own way costs."""
     assert move.ends is not None and move.wanted is not None
     own = sharding_from(move.value)

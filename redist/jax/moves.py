@@ -20,7 +20,7 @@ from redist.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LeafMove:
     """A value and where it goes; ``name`` is its place in a tree, empty for an array alone.
 
     ``wanted`` is None if the value stays. ``ends`` are the types before and after, over one mesh; they are
@@ -95,10 +95,10 @@ def tile_bytes(x: Any, sharding: Any) -> int:
     return math.prod(sharding.shard_shape(tuple(x.shape))) * np.dtype(x.dtype).itemsize
 
 
-def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> Move:
+def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> LeafMove:
     """What happens to a value that should get a sharding; an error names its place in the tree."""
     if sharding is None or not isinstance(value, (jax.Array, np.ndarray)):
-        return Move(name, value)
+        return LeafMove(name, value)
     try:
         return _move_of(name, value, sharding, source)
     except RedistError as problem:
@@ -107,7 +107,7 @@ def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> Move:
         raise ConversionError(f"{name}: {problem}") from problem
 
 
-def _move_of(name: str, value: Any, sharding: Any, source: Any) -> Move:
+def _move_of(name: str, value: Any, sharding: Any, source: Any) -> LeafMove:
     shape, dtype = tuple(value.shape), np.dtype(value.dtype)
     if isinstance(value, np.ndarray):
         if not isinstance(sharding, NamedSharding):
@@ -116,20 +116,20 @@ def _move_of(name: str, value: Any, sharding: Any, source: Any) -> Move:
                 "give a NamedSharding(mesh, ...)"
             )
         type_under(sharding, shape, dtype)
-        return Move(name, value, sharding)
+        return LeafMove(name, value, sharding)
     own = sharding_from(value, source)
     wanted = sharding_like(value, sharding, own)
     if own == wanted and is_on_devices(value):
-        return Move(name, value)
+        return LeafMove(name, value)
     if isinstance(own, jax.sharding.SingleDeviceSharding):
         type_under(wanted, shape, dtype)
-        return Move(name, value, wanted)
+        return LeafMove(name, value, wanted)
     before, after = ends_of(shape, dtype, sharding_like(value, own), wanted)
     if before.mesh != after.mesh:
-        return Move(name, value, wanted)
+        return LeafMove(name, value, wanted)
     if is_on_devices(value) and own.is_equivalent_to(wanted, value.ndim):
-        return Move(name, value, wanted)
-    return Move(name, value, wanted, (before, after))
+        return LeafMove(name, value, wanted)
+    return LeafMove(name, value, wanted, (before, after))
 
 
 @lru_cache(maxsize=2**12)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from redist.errors import ConversionError, RequestError
-from redist.jax.moves import Move, ends_of, is_on_devices, plan_between
+from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between
 from redist.jax.trees import moves_of, steps_of
 from redist.jax.types import sharding_from, sharding_like
 from redist.plan.plan import Plan
@@ -51,12 +51,12 @@ def redistribute(
     return jax.tree.unflatten(structure, results)
 
 
-def _is_in_memory(move: Move) -> bool:
+def _is_in_memory(move: LeafMove) -> bool:
     """Whether its devices are CPUs: XLA hangs if many collectives of these are under way at once."""
     return move.wanted is not None and next(iter(move.wanted.device_set)).platform == "cpu"
 
 
-def _free_what_is_left(moves: list[Move]) -> None:
+def _free_what_is_left(moves: list[LeafMove]) -> None:
     """Delete arrays that stand in a tree twice, unless one of them stays."""
     kept = {id(move.value) for move in moves if not move.is_moved}
     for move in moves:

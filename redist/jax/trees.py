@@ -11,11 +11,11 @@ from jax.sharding import PartitionSpec, Sharding
 
 from redist.errors import RequestError
 from redist.jax.choose import no_plan
-from redist.jax.moves import Move, is_on_devices, move_of
+from redist.jax.moves import LeafMove, is_on_devices, move_of
 from redist.text.columns import one_line
 
 
-def moves_of(tree: Any, shardings: Any, sources: Any = None) -> tuple[list[Move], Any]:
+def moves_of(tree: Any, shardings: Any, sources: Any = None) -> tuple[list[LeafMove], Any]:
     """A move for every leaf of a tree, and the tree's structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     wanted = _spread(shardings, tree, structure, "shardings")
@@ -63,7 +63,7 @@ def _checked(given: Any) -> Any:
 
 
 def steps_of(
-    moves: Sequence[Move], limit_bytes: int | None, donate: bool
+    moves: Sequence[LeafMove], limit_bytes: int | None, donate: bool
 ) -> Iterator[tuple[int, int | None, bool]]:
     """The moves in order: number, what each may hold on a device, and whether it gives its array away.
 
@@ -85,7 +85,7 @@ def steps_of(
 
 
 def others_bytes(
-    moves: Sequence[Move], order: Sequence[int], gives: Sequence[bool]
+    moves: Sequence[LeafMove], order: Sequence[int], gives: Sequence[bool]
 ) -> dict[int, int]:
     """What a device holds of all other arrays of the tree while one of them moves, by number."""
     held = sum(move.before_bytes for move in moves)
@@ -98,7 +98,7 @@ def others_bytes(
     return others
 
 
-def order_of(moves: Sequence[Move], gives: Sequence[bool]) -> list[int]:
+def order_of(moves: Sequence[LeafMove], gives: Sequence[bool]) -> list[int]:
     """The order in which the fullest moment of all moves is least full.
 
     First those that leave less than they found, the one with the smallest need first; then those that
@@ -116,7 +116,7 @@ def order_of(moves: Sequence[Move], gives: Sequence[bool]) -> list[int]:
     return sorted(range(len(moves)), key=key)
 
 
-def _check_limit(moves: Sequence[Move], limit_bytes: int, least: int) -> None:
+def _check_limit(moves: Sequence[LeafMove], limit_bytes: int, least: int) -> None:
     """Refuse a limit that cannot be kept."""
     moved = [move for move in moves if move.is_moved]
     for move in moved:

@@ -294,7 +294,7 @@ def test_types_that_no_placements_can_say(text: str, reason: str) -> None:
         (
             (Shard(1), Replicate(), Shard(-1)),
             "tile 2 of dim 1 is 4:5 when cut by x, then z, but 4:6 when cut into 6 at once; "
-            "use a multiple of 6, cut another dim by y, or replicate over y",
+            "use a multiple of 6, cut another dim by z, or replicate over z",
         ),
         ("Shard", "it is no sequence; give one per mesh axis"),
         (Shard(0), "it is no sequence; give one per mesh axis"),

@@ -377,16 +377,23 @@ def compared(n: int) -> None:
         assert found.tiles_bytes <= found.redist.held_bytes <= found.bound_bytes
         assert found.saved_bytes == (found.xla.held_bytes or 0) - found.redist.held_bytes
     mesh = mesh_of({"x": 4, "y": 2})
-    rows, columns = (NamedSharding(mesh, PartitionSpec(*p)) for p in (("x", "y"), (None, ("x", "y"))))
+    rows, columns = (
+        NamedSharding(mesh, PartitionSpec(*p)) for p in (("x", "y"), (None, ("x", "y")))
+    )
     w = jax.device_put(jnp.ones((1024, 1024), jnp.float32), rows)
-    one, two = redist.jax.compare(w, columns), redist.jax.compare({"a": w, "b": w + 1, "n": 3}, columns)
+    one, two = (
+        redist.jax.compare(w, columns),
+        redist.jax.compare({"a": w, "b": w + 1, "n": 3}, columns),
+    )
     tile = 2**22 // 8
     assert two.n_arrays == 2 and two.lower_bound_bytes == 2 * one.lower_bound_bytes
     assert two.redist.held_bytes == (one.redist.held_bytes or 0) + 2 * tile, "all that is held"
     lines = str(one).splitlines()
     assert lines[0].split() == "1 array, 8 devices received by all held by one".split()
     assert lines[1].split()[:4] == ["redist", "3.5", "MiB", "1.00"], lines
-    assert lines[2].startswith("XLA's own") and " less on a device than XLA's own" in lines[4], lines
+    assert lines[2].startswith("XLA's own") and " less on a device than XLA's own" in lines[4], (
+        lines
+    )
     refused("no plan moves anything", lambda: redist.jax.compare(w, rows))
     refused("the least that would do", lambda: redist.jax.compare(w, columns, limit_bytes="1MiB"))
 
