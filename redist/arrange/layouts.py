@@ -197,7 +197,7 @@ class _Planning:
         pin = self.pins.get(value)
         number = None if pin is None else domain.find(pin)
         if pin is not None and number is None:
-            raise RequestError(f"cannot pin {pin}: it is no type over these factors of the mesh")
+            raise RequestError(f"cannot pin {pin}: it is not a type over these factors of the mesh")
         maker, made = self._maker(value, ways)
         if value in variables:
             own = variables[value]

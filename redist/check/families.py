@@ -49,7 +49,7 @@ def scope(plan: Plan) -> str:
         return "this array"
     if unit_dims(plan) is not None:
         return "this array and every multiple of these dims"
-    return "this array and one dim larger where the steps stay legal"
+    return "this array, and for any larger size of one dim for which the same steps still apply"
 
 
 def unit_dims(plan: Plan) -> tuple[int, ...] | None:

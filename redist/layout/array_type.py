@@ -12,6 +12,7 @@ from redist.layout.axes import SubAxis, check_chain, format_axes, merge_parts
 from redist.layout.cuts import Cut, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
+from redist.text.units import count_of
 
 OPS = ("sum", "prod", "max", "min")
 MAX_BYTES = 2**63 - 1
@@ -46,7 +47,7 @@ class ArrayType:
     def __post_init__(self) -> None:
         if len(self.dims) != len(self.shape):
             raise LayoutError(
-                f"cannot make a type: {len(self.shape)} dims but axes for {len(self.dims)}"
+                f"cannot make a type: {count_of(len(self.shape), 'dim')} but axes for {len(self.dims)}"
             )
         for n in self.shape:
             if not isinstance(n, int) or isinstance(n, bool) or n < 0:

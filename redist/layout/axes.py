@@ -87,8 +87,10 @@ def check_chain(mesh: Mesh, parts: Iterable[SubAxis]) -> None:
             )
         if last is not None and last.name == part.name and part.size > 1:
             if part.pre < last.end:
+                both = f"{last.text(mesh)} and {part.text(mesh)} overlap"
+                whole = "an axis can cut one dim, or be pending, once"
                 raise LayoutError(
-                    f"cannot use axis {part.name} twice: {last.text(mesh)} and {part.text(mesh)} overlap"
+                    f"cannot use axis {part.name} twice: {whole if last == part else both}"
                 )
             if part.pre % last.end != 0:
                 raise LayoutError(

@@ -21,6 +21,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.cuts import Ints
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
+from redist.text.units import count_of
 
 SpecEntry: TypeAlias = str | tuple[str, ...] | None
 
@@ -219,9 +220,9 @@ def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> 
     """Put an axis among those that cut its dim: before those right of it, or after some of them."""
     dim: object = getattr(item, "dim", None)
     if not isinstance(dim, int) or isinstance(dim, bool):
-        raise ConversionError(f"dim {dim!r} is no int")
+        raise ConversionError(f"dim {dim!r} is not an int")
     if not -len(dims) <= dim < len(dims):
-        raise ConversionError(f"there is no dim {dim}; the array has {len(dims)} dims")
+        raise ConversionError(f"there is no dim {dim}; the array has {count_of(len(dims), 'dim')}")
     factor = int(getattr(item, "split_factor", 1))
     place = _place_after(dims[dim], factor, mesh)
     if place is None:
@@ -260,7 +261,7 @@ def nested_bounds(n: int, sizes: Iterable[int]) -> tuple[Ints, Ints]:
 
 def _list_entries(what: str, given: object, advice: str) -> tuple[object, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConversionError(f"cannot read {what} {given!r}: it is no sequence; {advice}")
+        raise ConversionError(f"cannot read {what} {given!r}: it is not a sequence; {advice}")
     return tuple(given)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import LayoutError, ParseError
+from redist.text.units import count_of
 
 AXIS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MAX_DEVICES = 2**31 - 1
@@ -48,7 +49,7 @@ class Mesh:
         for name, size in items:
             if not isinstance(name, str) or AXIS_NAME.fullmatch(name) is None:
                 raise LayoutError(
-                    f"cannot make a mesh: {name!r} is no axis name; use letters, digits, _"
+                    f"cannot make a mesh: {name!r} is not a valid axis name; use letters, digits, _"
                 )
             if name in seen:
                 raise LayoutError(f"cannot make a mesh: axis {name!r} appears twice; rename one")
@@ -132,11 +133,13 @@ def _canonical_ranks(ranks: Iterable[int] | None, n_devices: int) -> range | tup
         return range(n_devices)
     given = ranks if isinstance(ranks, range) and ranks.step == 1 else tuple(ranks)
     if len(given) != n_devices:
-        raise LayoutError(f"cannot make a mesh: {n_devices} devices but {len(given)} ranks")
+        raise LayoutError(
+            f"cannot make a mesh: {count_of(n_devices, 'device')} but {count_of(len(given), 'rank')}"
+        )
     if isinstance(given, tuple):
         for rank in given:
             if not isinstance(rank, (int, np.integer)) or isinstance(rank, bool):
-                raise LayoutError(f"cannot make a mesh: rank {rank!r} is no int")
+                raise LayoutError(f"cannot make a mesh: rank {rank!r} is not an int")
         given = tuple(int(rank) for rank in given)
         if len(set(given)) != n_devices:
             raise LayoutError("cannot make a mesh: a rank appears twice; each device needs its own")

@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--sizes",
         metavar="BYTES,...",
         default="128MiB,1MiB",
-        help="what all ranks together hold at the fuller end (default %(default)s)",
+        help="total size of the array, on the side that takes more memory (default %(default)s)",
     )
     parser.add_argument("--cases", metavar="NAME,...", help="what to move (default: all)")
     parser.add_argument(

@@ -32,6 +32,7 @@ from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.arrays import fill_with
 from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.text.units import count_of
 
 Type = str | ArrayType
 Shape = int | Sequence[int]
@@ -64,7 +65,10 @@ def make(
         mesh = type.mesh
     mesh = mesh_of(mesh, comm.size)
     if max(mesh.ranks) >= comm.size:
-        raise LayoutError(f"cannot use the mesh {mesh}: the communicator has {comm.size} ranks")
+        raise LayoutError(
+            f"cannot use the mesh {mesh}: the communicator has {count_of(comm.size, 'rank')}; "
+            f"start the program with 'mpirun -n {max(mesh.ranks) + 1}'"
+        )
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
     if t.pending_op is not None:
         raise RequestError(f"cannot make an array of type {t}: nothing is pending in a new one")

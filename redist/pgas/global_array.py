@@ -258,7 +258,7 @@ class Array(Methods):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise ArgumentTypeError(f"an array of {self.type.dtype} is no index")
+            raise ArgumentTypeError(f"an array of {self.type.dtype} is not an index")
         return int(self._element())
 
     def __len__(self) -> int:

@@ -20,6 +20,7 @@ from redist.plan.steps import (
     ReduceScatter,
     Slice,
 )
+from redist.text.units import count_of
 
 
 def type_after(action: Action, before: ArrayType) -> ArrayType:
@@ -150,7 +151,11 @@ def _refuse(action: Action, before: ArrayType, reason: str) -> NoReturn:
 def _check_dims(action: Action, before: ArrayType, dims: Iterable[int]) -> None:
     for dim in dims:
         if not 0 <= dim < before.ndim:
-            _refuse(action, before, f"there is no dim {dim}; the array has {before.ndim} dims")
+            _refuse(
+                action,
+                before,
+                f"there is no dim {dim}; the array has {count_of(before.ndim, 'dim')}",
+            )
 
 
 def _check_same_array(action: Action, before: ArrayType, after: ArrayType) -> None:

@@ -176,7 +176,7 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
         return None
     if not isinstance(array, (np.ndarray, np.generic)):
         kind = "None" if array is None else _an(type(array).__name__)
-        raise RequestError(f"{kind} is no {what}: need a NumPy array {t.dtype}{list(shape)}")
+        raise RequestError(f"{kind} is not a {what}: need a NumPy array {t.dtype}{list(shape)}")
     array = np.asarray(array)
     dtype = check_tile(array, shape, t, what)
     return array if array.dtype == dtype else array.view(dtype)

@@ -14,7 +14,7 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.copies.reduce import check_reduces
 from redist.runtime.ranks.links import NAMES
-from redist.text.units import limit_from
+from redist.text.units import count_of, limit_from
 
 Type = ArrayType | str
 Named = Mapping[str, Type]
@@ -131,7 +131,8 @@ class TransferRequest:
             if max(t.mesh.ranks) >= size:
                 raise RequestError(
                     f"{t} on {t.mesh} needs rank {max(t.mesh.ranks)}, "
-                    f"but the communicator has {size} ranks"
+                    f"but the communicator has {count_of(size, 'rank')}; "
+                    f"start the program with 'mpirun -n {max(t.mesh.ranks) + 1}'"
                 )
             if t.pending_op is not None:
                 check_reduces(t.pending_op, t.dtype)
@@ -157,7 +158,7 @@ def _type(t: Type, mesh: Mesh | None) -> ArrayType:
     if isinstance(t, ArrayType):
         return t
     if not isinstance(t, str):
-        raise RequestError(f"{t!r} is no type; need an ArrayType or text")
+        raise RequestError(f"{t!r} is not a type; need an ArrayType or text")
     if mesh is None:
         raise RequestError(f"the type {t!r} is text; give mesh=")
     return ArrayType.parse(t, mesh)

@@ -149,6 +149,8 @@ class Transfer:
         self._ends: tuple[Any, Any] | None = None
         self._started: list[StartedMove] = []
         self._is_closed = False
+        self.ready_s = time.perf_counter()
+        """When planning and preparing were done, as a reading of the clock."""
 
     # What it is
 

@@ -77,6 +77,15 @@ def limit_from(limit: int | str | None, name: str = "limit_bytes") -> int | None
     return n_bytes
 
 
+def count_of(n: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> count_of(1, "rank"), count_of(4, "rank")
+    ('1 rank', '4 ranks')
+    """
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def format_bytes(n_bytes: int) -> str:
     """Short text for a number of bytes.
 

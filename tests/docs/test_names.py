@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from redist.cli.main import make_parser
+from redist.measure.cases import KINDS
 from tests.docs.documents import ROOT
 
 PACKAGE = ROOT / "redist"
+FROM_LAUNCHERS = {"RANK", "CC", "PATH"}
+"""What launchers and build tools set, not users of redist."""
 
 
 def text_of(name: str) -> str:
@@ -77,3 +82,39 @@ def test_reference_has_every_public_name(module: str) -> None:
     shown |= {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)}
     shown |= set(re.findall(r"`redist\.(\w+)`", text))
     assert not set(import_module(module).__all__) - shown
+
+
+def test_every_option_of_the_command_line_is_on_its_page() -> None:
+    text = text_of("docs/reference/cli.md")
+    (commands,) = (
+        action.choices
+        for action in make_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    options = {
+        f"{name} {option}"
+        for name, parser in commands.items()
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--") and option != "--help" and option not in text
+    }
+    assert len(commands) == 8 and not options
+    assert all(f"`redist {name}`" in text for name in commands)
+    cases = {12: "twelve", 14: "fourteen", 15: "fifteen", 16: "sixteen", 17: "seventeen"}
+    assert f"lists {cases[len(KINDS)]} cases" in text
+
+
+def test_every_environment_variable_is_on_its_page() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    used = set(re.findall(r"[\"'`](REDIST_[A-Z_]+)\b", source))
+    used |= set(re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", source)) - FROM_LAUNCHERS
+    shown = set(re.findall(r"`(\w+)(?:=\w+)?`", text_of("docs/reference/environment.md")))
+    assert {"REDIST_PURE", "REDIST_EAGER"} <= used
+    assert used <= shown, used - shown
+
+
+def test_no_two_entries_of_the_site_have_one_name() -> None:
+    nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
+    names = re.findall(r'^ +- "?([^"\n]+?)"?: \S+\.(?:md|ipynb)$', nav, re.MULTILINE)
+    assert len(names) > 50
+    assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}

@@ -47,6 +47,11 @@ def test_site_builds_strictly_and_asks_no_other_server(tmp_path: Path) -> None:
     loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)", home)
     loaded += re.findall(r"<link rel=\"(?:stylesheet|preconnect)\" href=\"(https?:[^\"]+)", home)
     assert not loaded
+    # Opened as a file, a page finds the index and the frame that searches it beside itself.
+    assert (tmp_path / "search" / "search_index.js").is_file()
+    assert 'src="javascripts/iframe-worker.js"' in home
+    assert (tmp_path / "javascripts" / "iframe-worker.js").is_file()
+    assert "here you see only names" not in api
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -128,14 +128,17 @@ HALF: Any = [0.5]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda m: ArrayType(m, F32, (8,), ()), "1 dims but axes for 0"),
-        (lambda m: ArrayType(m, F32, (8,), ((), ())), "1 dims but axes for 2"),
+        (lambda m: ArrayType(m, F32, (8,), ()), "1 dim but axes for 0"),
+        (lambda m: ArrayType(m, F32, (8,), ((), ())), "1 dim but axes for 2"),
         (lambda m: ArrayType(m, F32, (-1,), ((),)), "dim of size -1; need an int >= 0"),
         (lambda m: ArrayType.of(m, "f32", HALF), "dim of size 0.5; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (True,), ((),)), "dim of size True; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (2**40, 2**40), ((), ())), r"exceeds 2\*\*63 bytes"),
         (lambda m: ArrayType(m, F32, (2**70, 0), ((), ())), r"exceeds 2\*\*63 bytes"),
-        (lambda m: ArrayType(m, F32, (8,), ((X, X),)), "cannot use axis x twice: x and x overlap"),
+        (
+            lambda m: ArrayType(m, F32, (8,), ((X, X),)),
+            "cannot use axis x twice: an axis can cut one dim",
+        ),
         (lambda m: ArrayType(m, F32, (8, 8), ((X,), (X,))), "axis x twice"),
         (lambda m: ArrayType(m, F32, (8,), ((X,),), "sum", (X,)), "axis x twice"),
         (lambda m: ArrayType(m, F32, (8,), ((),), "mean", (X,)), "unknown reduction 'mean'"),

@@ -209,7 +209,7 @@ def test_objects_of_other_libraries() -> None:
     assert str(from_placements(theirs, XYZ, "f32", (8, 6))) == "f32[8{y}, 6] max{x}"
     with pytest.raises(ConversionError, match="axis x: _RaggedShard is not known; use Shard"):
         from_placements([foreign("_RaggedShard", dim=0)], Mesh(x=2), "f32", (8,))
-    with pytest.raises(ConversionError, match="axis x: dim None is no int"):
+    with pytest.raises(ConversionError, match="axis x: dim None is not an int"):
         from_placements([foreign("Shard")], Mesh(x=2), "f32", (8,))
     with pytest.raises(ConversionError, match="axis x: None cannot be pending"):
         from_placements([foreign("Partial")], Mesh(x=2), "f32", (8,))
@@ -242,8 +242,8 @@ def test_types_that_no_partition_spec_can_say(text: str, reason: str) -> None:
         ((1,), "entry 0 is 1; write None, an axis or a tuple of axes"),
         ((None, ("x", None)), "entry 1 has None; name an axis"),
         (("x:(1)2",), r"unknown axis 'x:\(1\)2'"),
-        ("xy", "it is no sequence; write one entry per dim"),
-        (None, "it is no sequence; write one entry per dim"),
+        ("xy", "it is not a sequence; write one entry per dim"),
+        (None, "it is not a sequence; write one entry per dim"),
     ],
 )
 def test_bad_partition_specs(spec: Any, reason: str) -> None:
@@ -281,7 +281,7 @@ def test_types_that_no_placements_can_say(text: str, reason: str) -> None:
         ((Shard(0), Shard(1), Replicate(), Replicate()), "4 placements for 3 mesh axes"),
         ((Shard(2), Replicate(), Replicate()), "axis x: there is no dim 2; the array has 2 dims"),
         ((Shard(-3), Replicate(), Replicate()), "axis x: there is no dim -3; the array has 2 dims"),
-        ((Shard(True), Replicate(), Replicate()), "axis x: dim True is no int"),
+        ((Shard(True), Replicate(), Replicate()), "axis x: dim True is not an int"),
         ((Replicate(), Partial("avg"), Replicate()), "axis y: 'avg' .*; take the sum, then divide"),
         (
             (Replicate(), Replicate(), Partial("band")),
@@ -296,8 +296,8 @@ def test_types_that_no_placements_can_say(text: str, reason: str) -> None:
             "tile 2 of dim 1 is 4:5 when cut by x, then z, but 4:6 when cut into 6 at once; "
             "use a multiple of 6, cut another dim by z, or replicate over z",
         ),
-        ("Shard", "it is no sequence; give one per mesh axis"),
-        (Shard(0), "it is no sequence; give one per mesh axis"),
+        ("Shard", "it is not a sequence; give one per mesh axis"),
+        (Shard(0), "it is not a sequence; give one per mesh axis"),
     ],
 )
 def test_bad_placements(placements: Any, reason: str) -> None:

@@ -116,9 +116,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Mesh({"2x": 2}), "'2x' is no axis name"),
-        (lambda: Mesh({"x y": 2}), "'x y' is no axis name"),
-        (lambda: Mesh({"x\n": 2}), r"'x\\n' is no axis name"),
+        (lambda: Mesh({"2x": 2}), "'2x' is not a valid axis name"),
+        (lambda: Mesh({"x y": 2}), "'x y' is not a valid axis name"),
+        (lambda: Mesh({"x\n": 2}), r"'x\\n' is not a valid axis name"),
         (lambda: Mesh([("x", 2), ("x", 2)]), "axis 'x' appears twice"),
         (lambda: Mesh({"x": 2}, x=2), "axis 'x' appears twice"),
         (lambda: Mesh(x=0), "axis 'x' has size 0"),
@@ -126,11 +126,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         (lambda: Mesh(x=True), "axis 'x' has size True"),
         (lambda: Mesh({"x": 2.0}), "axis 'x' has size 2.0"),  # type: ignore[arg-type]
         (lambda: Mesh(x=2, ranks=[0, 1, 2]), "2 devices but 3 ranks"),
-        (lambda: Mesh(x=2, ranks=[0]), "2 devices but 1 ranks"),
+        (lambda: Mesh(x=2, ranks=[0]), "2 devices but 1 rank"),
         (lambda: Mesh(x=2, ranks=[1, 1]), "a rank appears twice"),
         (lambda: Mesh(x=2, ranks=[-1, 0]), "rank -1 is negative"),
         (lambda: Mesh(x=2, ranks=range(-1, 1)), "rank -1 is negative"),
-        (lambda: Mesh(x=2, ranks=[0, 1.5]), "rank 1.5 is no int"),  # type: ignore[list-item]
+        (lambda: Mesh(x=2, ranks=[0, 1.5]), "rank 1.5 is not an int"),  # type: ignore[list-item]
         (lambda: Mesh(x=10**9, y=10**9), "1000000000000000000 devices; at most 2147483647"),
         (lambda: Mesh.parse("x=2@5;5"), "a rank appears twice"),
         (lambda: Mesh.parse("x=2,x=2"), "axis 'x' appears twice"),

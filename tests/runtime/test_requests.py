@@ -81,8 +81,8 @@ def test_a_batch_knows_its_names() -> None:
     [
         ({"source": "f32[4{x"}, "cannot parse"),
         ({"source": "f32[4{q}, 4]"}, "q"),
-        ({"source": 7}, "7 is no type"),
-        ({"source": None}, "None is no type"),
+        ({"source": 7}, "7 is not a type"),
+        ({"source": None}, "None is not a type"),
         ({"mesh": None}, "is text; give mesh="),
         ({"mesh": "x=2"}, "mesh='x=2'"),
         ({"mesh": {"x": 2}}, "mesh="),

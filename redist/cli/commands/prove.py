@@ -17,7 +17,8 @@ examples:
   redist prove "f32[1000{{x}}, 7]" "f32[1000, 7{{x}}]" --mesh x=3 --donate --smt2 queries.smt2
   redist prove plan.json --json
 
-exit status: 0 proved, 1 refuted or rejected, 4 unknown: the solver gave up; 2 and 3 as ever.
+exit status: 0 proved, 1 refuted or rejected, 4 unknown: the solver gave up;
+2 and 3 as for every command.
 """
 
 

@@ -30,7 +30,7 @@ from redist.pgas.watch.seam import (
 from redist.runtime.ranks.world import Comm
 from redist.runtime.transfer import Transfer
 
-FROM_OUTSIDE = "it is no part of the program; give it as an argument"
+FROM_OUTSIDE = "it is not part of the program; give it as an argument"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.tiled import Tiled
+from redist.text.units import count_of
 
 Indices = NDArray[Any] | Tiled
 
@@ -75,7 +76,9 @@ def parse(key: Any, shape: Shape) -> list[Item]:
     given = [_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
     named = sum(_n_dims(one) for one in given)
     if named > len(shape):
-        raise IndexKeyError(f"too many indices: {named} for an array of {len(shape)} dims")
+        raise IndexKeyError(
+            f"too many indices: {named} for an array of {count_of(len(shape), 'dim')}"
+        )
     dots = sum(one is Ellipsis for one in given)
     if dots > 1:
         raise IndexKeyError("an index can have only one '...'")

@@ -51,8 +51,8 @@ def make_whole(name: str, x: T) -> T:
     if size > LARGEST_BYTES:
         raise RequestError(
             f"cannot {name} {x.type}: a matrix of {format_bytes(size)} would be whole on a rank, the "
-            f"limit is {format_bytes(LARGEST_BYTES)}; only solve and inv of one matrix, qr, "
-            "lstsq and svd of tall matrices, and norms are cut"
+            f"limit is {format_bytes(LARGEST_BYTES)}; only norms, solve and inv of one matrix, and qr, "
+            "lstsq and svd of tall matrices work on cut matrices"
         )
     return move(x, free_dims(x.type, inner))
 

@@ -112,7 +112,7 @@ def capture(
                 )
                 return ends_of.setdefault(id(array), end)
             raise CaptureError(
-                f"cannot return {array.type}: it is no part of the program; give what it is made of "
+                f"cannot return {array.type}: it is not part of the program; give what it is made of "
                 "as an argument"
             )
 

@@ -73,6 +73,6 @@ def check_arrays(name: str, *arrays: Any) -> None:
     for x in arrays:
         if not isinstance(x, Tiled):
             raise RequestError(
-                f"cannot {name} {type(x).__name__}: it is no global array; "
+                f"cannot {name} {type(x).__name__}: it is not a global array; "
                 "make it one with pgas.asarray"
             )

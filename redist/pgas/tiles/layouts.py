@@ -15,6 +15,7 @@ from redist.layout.axes import SubAxis, whole
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
+from redist.text.units import count_of
 
 Dims = tuple[tuple[SubAxis, ...], ...]
 Shape = tuple[int, ...]
@@ -95,7 +96,8 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
             cuts = _split(text)
             if len(cuts) != len(shape):
                 raise LayoutError(
-                    f"cannot use the type {text!r}: {len(cuts)} dims, but the array has {len(shape)}"
+                    f"cannot use the type {text!r}: {count_of(len(cuts), 'dim')}, but the array "
+                    f"has {len(shape)}"
                 )
             body = ", ".join(
                 f"{n}{'' if cut in ('', '{}') else cut}" for n, cut in zip(shape, cuts, strict=True)

@@ -10,6 +10,8 @@ from redist.draw.colours import nth_colour
 from redist.text.svg import Figure, document, line, rect, text, with_title
 from redist.text.units import format_bytes, format_time
 
+PLANNING = "#b8bcc2"
+"""The colour of time in which nothing moves yet."""
 WIDTH, LEFT, LANE, BAR, TOP = 960, 70, 26, 18, 44
 
 
@@ -23,6 +25,8 @@ class Bar:
     types: str
     steps: str
     received_bytes: int
+    planning_s: float = 0.0
+    """How much of the seconds went by before the data moved."""
 
 
 def draw(lanes: Sequence[Sequence[Bar]]) -> str:
@@ -40,7 +44,7 @@ def draw(lanes: Sequence[Sequence[Bar]]) -> str:
     sites = list(dict.fromkeys(bar.site for bar in bars))
     colours = {site: nth_colour(place, len(sites)) for place, site in enumerate(sites)}
     bottom = TOP + len(lanes) * LANE
-    height = bottom + 34 + 18 * len(sites)
+    height = bottom + 34 + 18 * (len(sites) + any(bar.planning_s for bar in bars))
     n_bytes = sum(bar.received_bytes for bar in bars)
     moves = max(map(len, lanes), default=0)
     title = (
@@ -62,10 +66,15 @@ def draw(lanes: Sequence[Sequence[Bar]]) -> str:
     for place, site in enumerate(sites):
         y = bottom + 34 + 18 * place
         here = next(bar for bar in bars if bar.site == site)
-        took = max(sum(bar.seconds for bar in lane if bar.site == site) for lane in lanes)
+        took = max(_sums(lanes, site))
         body.append(rect(LEFT, y - 9, 11, 11, fill=colours[site]))
-        words = f"{site}   {here.types}   {here.steps}   {_time(took)} on the slowest rank"
+        words = f"{site}   {here.types}   {here.steps}   {_time(took[0])} on the slowest rank"
+        words += f", {_time(took[1])} of it planning" if took[1] else ""
         body.append(text(LEFT + 18, y, words, 11, "soft"))
+    if any(bar.planning_s for bar in bars):
+        y = bottom + 34 + 18 * len(sites)
+        body.append(rect(LEFT, y - 9, 11, 11, fill=PLANNING))
+        body.append(text(LEFT + 18, y, "planning and preparing, the first time", 11, "soft"))
     return document(Figure(WIDTH, height, "\n".join(body)), title)
 
 
@@ -82,12 +91,23 @@ def ticks(length: float) -> list[float]:
 
 
 def _bar(bar: Bar, x: float, y: float, scale: float, colours: dict[str, str]) -> str:
+    planning = min(bar.planning_s, bar.seconds)
+    moving = bar.seconds - planning
     words = (
         f"{bar.site}: {bar.types} ({bar.steps}), {format_bytes(bar.received_bytes)} received "
-        f"in {_time(bar.seconds)}"
+        f"in {_time(moving)}"
     )
-    shape = rect(x, y, max(bar.seconds * scale, 0.7), BAR, fill=colours[bar.site])
+    words += f", after {_time(planning)} of planning" if planning else ""
+    shape = rect(x + planning * scale, y, max(moving * scale, 0.7), BAR, fill=colours[bar.site])
+    if planning:
+        shape = rect(x, y, max(planning * scale, 0.7), BAR, fill=PLANNING) + shape
     return with_title(shape, words)
+
+
+def _sums(lanes: Sequence[Sequence[Bar]], site: str) -> list[tuple[float, float]]:
+    """Of every rank: the seconds of a line, and those of them that it planned."""
+    of = [[bar for bar in lane if bar.site == site] for lane in lanes]
+    return [(sum(b.seconds for b in bars), sum(b.planning_s for b in bars)) for bars in of]
 
 
 def _time(seconds: float) -> str:

@@ -58,6 +58,8 @@ class Move:
     """Of a move that was started early: how long this rank waited for it in the end."""
     together: int = 1
     """How many moves were one operation, this one among them."""
+    planning_s: float = 0.0
+    """Of the seconds: how long this rank planned and prepared before the data moved."""
 
     @staticmethod
     def of(
@@ -122,7 +124,9 @@ class TracedTraffic(WrappedTraffic):
         seconds = time.perf_counter() - started
         if transfer is not None:
             received = transfer.received_bytes
-            self.moves.append(Move.of(transfer.plan, calling_line(), received, started, seconds))
+            move = Move.of(transfer.plan, calling_line(), received, started, seconds)
+            planning = max(0.0, transfer.ready_s - started)
+            self.moves.append(replace(move, planning_s=planning) if planning else move)
         return tile, transfer
 
     def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
@@ -138,10 +142,11 @@ class TracedTraffic(WrappedTraffic):
         tiles, transfer = self.inner.redistribute_together(moves, comm, prepared)
         if transfer is not None:
             share = (time.perf_counter() - started) / len(moves)
+            planning = max(0.0, transfer.ready_s - started) / len(moves)
             for number, plan in enumerate(transfer.plans.values()):
                 received, begin = transfer.received_bytes_of(number), started + number * share
                 move = Move.of(plan, calling_line(), received, begin, share)
-                self.moves.append(replace(move, together=len(moves)))
+                self.moves.append(replace(move, together=len(moves), planning_s=planning))
         return tiles, transfer
 
     def perform(
@@ -255,14 +260,15 @@ class Trace:
             "total", str(len(self.moves)), "", "", "", format_bytes(self.received_bytes),
             format_bytes(self.planned_bytes), _model(self.moves), _took(self.moves),
         )  # fmt: skip
-        if any(
-            move.waited_s is not None for move in self.moves
-        ):  # of those that were started early
-            head, total = (*head, "waited"), (*total, _waited(self.moves))
-            rows = [
-                (*row, _waited(same))
-                for row, same in zip(rows, _group_by_line(self.moves), strict=True)
-            ]
+        more: list[tuple[str, Callable[[Sequence[Move]], str]]] = []
+        if any(move.planning_s for move in self.moves):
+            more.append(("of it planning", _planning))
+        if any(move.waited_s is not None for move in self.moves):  # those that were started early
+            more.append(("waited", _waited))
+        for name, column in more:
+            head, total = (*head, name), (*total, column(self.moves))
+            groups = zip(rows, _group_by_line(self.moves), strict=True)
+            rows = [(*row, column(same)) for row, same in groups]
         return "\n".join(table([head, *rows, total], left=(0, 2, 3, 4)))
 
     def svg(self, file: str | os.PathLike[str], comm: Comm | None = None) -> None:
@@ -276,6 +282,7 @@ class Trace:
                 f"{move.source} -> {move.target}",
                 _steps_text(move),
                 move.received_bytes,
+                move.planning_s,
             )
             for move in self.moves
         ]
@@ -375,6 +382,11 @@ def _steps_text(move: Move) -> str:
     if move.waited_s is None:
         return move.steps
     return f"{move.steps}; began early, waited for {format_time(round(1e12 * move.waited_s))}"
+
+
+def _planning(moves: Sequence[Move]) -> str:
+    seconds = sum(move.planning_s for move in moves)
+    return format_time(round(1e12 * seconds)) if seconds else ""
 
 
 def _waited(moves: Sequence[Move]) -> str:

@@ -34,7 +34,7 @@ def two_ranks_are_wrong_in_their_own_ways(s: Scene) -> None:
         t(wrong.get(s.rank, s.local), s.out)
 
 
-@fault("rank 2: a list is no source tile: need a NumPy array f32[2, 4]")
+@fault("rank 2: a list is not a source tile: need a NumPy array f32[2, 4]")
 def one_rank_has_a_list(s: Scene) -> None:
     with s.transfer() as t:
         t(s.local.tolist() if s.on(2) else s.local, s.out)
@@ -84,7 +84,7 @@ def batch(s: Scene) -> redist.Transfer:
     return s.transfer({"a": s.rows, "b": s.rows}, {"a": s.columns, "b": s.columns})
 
 
-@fault("rank 1: None is no source tile 'b'")
+@fault("rank 1: None is not a source tile 'b'")
 def one_rank_leaves_an_array_out(s: Scene) -> None:
     with batch(s) as t:
         t({"a": s.local} if s.on(1) else {"a": s.local, "b": s.local})
@@ -176,7 +176,7 @@ def redistribute_known_with_a_wrong_dtype(s: Scene) -> None:
     s.redistribute(s.local.astype("f8") if s.on(1) else s.local, out=s.out)
 
 
-@fault("rank 2: None is no source tile")
+@fault("rank 2: None is not a source tile")
 def redistribute_without_a_tile(s: Scene) -> None:
     s.redistribute(None if s.on(2) else s.local, out=s.out)
 
@@ -207,7 +207,7 @@ def redistribute_known_with_one_wrong_text(s: Scene) -> None:
     s.redistribute(s.local, "f32[8{x" if s.on(2) else None, out=s.out)
 
 
-@fault("rank 1: ", "is no type")
+@fault("rank 1: ", "is not a type")
 def redistribute_with_one_wrong_kind_of_type(s: Scene) -> None:
     warm(s)
     s.redistribute(s.local, ["f32", 8] if s.on(1) else None, out=s.out)

@@ -91,7 +91,7 @@ def mesh_of_one_rank_is_text(s: Scene) -> None:
     s.transfer(mesh="x=4" if s.on(1) else s.mesh)
 
 
-@fault("rank 0: ", "None is no type")
+@fault("rank 0: ", "None is not a type")
 def type_of_one_rank_is_missing(s: Scene) -> None:
     options = {"mesh": s.mesh, "timeout_s": SOON_S, **s.options}
     redist.Transfer(None if s.on(0) else s.rows, s.columns, s.comm, **options)  # type: ignore[arg-type]

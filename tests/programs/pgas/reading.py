@@ -97,7 +97,7 @@ def npy_errors_are_one() -> str | None:
         (cut_off, {}, "it ends after 720 B of 800 B"),
         (other, {}, "as a file of NumPy"),
         (objects, {}, "and not numbers"),
-        (fine, {"type": "{x}"}, "1 dims, but the array has 2"),
+        (fine, {"type": "{x}"}, "1 dim, but the array has 2"),
         (fine, {"type": "f64[5{x}, 4]"}, "the array is f64 of shape (4, 4)"),
     ]
     for path, options, text in wanted:
@@ -189,7 +189,7 @@ def csv_errors_name_the_line() -> str | None:
         ("1,2\n", {"usecols": [2]}, "cannot read column 2"),
         ("1,2\n", {"delimiter": "::"}, "cannot part fields by '::'"),
         ("1,2\n", {"dtype": object}, "need integers or floats"),
-        ("1,2\n", {"type": "{x}"}, "1 dims, but the array has 2"),
+        ("1,2\n", {"type": "{x}"}, "1 dim, but the array has 2"),
     ]
     for number, (text, options, said) in enumerate(wanted):
         path = stored(f"bad{number}.csv", partial(Path.write_text, data=text))

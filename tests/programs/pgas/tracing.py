@@ -160,6 +160,20 @@ def timeline_has_every_rank() -> str | None:
     return None if f"rank {COMM.size - 1}" in text and bars == want else f"{bars} bars, not {want}"
 
 
+def planning_is_told_apart() -> str | None:
+    """Why not, if the first move's planning counts as moving, or a repeated move has any."""
+    a = pgas.ones((61, 67), type="{x}, {}")
+    with redist.trace() as t:
+        for _ in range(2):
+            a.to("{}, {x}")
+    if COMM.size == 1:
+        return None
+    first, second = t.moves
+    if not 0 < first.planning_s < (first.seconds or 0.0) or second.planning_s:
+        return f"planned {first.planning_s} s of {first.seconds}, then {second.planning_s}"
+    return None if "of it planning" in str(t).splitlines()[0] else str(t)
+
+
 def warns_once_per_line() -> str | None:
     """Why not, if gathering is passed over in silence, or named too often."""
     a = pgas.ones((512, 1024), type="{x}, {}")
@@ -280,7 +294,7 @@ OFTEN: tuple[Callable[..., str | None], ...] = (
     explanation_is_what_happens,
 )
 ONCE: tuple[Callable[[], str | None], ...] = (
-    trace_names_the_line, timeline_has_every_rank, warns_once_per_line,
+    trace_names_the_line, timeline_has_every_rank, planning_is_told_apart, warns_once_per_line,
     warning_can_be_an_error, updates_are_explained, traces_lie_in_each_other,
     everything_passes_the_seam,
 )  # fmt: skip
