@@ -240,3 +240,13 @@ def test_one_word_for_one_thing(path: Path) -> None:
         else:
             continue
         assert not [name for name in names if other.search(name)], f"{path}:{node.lineno} {names}"
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_a_framework_that_is_missing_is_named_with_its_command(name: str) -> None:
+    program = f"import sys; sys.modules[{name!r}] = None; import redist.{name}"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"ImportError: cannot import redist.{name}: "), done.stderr
+    assert f"is not installed; pip install '{name}>=" in said

@@ -3,6 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from redist.text.extras import install_line as _install_line
+
+try:
+    import jax  # noqa: F401
+except ImportError as _problem:
+    raise ImportError(
+        f"cannot import redist.jax: JAX is not installed; {_install_line('jax')}"
+    ) from _problem
+
 from redist.jax.compare import Comparison, compare
 from redist.jax.compiled import to_jax
 from redist.jax.redistribute import plan_for, redistribute

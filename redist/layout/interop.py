@@ -102,7 +102,8 @@ the mesh has x
     if getattr(spec, "unreduced", None):
         raise refuse("it has unreduced axes; reduce them first, or write the type as text")
     if len(entries) > len(shape):
-        raise refuse(f"{len(entries)} entries for {len(shape)} dims; give at most one per dim")
+        dims_text = "1 dim" if len(shape) == 1 else f"{len(shape)} dims"
+        raise refuse(f"{len(entries)} entries for {dims_text}; give at most one per dim")
     known = dict(mesh.axes)
     seen: set[str] = set()
     dims: list[list[str]] = [[] for _ in shape]

@@ -7,6 +7,15 @@ Programs of several ranks, as ``torchrun`` starts them, call :func:`redistribute
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from redist.text.extras import install_line as _install_line
+
+try:
+    import torch  # noqa: F401
+except ImportError as _problem:
+    raise ImportError(
+        f"cannot import redist.torch: PyTorch is not installed; {_install_line('torch')}"
+    ) from _problem
+
 from redist.torch.layouts import mesh_of, placements_of, type_of
 from redist.torch.redistribute import redistribute
 from redist.torch.run_plan import TorchPlan
