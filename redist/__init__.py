@@ -138,9 +138,14 @@ _LAZY = {
     "trace": "redist.pgas.watch.trace",
 }
 
+_NEED_MPI = ("Transfer", "explain", "memory_limit", "pgas", "prepare", "redistribute", "trace")
+"""Without an MPI library these say so first, in one line."""
+
 
 def __getattr__(name: str) -> Any:
     """Import what needs MPI, Z3 or another framework when it is first used."""
+    if name in _NEED_MPI:
+        import_module("redist.runtime.mpi_library")
     if name in ("jax", "pgas", "torch"):
         return import_module(f"redist.{name}")
     if name in _LAZY:

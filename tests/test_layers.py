@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 INNER: dict[str, str] = {
-    "redist.text": "columns units svg parser progress extras",
+    "redist.text": "columns units svg parser progress extras call_site",
     "redist.layout": "dtype mesh axes cuts array_type notation interop tiles lower_bound",
     "redist.plan": (
         "topology schedule steps rules dual traffic pieces certificate memory request plan table serial"
@@ -35,14 +35,15 @@ INNER: dict[str, str] = {
         "worst_order certify_memory"
     ),
     "redist.runtime": (
-        "copies shm schedule ranks lanes index_sets elements onesided request arguments host cuda simulator "
-        "started transfer redistribute"
+        "mpi_library copies shm schedule ranks lanes index_sets elements onesided request arguments host "
+        "cuda simulator started transfer redistribute"
     ),
     "redist.runtime.copies": "strided addresses gpu_arrays script library kernels reduce copy_list",
     "redist.runtime.shm": "first_fit mappings segments pages processes process_reads",
     "redist.runtime.schedule": "direction pieces stages rounds slots compiler",
     "redist.runtime.ranks": (
-        "background waiting tokens agreement node control_page failure meeting world links neighbours "
+        "background long_wait waiting tokens agreement node control_page failure leaving meeting world links "
+        "neighbours "
         "free_memory collectives"
     ),
     "redist.runtime.lanes": (
@@ -88,7 +89,7 @@ INNER: dict[str, str] = {
         "reductions products ordering onesided ufuncs operators methods numpy_functions global_array "
         "device_array ghosts joins creation conversion files linalg fft random statistics programs"
     ),
-    "redist.pgas.watch": "call_site gather_warning seam timeline trace",
+    "redist.pgas.watch": "gather_warning seam timeline trace",
     "redist.pgas.files": "shares new_file blocks columns npy lines csv csv_out parquet",
     "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",

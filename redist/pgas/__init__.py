@@ -19,6 +19,7 @@ from numpy import (
     newaxis, pi, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
+import redist.runtime.mpi_library as _mpi_library  # noqa: F401  (first: it says what is missing)
 from redist.errors import MissingNameError as _MissingNameError
 from redist.pgas import fft, linalg, random
 from redist.pgas.global_array import Array

@@ -178,7 +178,7 @@ def _agree_on_new(
         text = None if request is None else request.text
         answers = gather_answers(world.comm, text, error, timeout_s, ArrayPlace.UNPREPARED)
         all_new = all(
-            place == ArrayPlace.UNPREPARED and failed is None for _, failed, place in answers
+            place == ArrayPlace.UNPREPARED and failed is None for _, failed, place, _ in answers
         )
         raise_unless_agreed(
             "cannot make a transfer" if all_new else "cannot transfer", answers, error

@@ -339,7 +339,7 @@ class Transfer:
         """
         answers = gather_answers(self._world.comm, self.request.text, error, self.timeout_s, place)
         raise_unless_agreed("cannot transfer", answers, error)
-        places = {place for *_, place in answers}
+        places = {place for _, _, place, _ in answers}
         self._was_on_gpu = ArrayPlace.GPUS in places
         return ArrayPlace.UNKNOWN in places and not places & {None, ArrayPlace.UNPREPARED}
 

@@ -123,3 +123,21 @@ def ceil_div(a: int | Ints, b: int | Ints) -> int | Ints:
     4
     """
     return -(-a // b)
+
+
+def ranks_in_words(who: list[int], size: int) -> str:
+    """Ranks in words.
+
+    >>> ranks_in_words([3], 8), ranks_in_words([0, 1, 2, 6], 8), ranks_in_words([0, 1], 2)
+    ('rank 3', 'ranks 0-2, 6', 'all ranks')
+    """
+    if len(who) == size:
+        return "all ranks" if size > 1 else "rank 0"
+    runs: list[list[int]] = []
+    for rank in sorted(who):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ("rank " if len(who) == 1 else "ranks ") + ", ".join(words)

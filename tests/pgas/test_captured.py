@@ -26,7 +26,7 @@ from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, share_equal
 from redist.pgas.programs.passes.together import join_moves, needed_before
-from redist.pgas.watch.call_site import Line
+from redist.text.call_site import Line
 
 LINE = Line("here.py", 1)
 MESH = Mesh(x=2)

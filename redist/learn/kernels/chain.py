@@ -13,6 +13,8 @@ from redist.learn.kernels.library import address, library
 Values = NDArray[Any]
 LINKAGES = ("ward", "average", "complete")
 """By their numbers in native/chain.c."""
+AT_ONCE = 4096
+"""More points than C merges in a moment."""
 
 
 def least_of(row: Values) -> int:
@@ -55,11 +57,41 @@ def merge_alone(linkage: str, far: Values) -> Values | None:
     if c is None:
         return None
     size, chain, merges = np.ones(n), np.empty(n, np.int64), np.empty((n - 1, 4))
+    if n > AT_ONCE:
+        _merge_in_turns(linkage, far, size, merges)
+        return merges
     c.redist_chain(
         address(far), ctypes.c_int64(n), ctypes.c_int64(LINKAGES.index(linkage)), address(size),
         address(chain), address(merges),
     )  # fmt: skip
     return merges
+
+
+def _merge_in_turns(linkage: str, far: Values, size: Values, merges: Values) -> None:
+    """**Local.** As ``redist_chain``, a row at a time: Python sees Ctrl-C between the rows."""
+    chain: list[int] = []
+    for merge in merges:
+        if not chain:
+            chain.append(int(np.flatnonzero(size)[0]))
+        while True:
+            x, before = chain[-1], chain[-2] if len(chain) > 1 else -1
+            y = least_of(far[x])
+            if before >= 0 and not far[x, y] < far[x, before]:
+                y = before
+            if y == before:
+                break
+            chain.append(y)
+        del chain[-2:]
+        least, (x, y) = float(far[x, y]), sorted((x, y))
+        new = far[y]
+        merge[:] = x, y, least, size[x] + size[y]
+        merge_rows(linkage, far[x], new, least, float(size[x]), float(size[y]), size)
+        size[y] += size[x]
+        size[x] = 0
+        new[y] = np.inf
+        there = size != 0
+        np.copyto(far[:, y], new, where=there)
+        far[there, x] = np.inf
 
 
 def _merged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,20 @@ LIBRARY = Path(__file__).with_name("_kernels.so")
 Values = NDArray[Any]
 SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 """How names of loops end, for each type of numbers."""
+
+TURN = 2**26
+"""Steps of a loop in C before Python has a turn: an interrupt waits no longer."""
+
+
+def in_turns(n: int, steps_each: int) -> Iterator[slice]:
+    """**Local.** The items of a loop in C, in parts that take a moment: Python sees Ctrl-C between them.
+
+    >>> list(in_turns(10, TURN // 4)), list(in_turns(0, 5))
+    ([slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)], [])
+    """
+    part = max(1, TURN // max(1, steps_each))
+    for lo in range(0, n, part):
+        yield slice(lo, min(n, lo + part))
 
 
 @lru_cache(maxsize=1)

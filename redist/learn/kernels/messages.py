@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.messages import MessagesOnGpu
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.library import address, library
+from redist.learn.kernels.library import address, in_turns, library
 from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
 PART = 64
 """Rows that NumPy works on at a time."""
+TIMES = 4
+"""So often a round goes through each number."""
 IN_C = 64
 """Numbers of a row that C looks at together, as PART in native/affinity.c."""
 
@@ -68,17 +70,19 @@ class Messages:
             if columns is not None:
                 self._make_available(columns)
             return self._respond()
-        room = np.empty(2 * self.similar.shape[1])
-        return float(
-            c.redist_respond(
-                *map(address, (self.similar, self.available, self.responsible)),
-                *self._counts(),
+        room, most = np.empty(2 * self.similar.shape[1]), 0.0
+        for part in in_turns(len(self.similar), TIMES * self.similar.shape[1]):
+            rows = (self.similar[part], self.available[part], self.responsible[part])
+            largest = c.redist_respond(
+                *map(address, rows),
+                *self._counts(part),
                 ctypes.c_double(self.damping),
                 address(columns),
-                address(self.speaks),
+                address(self.speaks[part]),
                 address(room),
             )
-        )
+            most = max(most, float(largest))
+        return most
 
     def support(self, grid: ExactGrid) -> Values:
         """**Local.** Exact sums of columns, of what speaks for each point: ``2, n``."""
@@ -87,18 +91,19 @@ class Messages:
             for lo in range(0, len(self.similar), PART):
                 sums += grid.sum_rows(self._speaks(lo))
             return sums
-        steps = map(ctypes.c_double, grid.steps)
-        c.redist_support(
-            address(self.responsible), *self._counts(), address(self.speaks), *steps, address(sums)
-        )
+        for part in in_turns(len(self.similar), TIMES * self.similar.shape[1]):
+            steps, speaks = map(ctypes.c_double, grid.steps), address(self.speaks[part])
+            rows = address(self.responsible[part])
+            c.redist_support(rows, *self._counts(part), speaks, *steps, address(sums))
         return sums
 
     def make_available(self, columns: Values) -> None:
         """**Local.** Let the next round renew availabilities, from the sums of columns over all ranks."""
         self.columns = np.ascontiguousarray(columns)
 
-    def _counts(self) -> tuple[ctypes.c_int64, ...]:
-        return tuple(map(ctypes.c_int64, (*self.similar.shape, self.first)))
+    def _counts(self, part: slice) -> tuple[ctypes.c_int64, ...]:
+        m, n = part.stop - part.start, self.similar.shape[1]
+        return tuple(map(ctypes.c_int64, (m, n, self.first + part.start)))
 
     def _speaks(self, lo: int) -> Values:
         """Responsibilities above 0, and each point's for itself, of a part of the rows."""

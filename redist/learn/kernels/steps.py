@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda import lloyd as on_gpu
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.library import SUFFIX, address, library
+from redist.learn.kernels.library import SUFFIX, address, in_turns, library
 from redist.runtime.copies.gpu_arrays import is_device
 
 Values = NDArray[Any]
@@ -49,10 +49,13 @@ def lloyd_step(
     sums = None if grids is None else np.zeros((k, 2, d + 1))
     step = getattr(c, f"redist_lloyd_{SUFFIX[rows.dtype]}")
     count = ctypes.c_int64
-    changed = step(
-        address(rows), count(len(rows)), count(d), address(weights), address(turned), address(far),
-        count(padded), address(labels), address(constants), address(sums),
-    )  # fmt: skip
+    changed = 0
+    for part in in_turns(len(rows), d * padded):
+        here = rows[part]
+        changed += step(
+            address(here), count(len(here)), count(d), address(weights[part]), address(turned),
+            address(far), count(padded), address(labels[part]), address(constants), address(sums),
+        )  # fmt: skip
     return int(changed), sums
 
 
@@ -64,9 +67,10 @@ def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
     n, d = rows.shape
     sums = np.zeros((2, d))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_columns_{SUFFIX[rows.dtype]}")(
-        address(rows), count(n), count(d), count(squared), *map(number, grid.steps), address(sums)
-    )
+    add = getattr(c, f"redist_columns_{SUFFIX[rows.dtype]}")
+    for part in in_turns(n, d):
+        here, steps = rows[part], map(number, grid.steps)
+        add(address(here), count(len(here)), count(d), count(squared), *steps, address(sums))
     return sums
 
 
@@ -81,9 +85,11 @@ def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
     n, d = rows.shape
     sums = np.zeros((2, d, d))
     count, number = ctypes.c_int64, ctypes.c_double
-    c.redist_pairs(
-        address(rows), count(n), count(d), count(squared), *map(number, grid.steps), address(sums)
-    )
+    for part in in_turns(n, d * d):
+        here, steps = rows[part], map(number, grid.steps)
+        c.redist_pairs(
+            address(here), count(len(here)), count(d), count(squared), *steps, address(sums)
+        )
     return sums
 
 
@@ -105,10 +111,14 @@ def inertia_sums(
         return twins.inertia_sums(rows, weights, centers, labels, into, m, grid)
     sums = np.zeros((2, m))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_inertia_{SUFFIX[rows.dtype]}")(
-        address(rows), count(len(rows)), count(rows.shape[1]), address(weights), address(centers),
-        address(labels), address(into), count(m), *map(number, grid.steps), address(sums),
-    )  # fmt: skip
+    add = getattr(c, f"redist_inertia_{SUFFIX[rows.dtype]}")
+    for part in in_turns(len(rows), rows.shape[1]):
+        here = rows[part]
+        add(
+            address(here), count(len(here)), count(rows.shape[1]), address(weights[part]),
+            address(centers), address(labels[part]), address(into[part]), count(m),
+            *map(number, grid.steps), address(sums),
+        )  # fmt: skip
     return sums
 
 
@@ -136,11 +146,14 @@ def try_candidates(
         )
     near, sums = np.empty((trials, len(rows))), np.empty((trials, 2))
     count, number = ctypes.c_int64, ctypes.c_double
-    getattr(c, f"redist_candidates_{SUFFIX[rows.dtype]}")(
-        address(rows), count(len(rows)), count(d), address(norms), address(weights), address(candidates),
-        address(candidate_norms), count(trials), address(closest), number(grid.steps[0]),
-        number(grid.steps[1]), address(near), address(sums),
-    )  # fmt: skip
+    look = getattr(c, f"redist_candidates_{SUFFIX[rows.dtype]}")
+    for part in in_turns(trials, d * len(rows)):
+        some = candidates[part]
+        look(
+            address(rows), count(len(rows)), count(d), address(norms), address(weights), address(some),
+            address(candidate_norms[part]), count(len(some)), address(closest), number(grid.steps[0]),
+            number(grid.steps[1]), address(near[part]), address(sums[part]),
+        )  # fmt: skip
     return near, sums
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.near import least_squares
-from redist.learn.near.searching import Search, nearest_distances, rows_within
+from redist.learn.near.searching import Search, nearest_distances, parts_of, rows_within
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.rows import Rows, even_out
@@ -127,8 +127,10 @@ def _numbered(
     which = rows_within(model, rows, reach)
     if model is not None and len(which):
         n = min(k, model.n_samples_fit_)
-        far[which, :n], places = model.kneighbors(rows[which], n)
-        numbers[which, :n] = theirs[places]
+        for part in parts_of(model, len(which)):
+            some = which[part]
+            far[some, :n], places = model.kneighbors(rows[some], n)
+            numbers[some, :n] = theirs[places]
     return far, numbers
 
 

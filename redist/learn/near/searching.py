@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from sklearn.neighbors import NearestNeighbors
 from redist.learn.near.slabs import METRICS
 
 Values = NDArray[Any]
+CHUNK = 256
+BY_TREE, BY_HAND = CHUNK, 16 * CHUNK
+"""Rows that are searched for at a time: in a tree, and in all rows."""
 ENOUGH = 64
 """So many rows are a set that is not small to scikit-learn."""
 
@@ -63,8 +67,20 @@ def nearest_distances(
     which = rows_within(model, rows, reach)
     if model is not None and len(which):
         n = min(k, model.n_samples_fit_)
-        out[which, :n] = model.kneighbors(rows[which], n)[0]
+        for part in parts_of(model, len(which)):
+            out[which[part], :n] = model.kneighbors(rows[which[part]], n)[0]
     return out
+
+
+def parts_of(model: NearestNeighbors, n: int) -> Iterator[slice]:
+    """**Local.** Rows to search for at a time, which take a moment: Python sees Ctrl-C between them.
+
+    scikit-learn looks for rows one by one in a tree, for ``CHUNK`` together without one: what it finds,
+    to the bit, does not depend on the parts.
+    """
+    part = BY_TREE if getattr(model, "_tree", None) is not None else BY_HAND
+    for lo in range(0, n, part):
+        yield slice(lo, min(n, lo + part))
 
 
 def rows_within(
@@ -74,5 +90,8 @@ def rows_within(
     tree = getattr(model, "_tree", None)
     if reach is None or tree is None or not len(rows):
         return np.arange(len(rows))
-    counts = tree.query_radius(rows, reach * (1 + 1e-9), count_only=True)
-    return np.flatnonzero(counts)
+    assert model is not None
+    far = reach * (1 + 1e-9)
+    parts = parts_of(model, len(rows))
+    counts = [tree.query_radius(rows[part], far[part], count_only=True) for part in parts]
+    return np.flatnonzero(np.concatenate(counts))

@@ -24,12 +24,12 @@ from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.call_site import calling_line
 from redist.pgas.watch.seam import CopiedRows, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
 from redist.runtime.ranks.world import comm_or_world
+from redist.text.call_site import calling_line
 
 Values = NDArray[Any]
 

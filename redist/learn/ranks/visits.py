@@ -19,13 +19,13 @@ from redist.layout.mesh import Mesh
 from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows
 from redist.pgas.memory import BUFFERS, DEVICE, Tile
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.watch.call_site import calling_line
 from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, traffic
 from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
 from redist.runtime.redistribute import prepare
 from redist.runtime.shm.segments import find, shared_empty
+from redist.text.call_site import calling_line
 
 Values = NDArray[Any]
 KEPT_BYTES = 2**26

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.kernels.library import address, library
+from redist.learn.kernels.library import address, in_turns, library
 from redist.learn.ranks.totals import all_rows, total_of
 from redist.runtime.ranks.world import Comm
 
@@ -44,10 +44,12 @@ def times(rows: Values, small: Values) -> Values:
     right = np.zeros((m, padded))
     right[:, :k] = small
     count = ctypes.c_int64
-    c.redist_times(
-        _place(rows), count(n), count(m), count(_stride(rows)), address(right), count(padded),
-        address(out), count(padded),
-    )  # fmt: skip
+    for part in in_turns(n, m * padded):
+        here = rows[part]
+        c.redist_times(
+            _place(here), count(len(here)), count(m), count(_stride(rows)), address(right),
+            count(padded), address(out[part]), count(padded),
+        )  # fmt: skip
     return out if k == padded else np.ascontiguousarray(out[:, :k])
 
 
@@ -113,10 +115,12 @@ def _inner_sums(one: Values, other: Values, grid: ExactGrid) -> Values:
             sums += grid.sum_rows(one[lo : lo + step, :, None] * other[lo : lo + step, None, :])
         return sums
     count = ctypes.c_int64
-    c.redist_inner(
-        _place(one), count(a), count(_stride(one)), _place(other), count(b), count(_stride(other)),
-        count(n), *map(ctypes.c_double, grid.steps), address(sums),
-    )  # fmt: skip
+    for part in in_turns(n, a * b):
+        left, right = one[part], other[part]
+        c.redist_inner(
+            _place(left), count(a), count(_stride(one)), _place(right), count(b),
+            count(_stride(other)), count(len(left)), *map(ctypes.c_double, grid.steps), address(sums),
+        )  # fmt: skip
     return sums
 
 

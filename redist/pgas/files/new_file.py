@@ -21,10 +21,10 @@ from redist.errors import RedistError, WriteError
 from redist.pgas.files.shares import File
 from redist.runtime.lanes.file_io import write_all
 from redist.runtime.lanes.spill_file import NO_ROOM
-from redist.runtime.ranks.agreement import from_first, ranks
+from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, World, world_of
-from redist.text.units import format_bytes
+from redist.text.units import format_bytes, ranks_in_words
 
 
 class NewFile:
@@ -70,7 +70,7 @@ class NewFile:
         if who:
             text = said[who[0]][0]
             same = [rank for rank in who if said[rank][0] == text]
-            where = "" if len(same) == len(said) else f" ({ranks(same, len(said))})"
+            where = "" if len(same) == len(said) else f" ({ranks_in_words(same, len(said))})"
             raise WriteError(f"{text}{where}; {_UNTOUCHED}")
         return [value for _, value in said]
 

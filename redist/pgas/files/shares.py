@@ -24,10 +24,11 @@ from redist.pgas.tiles.devices import is_gpu
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, mesh_of, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.watch.seam import ElementExchange, traffic
-from redist.runtime.ranks.agreement import from_first, ranks
+from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress
+from redist.text.units import ranks_in_words
 
 Values = NDArray[Any]
 File = str | os.PathLike[str]
@@ -129,7 +130,7 @@ def together(comm: Comm, file: File) -> Iterator[None]:
     if who:
         text = said[who[0]]
         same = [rank for rank in who if said[rank] == text]
-        where = "" if len(same) == comm.size else f" ({ranks(same, comm.size)})"
+        where = "" if len(same) == comm.size else f" ({ranks_in_words(same, comm.size)})"
         raise ReadError(f"{text}{where}") from error
 
 

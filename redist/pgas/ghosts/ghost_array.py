@@ -11,9 +11,9 @@ from redist.pgas.ghosts.tape import RETURN_IT, current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.call_site import calling_line
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
+from redist.text.call_site import calling_line
 
 END_IT = "end the program first, or use pgas.map_tiles"
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.structures import found_in
-from redist.pgas.watch.call_site import Line, public_call
 from redist.runtime.ranks.world import Comm
+from redist.text.call_site import Line, public_call
 
 
 class TaskKind(Enum):

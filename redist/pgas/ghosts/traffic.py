@@ -16,7 +16,6 @@ from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.call_site import Line, calling_line, standing_at
 from redist.pgas.watch.seam import (
     ElementExchange,
     MoveUnderWay,
@@ -29,6 +28,7 @@ from redist.pgas.watch.seam import (
 )
 from redist.runtime.ranks.world import Comm
 from redist.runtime.transfer import Transfer
+from redist.text.call_site import Line, calling_line, standing_at
 
 FROM_OUTSIDE = "it is not part of the program; give it as an argument"
 

@@ -13,12 +13,12 @@ from redist.pgas.memory import BUFFERS, SHARED_FROM
 from redist.pgas.onesided.far_blocks import FarBlocks
 from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
-from redist.pgas.watch.call_site import calling_line
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import MESSAGE_BYTES
 from redist.runtime.onesided.records import enclose, once, open_record, refer
 from redist.runtime.onesided.window import Window
 from redist.runtime.shm.segments import Bytes, find
+from redist.text.call_site import calling_line
 
 OPS: dict[str, np.ufunc | None] = {
     "replace": None,

@@ -15,10 +15,10 @@ import numpy as np
 
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.tiles.tiled import Tile
-from redist.pgas.watch.call_site import Line
 from redist.pgas.watch.seam import FarRead, traffic
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.window import Index, Window
+from redist.text.call_site import Line
 
 Block = tuple[int, Part]
 """The number of a tile, and which part of it."""

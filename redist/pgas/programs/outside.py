@@ -13,7 +13,7 @@ import numpy as np
 
 from redist.pgas.random.generators import Generator
 from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.call_site import NUMPY, PACKAGE
+from redist.text.call_site import NUMPY, PACKAGE
 
 MOST_DEPTH = 6
 """So deep containers, objects and functions are looked into."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.pgas.watch.call_site import calling_line
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
+from redist.text.call_site import calling_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 SAID = "Arrays on GPUs are copied to memory for it, and its results back."

@@ -8,7 +8,7 @@ from functools import lru_cache
 from redist.errors import GatherWarning
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.pgas.watch.call_site import Line, calling_line
+from redist.text.call_site import Line, calling_line
 from redist.text.units import format_bytes
 
 SMALL_BYTES = 2**20

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
 from redist.pgas.memory import Tile, TileMemory
-from redist.pgas.watch.call_site import Line
 from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
@@ -25,6 +24,7 @@ from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
 from redist.runtime.transfer import Transfer
+from redist.text.call_site import Line
 
 R = TypeVar("R")
 Parts = tuple[Ints, Ints]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.pgas.memory import Tile
-from redist.pgas.watch.call_site import Line, calling_line
 from redist.pgas.watch.seam import (
     CopiedRows,
     ElementExchange,
@@ -31,6 +30,7 @@ from redist.plan.plan import Plan
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.runtime.transfer import Transfer
+from redist.text.call_site import Line, calling_line
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
 

@@ -263,7 +263,7 @@ class _Passing:
 
     def _finish(self) -> None:
         if self._requests:
-            self._world.wait(self._requests)
+            self._world.wait_for_messages(self._requests)
         for block, message in self._arriving:
             assert self._to is not None
             write(self._to, block, message)

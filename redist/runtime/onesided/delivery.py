@@ -46,7 +46,7 @@ def deliver(
         elif coming[source]:
             _receive(world, source, int(coming[source]), take)
     if early:
-        world.wait(early)
+        world.wait_for_messages(early)
 
 
 def _send_early(world: World, messages: list[list[list[Bytes]]]) -> list[Any] | None:
@@ -86,9 +86,9 @@ def _send(world: World, messages: list[list[list[Bytes]]]) -> None:
             if rank == world.rank or k >= len(mine):
                 continue
             if len(under_way) == UNDER_WAY:
-                world.wait([under_way.popleft()])
+                world.wait_for_messages([under_way.popleft()])
             under_way.append(world.comm.Isend([_pack(mine[k]), MPI.BYTE], rank, Tag.RECORDS))
-    world.wait(list(under_way))
+    world.wait_for_messages(list(under_way))
 
 
 def _receive(world: World, source: int, n: int, take: Callable[[Bytes], None]) -> None:
@@ -96,7 +96,7 @@ def _receive(world: World, source: int, n: int, take: Callable[[Bytes], None]) -
     buffers = [np.empty(MESSAGE_BYTES, np.uint8) for _ in range(min(2, n))]
     requests = [world.comm.Irecv([buffer, MPI.BYTE], source, Tag.RECORDS) for buffer in buffers]
     for k in range(n):
-        world.wait([requests[k % 2]])
+        world.wait_for_messages([requests[k % 2]])
         for record in _unpack(buffers[k % 2]):
             take(record)
         if k + 2 < n:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from redist.errors import PeerError, RedistError, RequestError
 from redist.runtime.onesided.window import Window
-from redist.runtime.ranks.agreement import RankAnswer, gather_answers
-from redist.runtime.ranks.agreement import ranks as in_words
+from redist.runtime.ranks.agreement import RankAnswer, by_call, gather_answers
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import EpochEvent, Token, epoch_token
 from redist.runtime.ranks.world import World
+from redist.text.units import ranks_in_words
 
 VERBS = {
     EpochEvent.BEGIN: "begin an epoch of",
@@ -53,7 +53,7 @@ def come_together(
             if met is not Met.DISAGREE and text is None:
                 return flag or met is Met.MIXED
             answers = gather_answers(world.comm, say, text, timeout_s)
-        failed = {rank: said for rank, (_, said, _) in enumerate(answers) if said is not None}
+        failed = {rank: said for rank, (_, said, *_) in enumerate(answers) if said is not None}
         ours = {f"{verb} {array.name}" for verb in VERBS.values()}
         if not failed or all(said in ours for said, *_ in answers):
             break
@@ -70,8 +70,6 @@ def _as_error(
     if failed:
         who = "; ".join(f"rank {rank} failed: {text}" for rank, text in failed.items())
         return PeerError(f"cannot {say}: {who}; what this interval put is dropped")
-    said: dict[str, list[int]] = {}
-    for rank, (text, *_) in enumerate(answers):
-        said.setdefault(text or "", []).append(rank)
-    parts = "; ".join(f"{in_words(who, world.size)}: {text}" for text, who in said.items())
+    said = by_call(answers).items()
+    parts = "; ".join(f"{ranks_in_words(who, world.size)}: {text}" for text, who in said)
     return RequestError(f"cannot {say}: ranks came for different things; {parts}")

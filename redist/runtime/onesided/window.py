@@ -129,8 +129,8 @@ class Window:
     def _ask(self, asked: list[Ask]) -> None:
         if asked:
             assert self.service is not None
-            look = self.world.failure.raise_if_any
-            self.service.ask(asked, lambda requests: wait_for(requests, self.timeout_s, look))
+            watch = self.world.failure
+            self.service.ask(asked, lambda requests: wait_for(requests, self.timeout_s, watch))
 
     def read(self, parts: Iterable[tuple[int, Part, Index]], out: Tile) -> None:
         """**Local.** Copy parts of tiles, by number, to places in ``out``."""

@@ -10,6 +10,8 @@ from mpi4py import MPI
 
 from redist.errors import RedistError, RequestError
 from redist.runtime.ranks.waiting import broadcast, gather
+from redist.text.call_site import call_text
+from redist.text.units import ranks_in_words
 
 T = TypeVar("T")
 
@@ -25,8 +27,8 @@ class ArrayPlace(Enum):
     """The rank has not prepared the request yet."""
 
 
-RankAnswer = tuple[str | None, str | None, ArrayPlace | None]
-"""The request, the error, and where its arrays lie, if it is one that moves arrays."""
+RankAnswer = tuple[str | None, str | None, ArrayPlace | None, str]
+"""The request, the error, where its arrays lie, if it is one that moves arrays, and the user's call."""
 
 
 def all_agree(
@@ -48,26 +50,28 @@ def gather_answers(
 ) -> list[RankAnswer]:
     """**Collective.** What every rank says, or its error; ranks in :func:`all_agree` answer too."""
     failed = None if error is None else f"{error}"
-    return gather(comm, (say, failed, place), timeout_s)
+    return gather(comm, (say, failed, place, call_text()), timeout_s)
 
 
 def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception | None) -> None:
     """**Local.** Return if all answers are the same and none is an error, else raise."""
-    errors = _by_text((rank, text) for rank, (_, text, _) in enumerate(answers) if text is not None)
+    errors = _by_text(
+        (rank, text) for rank, (_, text, *_) in enumerate(answers) if text is not None
+    )
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
             raise RequestError(next(iter(errors)))
-        parts = (f"{ranks(who, len(answers))}: {text}" for text, who in errors.items())
+        parts = (f"{ranks_in_words(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
-    if {ArrayPlace.MEMORY, ArrayPlace.GPUS} <= {place for *_, place in answers}:
+    if {ArrayPlace.MEMORY, ArrayPlace.GPUS} <= {place for _, _, place, _ in answers}:
         known = {ArrayPlace.MEMORY, ArrayPlace.GPUS, ArrayPlace.UNKNOWN}
         answers = [
-            (f"{text} {place.value}" if place in known else text, None, None)
-            for text, _, place in answers
+            (f"{text} {place.value}" if place in known else text, None, None, call)
+            for text, _, place, call in answers
         ]
-    said = _by_text((rank, text or "") for rank, (text, *_) in enumerate(answers))
-    if len(said) > 1:
-        parts = (f"{ranks(who, len(answers))}: {text}" for text, who in said.items())
+    if len({text or "" for text, *_ in answers}) > 1:
+        said = by_call(answers)
+        parts = (f"{ranks_in_words(who, len(answers))}: {text}" for text, who in said.items())
         raise RequestError(f"{what}: ranks disagree on the request; " + "; ".join(parts))
 
 
@@ -90,22 +94,10 @@ def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -
     return value
 
 
-def ranks(who: list[int], size: int) -> str:
-    """Ranks in words.
-
-    >>> ranks([3], 8), ranks([0, 1, 2, 6], 8), ranks([0, 1], 2)
-    ('rank 3', 'ranks 0-2, 6', 'all ranks')
-    """
-    if len(who) == size:
-        return "all ranks" if size > 1 else "rank 0"
-    runs: list[list[int]] = []
-    for rank in sorted(who):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    return ("rank " if len(who) == 1 else "ranks ") + ", ".join(words)
+def by_call(answers: list[RankAnswer]) -> dict[str, list[int]]:
+    """**Local.** Who asks for what, and in which call."""
+    pairs = ((rank, f"{call}: {text or ''}") for rank, (text, _, _, call) in enumerate(answers))
+    return _by_text(pairs)
 
 
 def _by_text(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:

@@ -26,8 +26,12 @@ DESCRIPTION = 32
 """Integers that describe where one array of a transfer lies."""
 LEAST_POOL_BYTES = 8192
 """A pool is never smaller: where a plan leaves no staging at all, data trickles through this."""
-ARRIVED, STATUS = 0, 1
-"""Control words: the meetings that this rank has come to; whether it has given up."""
+ARRIVED, STATUS, WAITS, IS_WAITING = 0, 1, 2, 3
+"""Control words: the meetings that this rank has come to; whether it has given up or left; the waits of
+all ranks for MPI that it has begun; whether it waits for long, and :attr:`ControlPage.call` says where."""
+GAVE_UP, LEFT = 1, 2
+"""What a status says, as in meet.c: a rank stopped in the middle, or its program has ended."""
+CALL_AT, CALL_BYTES = TEXT_AT + TEXT_BYTES, 1024
 CONTROL_WORD = 8
 """Control words lie a cache line apart, as in meet.c."""
 
@@ -58,8 +62,28 @@ class ControlPage:
 
     @property
     def text(self) -> str:
-        """Why this rank gave up."""
-        return bytes(self.memory[TEXT_AT : TEXT_AT + TEXT_BYTES]).split(b"\0")[0].decode()
+        """Why this rank gave up or left."""
+        return self._read(TEXT_AT, TEXT_BYTES)
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self._write(TEXT_AT, TEXT_BYTES, text)
+
+    @property
+    def call(self) -> str:
+        """In which call this rank waits."""
+        return self._read(CALL_AT, CALL_BYTES)
+
+    @call.setter
+    def call(self, text: str) -> None:
+        self._write(CALL_AT, CALL_BYTES, text)
+
+    def _read(self, at: int, size: int) -> str:
+        return bytes(self.memory[at : at + size]).split(b"\0")[0].decode(errors="replace")
+
+    def _write(self, at: int, size: int, text: str) -> None:
+        data = text.encode()[: size - 1] + b"\0"
+        self.memory[at : at + len(data)] = np.frombuffer(data, np.uint8)
 
 
 class ControlPages:

@@ -1,20 +1,35 @@
-"""How the failure of one rank reaches the others: an abort, a death, or a wait that takes too long."""
+"""How the end of one rank reaches the others: an abort, an exit, a death, or no call for too long."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from redist.errors import PeerError, TransferError
-from redist.runtime.ranks.control_page import STATUS, TEXT_AT, TEXT_BYTES, ControlPages
+from redist.runtime.ranks.control_page import (
+    ARRIVED,
+    GAVE_UP,
+    IS_WAITING,
+    LEFT,
+    STATUS,
+    WAITS,
+    ControlPages,
+)
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import wait_for, wait_until
+from redist.runtime.ranks.waiting import may_call_mpi, wait_for, wait_until
 from redist.runtime.shm.processes import is_alive
+from redist.text.call_site import call_text
+from redist.text.units import ranks_in_words
+
+APART_S, STILL_S = 0.1, 3.0
+"""Ranks that wait so long in different places, or in different calls at one place, wait for ever."""
+TOLD = "PeerError: "
+FAILED, ENDED = "failed", "ended"
 
 
 class Failure:
@@ -31,8 +46,11 @@ class Failure:
         self.broken: str | None = None
         """Why the communicator cannot be used any more, if so."""
         self._comm, self._node, self._pages = comm, node, pages
+        self.rank, self.size = node.rank, comm.size
         self._told: list[MPI.Request] = []
         """Words under way to others: MPI reads them as long as they are not there."""
+        self._apart: tuple[Any, float] = None, 0.0
+        """Where ranks wait that have no way to meet, and since when this one has seen it."""
 
     def raise_if_broken(self) -> None:
         """**Local.** Raise if an earlier failure ended the use of the communicator."""
@@ -51,29 +69,56 @@ class Failure:
         """
         reason = f"{type(error).__name__}: {error}"
         self.broken = reason
+        self._pages.own.text = reason
+        self._pages.own.control[STATUS] = GAVE_UP
+        if not isinstance(error, PeerError) or self._gone():
+            self._tell_other_nodes(FAILED, reason)
+
+    def leave(self, error: BaseException | None) -> None:
+        """**Local.** Tell every rank that the program of this one has ended, by an error or well.
+
+        An error is told to other nodes too, for which it may be the only word; a program that ends well is
+        not, because MPI's own end of a program waits for the others.
+        """
         page = self._pages.own
-        text = reason.encode()[: TEXT_BYTES - 1]
-        page.memory[TEXT_AT : TEXT_AT + len(text)] = np.frombuffer(text, np.uint8)
-        page.control[STATUS] = 1
-        if isinstance(error, PeerError) and not self._gone():
+        if self.broken is not None or int(page.control[STATUS]):
             return
-        for rank in range(self._comm.size):
-            if rank not in self._node.ranks:
+        reason = "" if error is None else f"{type(error).__name__}: {error}"
+        page.text = reason
+        page.control[STATUS] = LEFT
+        if error is not None and not isinstance(error, PeerError):
+            self._tell_other_nodes(ENDED, reason)
+
+    def _tell_other_nodes(self, how: str, reason: str) -> None:
+        for rank in range(self.size):
+            if rank not in self._node.ranks and may_call_mpi():
                 with contextlib.suppress(MPI.Exception):
-                    self._told.append(self._comm.isend(reason, rank, Tag.ABORT))
+                    self._told.append(self._comm.isend((how, reason), rank, Tag.ABORT))
+
+    def still_here(self) -> list[int]:
+        """**Local.** The neighbours that run and have neither given up nor left."""
+        gone = self._gone()
+        pages = self._pages.by_rank.items()
+        others = [rank for rank, page in pages if rank != self.rank and rank not in gone]
+        return [rank for rank in others if not self._pages.words[rank][STATUS]]
 
     def raise_if_aborted(self) -> None:
-        """**Local.** Raise if a rank of this node has given up."""
+        """**Local.** Raise if a rank of this node has given up, or left without what this one has come to."""
+        words = self._pages.words
+        own = words[self.rank]
         for rank, page in self._pages.by_rank.items():
-            if int(page.control[STATUS]):
-                raise PeerError(f"rank {rank} failed: {page.text}")
+            status = words[rank][STATUS]
+            if status == GAVE_UP:
+                raise _failed(rank, FAILED, page.text)
+            if status and (words[rank][ARRIVED] < own[ARRIVED] or words[rank][WAITS] < own[WAITS]):
+                raise _failed(rank, ENDED, page.text)
 
     def raise_if_message(self) -> None:
         """**Local.** Let MPI go on with what is under way; raise if another node has given up."""
         status = MPI.Status()
         if self._comm.Iprobe(MPI.ANY_SOURCE, Tag.ABORT, status):
-            text = self._comm.recv(source=status.source, tag=Tag.ABORT)
-            raise PeerError(f"rank {status.source} failed: {text}")
+            how, text = self._comm.recv(source=status.source, tag=Tag.ABORT)
+            raise _failed(status.source, how, text)
 
     def raise_if_dead(self) -> None:
         """**Local.** Raise if the process of a rank of this node is gone."""
@@ -82,7 +127,7 @@ class Failure:
 
     def _gone(self) -> dict[int, int]:
         """The ranks of this node whose processes are gone, and these."""
-        others = {r: pid for r, pid in self._node.pids.items() if r != self._node.rank}
+        others = {r: pid for r, pid in self._node.pids.items() if r != self.rank}
         return {rank: pid for rank, pid in others.items() if not is_alive(pid)}
 
     def raise_if_any(self) -> None:
@@ -91,16 +136,88 @@ class Failure:
         self.raise_if_message()
         self.raise_if_dead()
 
-    def raise_late(self, ranks: list[int]) -> NoReturn:
-        """**Local.** Raise because these ranks have not come in time."""
-        names = ", ".join(map(str, ranks))
-        who = f"rank {names}" if len(ranks) == 1 else f"ranks {names}"
-        raise PeerError(f"{who} did not come within {self.timeout_s:g} s")
+    # What neighbours see of each other's waits
+
+    def count_wait(self) -> None:
+        """**Local.** A wait of all ranks for MPI begins: neighbours see how many there were."""
+        self._pages.words[self.rank][WAITS] += 1
+
+    def say_waiting(self, call: str | None) -> None:
+        """**Local.** Tell the neighbours in which call this rank waits; None: it waits no more."""
+        page = self._pages.own
+        if call is not None:
+            page.call = call
+        page.control[IS_WAITING] = call is not None
+
+    def raise_if_apart(self) -> None:
+        """**Local.** Raise if neighbours wait in other calls, where none can ever come to the others.
+
+        Ranks come to meetings, and to waits for MPI, in one order: who is ahead in the one and behind in the
+        other took another way. So did ranks that are at one place in different calls, all of them, for long.
+        """
+        words = self._pages.words
+        waiting = [r for r in self._pages.by_rank if words[r][IS_WAITING] and not words[r][STATUS]]
+        places = {r: (words[r][ARRIVED], words[r][WAITS]) for r in waiting}
+        arrived, waits = words[self.rank][ARRIVED], words[self.rank][WAITS]
+        other = any((s - arrived) * (w - waits) < 0 for s, w in places.values())
+        calls = {r: self._pages[r].call for r in waiting}
+        names = {call.partition(" (")[0] for call in calls.values()}
+        stuck = len(waiting) == self.size and len(set(places.values())) == 1 < len(names)
+        now = time.monotonic()
+        if not (other or stuck):
+            self._apart = None, now
+        elif self._apart[0] != places:
+            self._apart = places, now
+        elif now - self._apart[1] > (APART_S if other else STILL_S):
+            who: dict[str, list[int]] = {}
+            for rank, call in calls.items():
+                who.setdefault(call, []).append(rank)
+            said = "; ".join(f"{ranks_in_words(r, self.size)}: {c}" for c, r in who.items())
+            raise PeerError(
+                f"ranks wait in different calls: {said}; all ranks must make the same calls in one order"
+            )
+
+    def absent(self) -> tuple[list[int], list[int], int]:
+        """**Local.** The neighbours that wait too, if this is the first; who has not come; all ranks."""
+        words, me = self._pages.words, self.rank
+        own = words[me]
+        here: list[int] = []
+        absent: list[int] = []
+        for rank in self._pages.by_rank:
+            there = words[rank]
+            is_here = there[ARRIVED] >= own[ARRIVED] and there[WAITS] >= own[WAITS]
+            (here if is_here else absent).append(rank)
+        here = [rank for rank in here if words[rank][IS_WAITING]]
+        return here if here[:1] == [me] else [], absent, self.size
+
+    # Waiting
 
     def wait(self, requests: list[Any]) -> None:
-        """Wait for requests of MPI; raise if a rank fails meanwhile, or if it takes too long."""
-        wait_for(requests, self.timeout_s, self.raise_if_any)
+        """Wait for a collective of MPI; raise if a rank fails meanwhile, or if it takes too long."""
+        self.count_wait()
+        wait_for(requests, self.timeout_s, self)
+
+    def wait_for_messages(self, requests: list[Any]) -> None:
+        """The same for messages, of which ranks may have different numbers."""
+        wait_for(requests, self.timeout_s, self)
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
         """The same until something is done that calls MPI itself."""
-        wait_until(is_done, self.timeout_s, self.raise_if_any)
+        wait_until(is_done, self.timeout_s, self)
+
+
+def _failed(rank: int, how: str, text: str) -> PeerError:
+    """What this rank says of another that has failed or ended."""
+    if how == FAILED and text.startswith(TOLD):
+        told = text.removeprefix(TOLD)
+        return PeerError(told if "told by rank" in told else f"{told} (told by rank {rank})")
+    if how == FAILED or text:
+        return PeerError(f"rank {rank} {how}: {text.removeprefix(TOLD)}")
+    return left_without(rank)
+
+
+def left_without(rank: int) -> PeerError:
+    """**Local.** What this rank says of another whose program has ended."""
+    return PeerError(
+        f"rank {rank} has left: its program ended without {call_text()}; every rank must make this call"
+    )

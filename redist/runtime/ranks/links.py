@@ -187,7 +187,9 @@ def _exchange(world: World, ranks: int, n_bytes: int, times: int) -> float:
         for begin in range(0, times, IN_FLIGHT):
             rows = range(min(IN_FLIGHT, times - begin))
             receives = [comm.Irecv(got[row], of, Tag.LINKS) for row in rows]
-            world.wait([*receives, *(comm.Isend(sent[row], to, Tag.LINKS) for row in rows)])
+            world.wait_for_messages(
+                [*receives, *(comm.Isend(sent[row], to, Tag.LINKS) for row in rows)]
+            )
     took = np.array([time.perf_counter() - start])
     world.wait([comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
     return float(took[0])

@@ -13,8 +13,9 @@ from mpi4py import MPI
 
 from redist.errors import RedistError, TransferError
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET
-from redist.runtime.ranks.control_page import ARRIVED, CONTROL_WORD, ControlPages
+from redist.runtime.ranks.control_page import CONTROL_WORD, ControlPages
 from redist.runtime.ranks.failure import Failure
+from redist.runtime.ranks.long_wait import LONG_S, LongWait
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.waiting import may_call_mpi
@@ -138,7 +139,7 @@ class Meeting:
                 return
             if answer == ABORTED:
                 self._failure.raise_if_aborted()
-            if answer != NOT_YET:
+            elif answer != NOT_YET:
                 raise Disagreement
             self._wait_on_node(words.word)
 
@@ -151,22 +152,26 @@ class Meeting:
         """
         start = looked = 0.0
         failure, timeout_s = self._failure, self._failure.timeout_s
-        while True:
-            answer = meet()
-            if answer == ABORTED:
-                failure.raise_if_aborted()
-            if answer != NOT_YET:
-                return answer
-            now = time.monotonic()
-            start = start or now
-            if not self._on_one_node:
-                failure.raise_if_message()
-            if now - looked < SLICE_NS / 1e9:
-                continue
-            looked = now
-            failure.raise_if_dead()
-            if self._on_one_node and may_call_mpi():
-                failure.raise_if_message()
-            if timeout_s is not None and now - start > timeout_s:
-                words = self._pages.words
-                failure.raise_late([r for r in self._node.ranks if words[r][ARRIVED] < self.seq])
+        long: LongWait | None = None
+        try:
+            while True:
+                answer = meet()
+                if answer == ABORTED:
+                    failure.raise_if_aborted()
+                elif answer != NOT_YET:
+                    return answer
+                now = time.monotonic()
+                start = start or now
+                if not self._on_one_node:
+                    failure.raise_if_message()
+                if now - looked < LONG_S:
+                    continue
+                looked = now
+                failure.raise_if_dead()
+                if self._on_one_node and may_call_mpi():
+                    failure.raise_if_message()
+                long = long or LongWait(start, timeout_s, failure)
+                long.look(now)
+        finally:
+            if long is not None:
+                long.end()

@@ -6,31 +6,42 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
 from redist.errors import PeerError
 from redist.runtime.ranks.background import is_background
+from redist.runtime.ranks.long_wait import LONG_S, TIMEOUT_S, LongWait, Surroundings
 
-TIMEOUT_S = 300.0
-"""So long ranks wait for each other unless a caller says otherwise."""
+__all__ = ["TIMEOUT_S", "abandon", "broadcast", "gather", "wait_for", "wait_until"]
 BUSY_S = 0.002
 """So long a wait only yields; after that it sleeps."""
 BESIDE_S = 2e-4
 """A wait beside other work of this process sleeps so long at a time: that work has the core."""
 
 
-def wait_for(
-    requests: list[Any], timeout_s: float | None, look: Callable[[], None] | None = None
-) -> None:
-    """Wait for requests; ``look`` is called now and then and may raise.
+class Watch(Surroundings, Protocol):
+    """What a wait looks at besides what it waits for."""
+
+    def raise_if_any(self) -> None:
+        """**Local.** Raise if any other rank is known to have failed."""
+
+    def raise_if_broken(self) -> None:
+        """**Local.** Raise if an earlier failure ended the use of the communicator."""
+
+    def count_wait(self) -> None:
+        """**Local.** A wait of all ranks begins."""
+
+
+def wait_for(requests: list[Any], timeout_s: float | None, watch: Watch | None = None) -> None:
+    """Wait for requests; raise if the ``watch`` does, which looks now and then.
 
     What ends a wait early does not end the requests: they, and so their buffers, are kept for good.
     """
     try:
-        wait_until(lambda: are_complete(requests), timeout_s, look)
+        wait_until(lambda: are_complete(requests), timeout_s, watch)
     except BaseException:
         _ABANDONED.append(requests)
         raise
@@ -56,27 +67,33 @@ def may_call_mpi() -> bool:
 
 
 def wait_until(
-    is_done: Callable[[], bool], timeout_s: float | None, look: Callable[[], None] | None = None
+    is_done: Callable[[], bool], timeout_s: float | None, watch: Watch | None = None
 ) -> None:
-    """Ask again and again, politely, until it is done; ``look`` is called now and then and may raise."""
+    """Ask again and again, politely, until it is done; the ``watch`` looks now and then and may raise."""
     tries, start = 0, 0.0
     beside = is_background()
-    while not is_done():
-        tries += 1
-        if beside:
-            time.sleep(BESIDE_S)
-        elif tries % 8:
-            os.sched_yield()
-            continue
-        now = time.monotonic()
-        start = start or now
-        waited = now - start
-        if look is not None and (tries % 512 == 0 or (waited > BUSY_S and not beside)):
-            look()
-        if timeout_s is not None and waited > timeout_s:
-            raise PeerError(f"other ranks did not come within {timeout_s:g} s")
-        if waited > BUSY_S and not beside:
-            time.sleep(min(1e-3, waited / 20))
+    long: LongWait | None = None
+    try:
+        while not is_done():
+            tries += 1
+            if beside:
+                time.sleep(BESIDE_S)
+            elif tries % 8:
+                os.sched_yield()
+                continue
+            now = time.monotonic()
+            start = start or now
+            waited = now - start
+            if watch is not None and (tries % 512 == 0 or (waited > BUSY_S and not beside)):
+                watch.raise_if_any()
+            if waited > LONG_S or (timeout_s is not None and waited > timeout_s):
+                long = long or LongWait(start, timeout_s, watch)
+                long.look(now)
+            if waited > BUSY_S and not beside:
+                time.sleep(min(1e-3, waited / 20))
+    finally:
+        if long is not None:
+            long.end()
 
 
 def are_complete(requests: list[Any]) -> bool:
@@ -89,17 +106,16 @@ def are_complete(requests: list[Any]) -> bool:
         ) from None
 
 
-def gather(
-    comm: MPI.Comm, value: Any, timeout_s: float | None, look: Callable[[], None] | None = None
-) -> list[Any]:
+def gather(comm: MPI.Comm, value: Any, timeout_s: float | None) -> list[Any]:
     """**Collective.** The values of all ranks, in order."""
+    watch = _begin(comm)
     data = np.frombuffer(pickle.dumps(value), np.uint8)
     sizes = np.zeros(comm.size, dtype=np.int64)
-    wait_for([comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes)], timeout_s, look)
+    wait_for([comm.Iallgather(np.array([len(data)], dtype=np.int64), sizes)], timeout_s, watch)
     everything = np.empty(int(sizes.sum()), np.uint8)
     starts = np.cumsum(sizes) - sizes
     counts = (sizes.tolist(), starts.tolist())
-    wait_for([comm.Iallgatherv(data, [everything, counts, MPI.BYTE])], timeout_s, look)
+    wait_for([comm.Iallgatherv(data, [everything, counts, MPI.BYTE])], timeout_s, watch)
     pairs = zip(starts.tolist(), sizes.tolist(), strict=True)
     return [pickle.loads(everything[a : a + n].tobytes()) for a, n in pairs]
 
@@ -108,8 +124,26 @@ def broadcast(comm: MPI.Comm, value: Any, timeout_s: float | None) -> Any:
     """**Collective.** The value of rank 0."""
     data = np.frombuffer(pickle.dumps(value) if comm.rank == 0 else b"", np.uint8).copy()
     size = np.array([len(data)], dtype=np.int64)
-    wait_for([comm.Ibcast(size)], timeout_s)
+    watch = _begin(comm)
+    wait_for([comm.Ibcast(size)], timeout_s, watch)
     if comm.rank != 0:
         data = np.empty(int(size[0]), np.uint8)
-    wait_for([comm.Ibcast([data, MPI.BYTE])], timeout_s)
+    wait_for([comm.Ibcast([data, MPI.BYTE])], timeout_s, watch)
     return pickle.loads(data.tobytes())
+
+
+def watch_over(comm: MPI.Comm, watch: Watch) -> None:
+    """**Local.** Let every wait on a communicator look at this."""
+    comm.Set_attr(_KEY, watch)
+
+
+def _begin(comm: MPI.Comm) -> Watch | None:
+    """**Local.** What watches over a communicator, which a wait of all its ranks begins on."""
+    watch: Any = comm.Get_attr(_KEY)
+    if watch is not None:
+        watch.raise_if_broken()
+        watch.count_wait()
+    return watch
+
+
+_KEY = MPI.Comm.Create_keyval()

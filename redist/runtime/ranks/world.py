@@ -15,9 +15,10 @@ from redist.errors import TransferError
 from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure
+from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
 from redist.runtime.ranks.node import Node
-from redist.runtime.ranks.waiting import TIMEOUT_S, gather, wait_for
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather, watch_over
 from redist.runtime.shm.segments import Bytes, Handle, attach
 
 Comm = MPI.Comm
@@ -64,11 +65,16 @@ class World:
         self._join(self.node.split(self.comm, works), timeout_s)
         self.pages.map(self.gather_on_node, self.wait)
         self.reads_memory = self.node.can_read_memory()
+        watch_over(self.comm, self.failure)
+        watch_over(comm, self.failure)
+        if self.size > 1:
+            tell_at_exit(self.failure)
 
     def _join(self, node: Node, timeout_s: float | None) -> None:
         self.node, self.one_node = node, node.is_everyone
         self.pages = ControlPages(node)
         self.failure = Failure(self.comm, node, self.pages, timeout_s)
+        watch_over(node.comm, self.failure)
         self.meeting = Meeting(self.comm, node, self.pages, self.failure)
 
     # Operations
@@ -121,8 +127,12 @@ class World:
         self.meeting.meet_node()
 
     def wait(self, requests: list[Any]) -> None:
-        """Wait for requests of MPI, as :meth:`Failure.wait`."""
+        """Wait for a collective of MPI, as :meth:`Failure.wait`."""
         self.failure.wait(requests)
+
+    def wait_for_messages(self, requests: list[Any]) -> None:
+        """Wait for messages, as :meth:`Failure.wait_for_messages`."""
+        self.failure.wait_for_messages(requests)
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
         """Wait for something that calls MPI itself, as :meth:`Failure.wait_until`."""
@@ -134,11 +144,11 @@ class World:
 
     def gather(self, value: Any) -> list[Any]:
         """**Collective.** The values of all ranks, in order."""
-        return gather(self.comm, value, self.failure.timeout_s, self.failure.raise_if_any)
+        return gather(self.comm, value, self.failure.timeout_s)
 
     def gather_on_node(self, value: Any) -> list[Any]:
         """**Collective over the node.** The values of its ranks, in order."""
-        return gather(self.node.comm, value, self.failure.timeout_s, self.failure.raise_if_any)
+        return gather(self.node.comm, value, self.failure.timeout_s)
 
     # Memory
 
@@ -193,7 +203,7 @@ def world_of(
         comm.Set_attr(_KEY, worlds)
     found: World | None = worlds.get((transport, node_size))
     if found is None:
-        wait_for([comm.Ibarrier()], timeout_s)
+        wait_to_begin(comm, timeout_s)
         found = worlds[transport, node_size] = World(comm, transport, node_size, timeout_s)
     return found
 

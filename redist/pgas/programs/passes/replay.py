@@ -7,7 +7,7 @@ from typing import Any
 
 from redist.pgas.ghosts.tape import Ref, Task, refs_in
 from redist.pgas.memory import as_tile
-from redist.pgas.watch.call_site import PACKAGE
+from redist.text.call_site import PACKAGE
 
 Replay = Callable[..., tuple[Any, ...]]
 

@@ -15,6 +15,7 @@
 
 #define YIELD_NS 100000 /* who waits longer sleeps */
 #define CONTROL_WORD 8  /* 64-bit words in a cache line */
+enum { GAVE_UP = 1, LEFT = 2 }; /* as in control_page.py */
 
 static inline void relax(void)
 {
@@ -56,8 +57,9 @@ static void rouse(const uint64_t *word)
 
 /* Say that rank `me` of n has come to meeting `seq` with a word, and wait for the others.
  *
- * control[i] points to the block of rank i: word 0 the last meeting it came to, word 1 nonzero once
- * it has given up, words 8 and 16 what it said at even and odd meetings. Nobody is ever two meetings
+ * control[i] points to the block of rank i: word 0 the last meeting it came to, word 1 GAVE_UP once
+ * it has given up or LEFT once its program has ended (which matters where it has not come), words 8
+ * and 16 what it said at even and odd meetings. Nobody is ever two meetings
  * ahead, so two words suffice. ALL_SAME means that all said this word, or those in `words`.
  * Everything written before is visible to whoever returns ALL_SAME.
  */
@@ -76,9 +78,12 @@ int redist_meet(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t 
                 relax();
                 continue;
             }
-            for (int k = 0; k < n; k++)
-                if (__atomic_load_n(control[k] + 1, __ATOMIC_ACQUIRE))
+            for (int k = 0; k < n; k++) {
+                uint64_t status = __atomic_load_n(control[k] + 1, __ATOMIC_ACQUIRE);
+                if (status == GAVE_UP ||
+                    (status == LEFT && __atomic_load_n(control[k], __ATOMIC_ACQUIRE) < seq))
                     return ABORTED;
+            }
             int64_t t = now_ns();
             start = start ? start : t;
             if (t - start >= wait_ns)

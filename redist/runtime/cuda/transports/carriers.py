@@ -207,7 +207,7 @@ class ByMessages:
         try:
             yield receives, sends
             requests = receives + sends
-            self.world.wait(requests)
+            self.world.wait_for_messages(requests)
         except BaseException:
             requests = requests or receives + sends
             with contextlib.suppress(MPI.Exception):

@@ -1,0 +1,112 @@
+"""A wait that takes long: neighbours see its call, the user is told, and some day it is an error."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Protocol
+
+from redist.errors import ArgumentError, PeerError
+from redist.text.call_site import call_text
+from redist.text.units import ranks_in_words
+
+LONG_S = 0.05
+"""A wait that takes longer looks around so often."""
+FIRST_WORD_S, NEXT_WORD = 10.0, 3
+"""After so long a wait says so, and again each time it has taken so many times as long."""
+DEFAULT_TIMEOUT_S = 300.0
+VARIABLE = "REDIST_TIMEOUT_S"
+
+
+def timeout_from(text: str | None) -> float | None:
+    """The seconds that ``REDIST_TIMEOUT_S`` says; None for ever.
+
+    >>> timeout_from("20"), timeout_from("inf"), timeout_from(None)
+    (20.0, None, 300.0)
+    """
+    if not text:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise ArgumentError(
+            f"cannot use {VARIABLE}={text}: it is not a time above 0; give seconds, or inf for ever"
+        )
+    return None if math.isinf(seconds) else seconds
+
+
+class Surroundings(Protocol):
+    """What a wait knows of the other ranks."""
+
+    def say_waiting(self, call: str | None) -> None:
+        """**Local.** Tell the neighbours in which call this rank waits; None: it waits no more."""
+
+    def raise_if_apart(self) -> None:
+        """**Local.** Raise if a neighbour waits in another call, and both would wait for ever."""
+
+    def absent(self) -> tuple[list[int], list[int], int]:
+        """**Local.** The neighbours that wait too, those that have not come, and how many ranks there are."""
+
+
+class LongWait:
+    """One wait, once it takes long, until :meth:`end`."""
+
+    __slots__ = ("_around", "_looked", "_next_s", "_start", "_timeout_s", "call")
+
+    def __init__(
+        self, start: float, timeout_s: float | None, around: Surroundings | None = None
+    ) -> None:
+        self._start, self._timeout_s, self._around = start, timeout_s, around
+        self._looked, self._next_s = start, FIRST_WORD_S
+        self.call = call_text()
+        if around is not None:
+            around.say_waiting(self.call)
+
+    def look(self, now: float) -> None:
+        """Look at the others now and then; raise if they wait for something else, or if time is up."""
+        waited = now - self._start
+        if self._timeout_s is not None and waited > self._timeout_s:
+            raise PeerError(
+                f"{self._who()[1]} did not come within {self._timeout_s:g} s to {self.call}; "
+                "every rank must make this call"
+            )
+        if now - self._looked < LONG_S:
+            return
+        self._looked = now
+        if self._around is not None:
+            self._around.raise_if_apart()
+        if waited >= self._next_s:
+            self._next_s = NEXT_WORD * max(self._next_s, waited / NEXT_WORD)
+            self._say(waited)
+
+    def end(self) -> None:
+        """The wait is over, well or not."""
+        if self._around is not None:
+            self._around.say_waiting(None)
+
+    def _say(self, waited: float) -> None:
+        """One line for all who wait on this node."""
+        waiting, who = self._who()
+        if waiting is None:
+            return
+        print(
+            f"{waiting} {waited:.0f} s in {self.call} for {who}; every rank must make this call",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def _who(self) -> tuple[str | None, str]:
+        """Who waits, if this rank is to say it, and for whom."""
+        if self._around is None:
+            return "a rank has waited", "other ranks"
+        waiting, absent, size = self._around.absent()
+        has = "has" if len(waiting) == 1 else "have"
+        says = f"{ranks_in_words(waiting, size)} {has} waited" if waiting else None
+        return says, ranks_in_words(absent, size) if absent else "other ranks"
+
+
+TIMEOUT_S = timeout_from(os.environ.get(VARIABLE))
+"""So long ranks wait for each other unless a caller says otherwise."""

@@ -1,0 +1,122 @@
+"""Ranks that end, die, come late or take another way: every other rank says so, soon, by name and line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from tests.programs.launch import Done, Job, Mpi, default_mpi, job, one_worker, open_mpi
+
+pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
+
+START_S, END_S = 120.0, 60.0
+SOON_S = 2.0
+SEVERAL = "on more ranks, or once more another way"
+
+
+def said(done: Done) -> dict[int, tuple[float, str]]:
+    """What ranks say, and after how many seconds."""
+    found = re.findall(r"rank (\d+) says after ([\d.]+) s: (.*)", done.output)
+    return {int(rank): (float(seconds), text) for rank, seconds, text in found}
+
+
+def check(done: Done, ranks: int, words: str, within_s: float = SOON_S) -> None:
+    """Every rank but the bad one says these words in time, and the job fails."""
+    told = said(done)
+    assert set(told) >= set(range(ranks)) - {1}, done.output
+    for rank in set(range(ranks)) - {1}:
+        seconds, text = told[rank]
+        assert seconds < within_s, (rank, seconds, text)
+        assert re.search(words, text), (rank, text)
+    assert done.status != 0
+
+
+def end(how: str, when: str, ranks: int, mpi: Mpi | None = None, **variables: str) -> Done:
+    with job("endings", ranks, how, when, mpi=mpi, variables=variables) as started:
+        return started.end(START_S)
+
+
+slow = pytest.mark.slow(SEVERAL)
+COUNTS = [2, pytest.param(4, marks=slow), pytest.param(8, marks=slow)]
+CALL = r"a\.gather\(\) \(endings\.py:\d+\)"
+
+
+@pytest.mark.parametrize("ranks", COUNTS)
+@pytest.mark.parametrize("when", [pytest.param("early", marks=slow), "late"])
+def test_an_uncaught_exception_reaches_the_others(when: str, ranks: int) -> None:
+    done = end("raise", when, ranks)
+    check(done, ranks, "rank 1 ended: ValueError: injected")
+    assert "Traceback" in done.output
+
+
+@pytest.mark.parametrize("ranks", COUNTS)
+@pytest.mark.parametrize("when", ["early", pytest.param("late", marks=slow)])
+def test_a_rank_that_leaves_early_is_missed_at_once(when: str, ranks: int) -> None:
+    done = end("exit", when, ranks)
+    check(done, ranks, rf"rank 1 has left: its program ended without {CALL}")
+
+
+@slow
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_a_killed_rank_ends_the_job_at_once(ranks: int) -> None:
+    with job("endings", ranks, "kill", "late") as started:
+        started.until(lambda text: "rank 1 goes" in text, START_S)
+        ends_soon(started)
+
+
+def ends_soon(started: Job, within_s: float = 5.0) -> None:
+    """The launcher ends the job; a rank that is quicker says who died."""
+    start = time.monotonic()
+    done = started.end(END_S)
+    assert time.monotonic() - start < within_s, done.output
+    assert done.status != 0 and not done.left
+    assert re.search(r"(?i)killed|signal|exit code|died|interrupt", done.output), done.output
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=slow), 4, pytest.param(8, marks=slow)])
+def test_ranks_in_different_calls_are_told_apart(ranks: int) -> None:
+    done = end("other kind", "late", ranks)
+    check(done, ranks, rf"{CALL}.*rank 1: Transfer\(\) \(endings\.py:\d+\)")
+
+
+@slow
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_ranks_with_different_requests_are_told_apart(ranks: int) -> None:
+    done = end("other", "late", ranks)
+    check(done, ranks, rf"{CALL}.*rank 1: \S+ \(endings\.py:\d+\)")
+
+
+@slow
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_missing_rank_is_named_after_a_while_and_in_the_end(when: str, ranks: int) -> None:
+    done = end("sleep", when, ranks, REDIST_TIMEOUT_S="11")
+    missing = "rank 1" if when == "late" else "other ranks"
+    check(done, ranks, rf"{missing} did not come within 11 s to {CALL}|rank 1", 12.5)
+    assert re.search(rf"ranks? \S.* ha(s|ve) waited 10 s in {CALL} for {missing}", done.output)
+
+
+@slow
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_an_exception_is_told_under_open_mpi(ranks: int) -> None:
+    mpi = open_mpi()
+    if mpi is None:
+        pytest.skip("needs Open MPI")
+    check(end("raise", "late", ranks, mpi), ranks, "rank 1 ended: ValueError: injected")
+
+
+@slow
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_loops_of_clustering_notice(ranks: int, how: str) -> None:
+    pytest.importorskip("sklearn")
+    with job("endings", ranks, how, "tree") as started:
+        started.until(lambda text: text.count("fitting") == ranks, START_S)
+        time.sleep(3)
+        if how == "interrupt":
+            os.killpg(started.process.pid, signal.SIGINT)
+        ends_soon(started)
