@@ -115,6 +115,6 @@ def test_every_environment_variable_is_on_its_page() -> None:
 
 def test_no_two_entries_of_the_site_have_one_name() -> None:
     nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
-    names = re.findall(r'^ +- "?([^"\n]+?)"?: \S+\.(?:md|ipynb)$', nav, re.MULTILINE)
+    names = re.findall(r'^ +- "?([^"\n]+?)"?:(?: \S+)?$', nav, re.MULTILINE)  # pages and sections
     assert len(names) > 50
     assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
