@@ -133,7 +133,7 @@ INNER: dict[str, str] = {
     "redist.learn": "borrowed kernels ranks near vectors cluster datasets metrics",
     "redist.learn.kernels": "exact_sums outside_tree library twins cuda steps growing messages chain",
     "redist.learn.kernels.cuda": "sources lloyd near prim messages",
-    "redist.learn.ranks": "totals passing rows given draws order_statistics visits",
+    "redist.learn.ranks": "kept totals passing rows given draws order_statistics visits",
     "redist.learn.near": (
         "slabs searching nearest near_lists components spanning_tree nearest_chain dense_on_gpu "
         "means_on_gpu"

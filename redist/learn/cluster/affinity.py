@@ -21,6 +21,7 @@ from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.given import take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.order_statistics import median_of_all
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals, one_random_state, seeded_alike, total_of
@@ -33,7 +34,7 @@ NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "
 """What rows may be; scikit-learn's own fit takes sparse ones."""
 
 
-class AffinityPropagation(sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
+class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
     """Clusters around exemplars, over all ranks: ``sklearn.cluster.AffinityPropagation``.
 
     In an SPMD program::

@@ -15,6 +15,7 @@ from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_li
 from redist.learn.near.nearest_chain import distance_columns, merge_all
 from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows
 
@@ -23,7 +24,7 @@ NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
 """Metrics by the names that SciPy has for them."""
 
 
-class AgglomerativeClustering(sklearn.cluster.AgglomerativeClustering):  # type: ignore[misc]
+class AgglomerativeClustering(KeepsAnswers, sklearn.cluster.AgglomerativeClustering):  # type: ignore[misc]
     """A hierarchy of merges, over all ranks: ``sklearn.cluster.AgglomerativeClustering``.
 
     In an SPMD program::

@@ -13,6 +13,7 @@ from redist.learn.borrowed import fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.cluster.minibatch import MiniBatchKMeans
 from redist.learn.ranks.given import cut_like, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows, even_out, global_rows, own_range
 from redist.learn.ranks.totals import all_rows, one_random_state, total_of
 from redist.learn.vectors.blocks import inner, times
@@ -98,7 +99,7 @@ class _OverRanks:
         self.column_labels_ = of_columns
 
 
-class SpectralCoclustering(_OverRanks, sklearn.cluster.SpectralCoclustering):  # type: ignore[misc]
+class SpectralCoclustering(_OverRanks, KeepsAnswers, sklearn.cluster.SpectralCoclustering):  # type: ignore[misc]
     """Clusters of rows together with columns, over all ranks: ``sklearn.cluster.SpectralCoclustering``.
 
     In an SPMD program::
@@ -128,7 +129,7 @@ class SpectralCoclustering(_OverRanks, sklearn.cluster.SpectralCoclustering):  #
         return True
 
 
-class SpectralBiclustering(_OverRanks, sklearn.cluster.SpectralBiclustering):  # type: ignore[misc]
+class SpectralBiclustering(_OverRanks, KeepsAnswers, sklearn.cluster.SpectralBiclustering):  # type: ignore[misc]
     """A checkerboard of clusters of rows and of columns, over all ranks: ``SpectralBiclustering``.
 
     In an SPMD program::

@@ -11,13 +11,14 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.ranks.given import is_global, take_rows
+from redist.learn.ranks.kept import KeepsAnswers
 
 Values = NDArray[Any]
 BLOCK = 4096
 """Rows that are fetched to all ranks at a time."""
 
 
-class Birch(sklearn.cluster.Birch):  # type: ignore[misc]
+class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
     """Clusters of a tree of features, over all ranks: ``sklearn.cluster.Birch`` for global arrays.
 
     In an SPMD program::

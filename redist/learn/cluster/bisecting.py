@@ -29,13 +29,14 @@ from redist.learn.cluster.lloyd import (
 )
 from redist.learn.cluster.seeding import squared_norms
 from redist.learn.ranks.given import take_rows, take_weights
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
 
 Values = NDArray[Any]
 
 
-class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: ignore[misc]
+class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMeans):  # type: ignore[misc]
     """K-means by cutting clusters in two, over all ranks: ``sklearn.cluster.BisectingKMeans``.
 
     In an SPMD program::

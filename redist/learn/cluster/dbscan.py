@@ -27,6 +27,7 @@ from redist.learn.ranks.given import (
     take_weights,
     whole_of,
 )
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows, as_floats
 from redist.learn.ranks.totals import total_of
 
@@ -37,7 +38,7 @@ KEPT_BYTES = 2**27
 NO_CLUSTER = np.iinfo(np.int64).max
 
 
-class DBSCAN(sklearn.cluster.DBSCAN):  # type: ignore[misc]
+class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
     """Clusters of dense regions, over all ranks: ``sklearn.cluster.DBSCAN`` for global arrays.
 
     In an SPMD program::

@@ -16,6 +16,7 @@ from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import pair_sums
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.given import is_global, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import total_of
 
@@ -24,7 +25,7 @@ SQUARED, PLAIN = ("euclidean", "l2"), ("l1", "manhattan", "cityblock")
 """Metrics that are sums over rows: of squares, and of magnitudes."""
 
 
-class FeatureAgglomeration(sklearn.cluster.FeatureAgglomeration):  # type: ignore[misc]
+class FeatureAgglomeration(KeepsAnswers, sklearn.cluster.FeatureAgglomeration):  # type: ignore[misc]
     """Columns merged into clusters of columns, over all ranks: ``sklearn.cluster.FeatureAgglomeration``.
 
     In an SPMD program::

@@ -25,6 +25,7 @@ from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.ranks.given import cut_like, is_global, lies_on_gpu, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
@@ -35,7 +36,7 @@ Numbers = NDArray[np.int64]
 PLAIN = ("euclidean", "l2")
 
 
-class HDBSCAN(sklearn.cluster.HDBSCAN):  # type: ignore[misc]
+class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     """Clusters by a hierarchy of densities, over all ranks: ``sklearn.cluster.HDBSCAN`` for global arrays.
 
     In an SPMD program::

@@ -27,6 +27,7 @@ from redist.learn.cluster.lloyd import (
 from redist.learn.cluster.seeding import choose_seeds, squared_norms
 from redist.learn.ranks.draws import draw_distinct
 from redist.learn.ranks.given import is_global, take_rows, take_weights, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import one_random_state, seeded_alike, total_of
 from redist.runtime.cuda.loops import functions_for
@@ -75,7 +76,7 @@ class RowsOfCenters:
         return -inertia_of(rows, weights, self.cluster_centers_, labels)
 
 
-class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
+class KMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.KMeans):  # type: ignore[misc]
     """K-means, over all ranks: ``sklearn.cluster.KMeans`` for global arrays.
 
     In an SPMD program::

@@ -20,6 +20,7 @@ from redist.learn.near.near_lists import PART
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.given import take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.passing import Passing, all_parts
 from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import all_rows
@@ -29,7 +30,7 @@ from redist.runtime.cuda.loops import functions_for
 Values = NDArray[Any]
 
 
-class MeanShift(sklearn.cluster.MeanShift):  # type: ignore[misc]
+class MeanShift(KeepsAnswers, sklearn.cluster.MeanShift):  # type: ignore[misc]
     """Clusters around peaks of density, over all ranks: ``sklearn.cluster.MeanShift`` for global arrays.
 
     In an SPMD program::

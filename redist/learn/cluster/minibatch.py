@@ -21,13 +21,14 @@ from redist.learn.cluster.kmeans import (
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
 from redist.learn.ranks.draws import AddedUp, largest
 from redist.learn.ranks.given import take_rows, take_weights
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import one_random_state, seeded_alike
 
 Values = NDArray[Any]
 
 
-class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: ignore[misc]
+class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMeans):  # type: ignore[misc]
     """K-means by batches, over all ranks: ``sklearn.cluster.MiniBatchKMeans`` for global arrays.
 
     In an SPMD program::

@@ -21,6 +21,7 @@ from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import grow
 from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 
 Values = NDArray[Any]
@@ -30,7 +31,7 @@ Graph = tuple[Values, Values, Values, Values]
 """The order of rows, core distances, reachability, and from which row each was reached."""
 
 
-class OPTICS(sklearn.cluster.OPTICS):  # type: ignore[misc]
+class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
     """Rows in order of density, over all ranks: ``sklearn.cluster.OPTICS`` for global arrays.
 
     In an SPMD program::

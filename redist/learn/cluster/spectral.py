@@ -15,6 +15,7 @@ from redist.learn.cluster.kmeans import KMeans
 from redist.learn.near.nearest import nearest_rows
 from redist.learn.near.searching import Search
 from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
+from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows, global_rows
 from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
 from redist.learn.vectors.affinities import (
@@ -38,7 +39,7 @@ ON_GPU = ("rbf", "precomputed")
 """Affinities that stay on a GPU if the rows are there."""
 
 
-class SpectralClustering(sklearn.cluster.SpectralClustering):  # type: ignore[misc]
+class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # type: ignore[misc]
     """Clusters of a graph of affinities, over all ranks: ``sklearn.cluster.SpectralClustering``.
 
     In an SPMD program::

@@ -65,7 +65,10 @@ PREDICTORS: dict[str, tuple[Callable[[], Any], Any]] = {
         None,
     ),
 }
-OF_CLASSES = ("accuracy_score", "zero_one_loss", "hamming_loss")
+OF_CLASSES = (
+    "accuracy_score", "zero_one_loss", "hamming_loss", "f1_score", "precision_score", "recall_score",
+    "jaccard_score",
+)  # fmt: skip
 OF_CHANCES = ("average_precision_score", "brier_score_loss", "precision_recall_curve", "det_curve")
 OF_TARGETS = (
     "r2_score", "mean_squared_error", "root_mean_squared_error", "mean_absolute_error",
@@ -80,10 +83,9 @@ OF_PAIRS = (
 )  # fmt: skip
 PAIRED = ("paired_cosine_distances", "paired_euclidean_distances", "paired_manhattan_distances")
 REFUSED = (
-    "confusion_matrix", "f1_score", "precision_score", "recall_score", "jaccard_score",
-    "balanced_accuracy_score", "cohen_kappa_score",
+    "confusion_matrix", "balanced_accuracy_score", "cohen_kappa_score",
 )  # fmt: skip
-"""What asks for the whole array by DLPack: refused where a rank has a tile of it."""
+"""What asks for the whole array: refused where a rank has a tile of it."""
 
 
 def cut(values: Any) -> pgas.Array:

@@ -5,6 +5,7 @@ As in ``mpirun -n 3 python -m tests.programs.learn.frame``.
 
 from __future__ import annotations
 
+import copy
 import pickle
 import warnings
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import sklearn.cluster
+import sklearn.metrics
 from mpi4py import MPI
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import redist
 from redist import pgas
@@ -187,15 +189,55 @@ def weights_come_in_any_form() -> str | None:
 
 def manners_are_scikit_learns() -> str | None:
     model = KMeans(4, random_state=3)
-    copy = clone(model)
-    if copy.get_params() != model.get_params() or repr(copy) != repr(model):
-        return f"{copy} of {model}"
+    twin = clone(model)
+    if twin.get_params() != model.get_params() or repr(twin) != repr(model):
+        return f"{twin} of {model}"
     x = pgas.asarray(X, type="{x}, {}")
     pipe = make_pipeline(FunctionTransformer(lambda a: a * 2), KMeans(4, random_state=3))
     if not np.array_equal(pipe.fit(x)[-1].labels_.gather(), model.fit(X).labels_):
         return "a pipeline has other labels"
     again = pickle.loads(pickle.dumps(pipe[-1]))
     return None if np.array_equal(again.labels_.gather(), model.labels_) else "pickled"
+
+
+def pickles_hold_no_half() -> str | None:
+    """A model that another rank pickled predicts; its labels, one rank's tile, are refused."""
+    model = KMeans(4, random_state=3).fit(pgas.asarray(X, type="{x}, {}"))
+    again = pickle.loads(COMM.bcast(pickle.dumps(model), COMM.size - 1))
+    if not np.array_equal(again.predict(X), model.predict(X)):
+        return "predicts otherwise"
+    twin = copy.deepcopy(model)
+    if not np.array_equal(twin.labels_.local, model.labels_.local):
+        return "a deep copy has other labels"
+    if COMM.rank == COMM.size - 1:
+        return None if np.array_equal(again.labels_.local, model.labels_.local) else "other labels"
+    try:
+        return f"labels {again.labels_}"
+    except AttributeError as problem:
+        said = str(problem)
+    if "model.labels_ = model.labels_.gather()" not in said:
+        return said
+    return None if not hasattr(pickle.loads(pickle.dumps(again)), "labels_") else "labels after all"
+
+
+def scikit_learn_is_told_its_own() -> str | None:
+    """What of scikit-learn takes a global array for one of NumPy is told where it is taken."""
+    x = pgas.asarray(X, type="{x}, {}")
+    for call, words in (
+        (
+            lambda: sklearn.metrics.silhouette_score(x, np.arange(203) % 4),
+            "redist.learn.metrics.silhouette_score",
+        ),
+        (lambda: StandardScaler().fit(x), "array_api_dispatch=True"),
+    ):
+        try:
+            call()
+        except TypeError as problem:
+            if words not in str(problem):
+                return str(problem)
+        else:
+            return f"no error that names {words}"
+    return None
 
 
 def seeds_are_scikit_learns() -> str | None:
@@ -279,6 +321,7 @@ CHECKED = (
     labels_are_cut_as_the_rows, numpy_in_numpy_out, errors_come_on_all_ranks,
     spectral_errors_and_affinities_are_scikit_learns,
     ranks_draw_the_same_seed, weights_come_in_any_form, manners_are_scikit_learns,
+    pickles_hold_no_half, scikit_learn_is_told_its_own,
     seeds_are_scikit_learns, draws_are_numpys, totals_are_those_of_all_ranks,
     a_round_is_one_all_reduce, limits_are_kept_before_work_begins,
 )  # fmt: skip

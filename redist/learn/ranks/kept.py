@@ -1,0 +1,76 @@
+"""Fitted estimators in pickles: an answer that is a global array is there on its own rank, else refused.
+
+A model that was fitted on several ranks and pickled by one of them loads alone and predicts. Its ``labels_``
+are a tile of one rank there, so that asking for them raises, with what to write before pickling.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redist.errors import MissingNameError, RedistError
+from redist.pgas.global_array import Array
+
+
+class Kept:
+    """A global array in the state of an estimator."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __deepcopy__(self, memo: Any) -> Kept:
+        return Kept(self.array.copy())
+
+    def __reduce__(self) -> Any:
+        try:
+            restore, parts = self.array.__reduce__()
+        except RedistError as problem:
+            return Lost, (str(problem),)
+        return _load, (restore, parts)
+
+
+class Lost:
+    """In the place of a global array that another rank has."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def _load(restore: Any, parts: Any) -> Kept | Lost:
+    try:
+        return Kept(restore(*parts))
+    except RedistError as problem:
+        return Lost(str(problem))
+
+
+class KeepsAnswers:
+    """Lets an estimator be pickled on one rank: global arrays among its attributes are looked after."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        above: Any = super()
+        return {
+            name: Kept(value) if isinstance(value, Array) else value
+            for name, value in above.__getstate__().items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        lost = {name: one.why for name, one in state.items() if isinstance(one, Lost)}
+        found = {
+            name: one.array if isinstance(one, Kept) else one
+            for name, one in state.items()
+            if name not in lost
+        }
+        if lost:
+            found["_lost"] = {**found.get("_lost", {}), **lost}
+        above: Any = super()
+        above.__setstate__(found)
+
+    def __getattr__(self, name: str) -> Any:
+        why = self.__dict__.get("_lost", {}).get(name)
+        kind = type(self).__name__
+        if why is None:
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        raise MissingNameError(
+            f"cannot give {name} of this {kind}, which was loaded from a pickle: {why}; or, before it is "
+            f"pickled, let every rank write model.{name} = model.{name}.gather()"
+        )
