@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import bz2
+import glob
+import gzip
+import lzma
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +19,18 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, ReadError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
-from redist.pgas.files.lines import FieldCounts, line_start, pieces
-from redist.pgas.files.shares import File, Wanted, even_out, look, must_have_data, readable
+from redist.pgas.files.csv_fields import Dialect
+from redist.pgas.files.lines import FieldCounts, after_quote, count_in, line_start, pieces
+from redist.pgas.files.shares import (
+    File,
+    Tell,
+    Wanted,
+    in_order,
+    look,
+    must_have_data,
+    readable,
+    teller,
+)
 from redist.pgas.global_array import Array
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -25,34 +39,66 @@ Values = NDArray[Any]
 
 
 def read_csv(
-    file: File, *, dtype: Any = np.float64, delimiter: str = ",", header: bool | None = None,
-    usecols: Sequence[int | str] | None = None, type: Type | None = None,
-    mesh: Mesh | None = None, comm: Comm | None = None, device: Any = None,
+    file: File | Sequence[File], *, dtype: Any = np.float64, delimiter: str | None = None,
+    sep: str | None = None, header: bool | int | None = None,
+    usecols: Sequence[int | str] | None = None, missing: str | Iterable[str] = (),
+    comments: str | None = "#", quote: str | None = '"', decimal: str = ".",
+    type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
+    device: Any = None, progress: bool | None = None,
 ) -> Array:  # fmt: skip
-    """**Collective.** Read a text file of numbers into a global array of rows and columns.
+    """**Collective.** Read text files of numbers into a global array of rows and columns.
 
     ``x = pgas.read_csv("points.csv", usecols=["height", "weight"], type="{x}, {}")``. Each rank reads its
-    range of bytes; then rows are evened out over ranks. ``header`` says whether the first line has
-    names; by default it does if a field of it is no number. Blank lines are left out; quotes are not
-    understood. A line with more or fewer fields, or with what is no number, is one error on all ranks,
-    with its number.
+    range of bytes; then rows are evened out over ranks. Several files, as a list or as
+    ``"points-*.csv"``, are read one after another, by name.
+
+    ``sep`` is pandas' word for ``delimiter``, a comma if nothing is said. ``header`` says whether the
+    first line has names; by default it does if a field of it is no number; a number is how many lines
+    stand before it. ``usecols`` chooses columns by name or number. Empty fields, NA, null and the like
+    become nan, in floats; ``missing`` has more such texts. Fields may stand in quotes, with delimiters
+    and line ends in them. Blank lines, and those that begin with ``comments``, are left out. ``decimal``
+    is ``","`` in some countries. Files of gzip, bzip2 and xz are decompressed by every rank, which keeps
+    its part. What cannot be read is one error on all ranks, with line, column and text.
     """
-    must_have_data(file)
     kind = np.dtype(dtype)
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\r\n":
-        raise ArgumentError(f"cannot part fields by {delimiter!r}: need one letter of ASCII")
+    dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)
     if kind.kind not in "iuf":
         raise ArgumentError(f"cannot read numbers as {kind}: need integers or floats")
     comm = comm_or_world(comm)
     wanted = Wanted(comm, type, mesh, device)
-    head = look(comm, file, lambda: _head_of(Path(file), delimiter, header))
-    columns = _columns(os.fspath(file), head, usecols)
-    share = CsvShare.read(Path(file), head, columns, delimiter, kind, comm)
-    said = gather(comm, share.told, TIMEOUT_S)
-    _must_be_whole(os.fspath(file), head, said)
-    counts = [rows for _, rows, _, _ in said]
-    target = wanted.check((sum(counts), len(columns)), kind)
-    return wanted.bring(even_out(share.rows, counts, comm), target)
+    must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
+    paths = _paths(comm, file)
+    heads = look(comm, paths[0], lambda: _heads_of(paths, dialect, header))
+    columns = _columns(paths[0], heads[0], usecols)
+    reader = Reader(comm, dialect, columns, kind)
+    tell = teller(comm, "read", paths[0], progress)
+    local, runs = [np.empty((0, len(columns)), kind)], []
+    for path, head in zip(paths, heads, strict=True):
+        share = reader.read(Path(path), head, tell)
+        local.append(share.rows)
+        runs += share.runs
+    target = wanted.check((sum(n for _, n in runs), len(columns)), kind)
+    mine = local[-1] if len(paths) == 1 else np.concatenate(local)
+    return wanted.bring(in_order(mine, runs, comm), target)
+
+
+def _paths(comm: Comm, file: File | Sequence[File]) -> list[str]:
+    """**Collective** for a pattern. The names of all files."""
+    if not isinstance(file, (str, os.PathLike)):
+        if not file:
+            raise ArgumentError("cannot read no file: the list is empty")
+        return [os.fspath(one) for one in file]
+    name = os.fspath(file)
+    if not glob.has_magic(name):
+        return [name]
+
+    def find() -> list[str]:
+        found = [name] if Path(name).exists() else sorted(glob.glob(name))  # noqa: PTH207
+        if not found:
+            raise ReadError(f"cannot read {name!r}: no file has such a name")
+        return found
+
+    return look(comm, name, find)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,35 +109,65 @@ class CsvHead:
     width: int
     lines: int
     first: int
-    end: int
+    end: int | None
+    """None if it is compressed: nobody knows."""
 
 
-def _head_of(path: Path, delimiter: str, header: bool | None) -> CsvHead:
+def _open(path: Path) -> tuple[BinaryIO, bool]:
+    """**Local.** A file to be read, and whether it is compressed."""
+    file = path.open("rb")
+    begin = file.read(6)
+    file.seek(0)
+    opened: Any = None
+    if begin[:2] == b"\x1f\x8b":
+        opened = gzip.GzipFile(fileobj=file)
+    elif begin[:3] == b"BZh":
+        opened = bz2.BZ2File(file)
+    elif begin == b"\xfd7zXZ\x00":
+        opened = lzma.LZMAFile(file)  # noqa: SIM115
+    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ReadError(f"cannot read {str(path)!r}: it is in UTF-16; need UTF-8")
+    return (file, False) if opened is None else (opened, True)
+
+
+def _heads_of(paths: Sequence[str], dialect: Dialect, header: bool | int | None) -> list[CsvHead]:
+    """**Local.** Look at all files, which must have the same columns."""
+    heads = []
+    for path in paths:
+        with readable(path):
+            heads.append(_head_of(Path(path), dialect, header))
+        if (heads[-1].width, heads[-1].names) != (heads[0].width, heads[0].names):
+            said = [str(one.names or f"{one.width} columns") for one in (heads[0], heads[-1])]
+            raise ReadError(
+                f"cannot read {path!r} behind {paths[0]!r}: that has {said[0]}, and this {said[1]}"
+            )
+    return heads
+
+
+def _head_of(path: Path, dialect: Dialect, header: bool | int | None) -> CsvHead:
     """**Local.** Look at the first line that is not blank."""
-    lines = 0
-    with path.open("rb") as file:
+    skip = 0 if header is None or isinstance(header, bool) else int(header)
+    lines, after = 0, 0
+    file, packed = _open(path)
+    with file:
         for line in file:
             text = line.decode("utf-8-sig" if not lines else "utf-8", "replace").strip()
-            start, lines = file.tell() - len(line), lines + 1
-            if text:
-                break
+            start, after, lines = after, after + len(line), lines + 1
+            if lines == 1 and line.startswith(b"\xef\xbb\xbf"):
+                start += 3
+            if text and not (dialect.comments and text.startswith(dialect.comments)):
+                if not skip:
+                    break
+                skip -= 1
         else:
             raise ReadError(f"cannot read {str(path)!r}: it is empty")
-        after, end = file.tell(), os.fstat(file.fileno()).st_size
-    fields = [field.strip().strip('"') for field in text.split(delimiter)]
+        end = None if packed else os.fstat(file.fileno()).st_size
+    fields = dialect.split(text)
     if header is None:
-        header = not all(map(_is_number, fields))
-    if not header:
+        header = not all(map(dialect.is_number, fields))
+    if header is False:
         return CsvHead(None, len(fields), lines - 1, start, end)
     return CsvHead(tuple(fields), len(fields), lines, after, end)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _columns(file: str, head: CsvHead, usecols: Sequence[int | str] | None) -> list[int]:
@@ -104,6 +180,10 @@ def _columns(file: str, head: CsvHead, usecols: Sequence[int | str] | None) -> l
             if head.names is None or one not in head.names:
                 have = "its columns have no names" if head.names is None else f"it has {head.names}"
                 raise ArgumentError(f"cannot read column {one!r} of {file!r}: {have}")
+            if head.names.count(one) > 1:
+                raise ArgumentError(
+                    f"cannot read column {one!r} of {file!r}: several have that name; give its number"
+                )
             found.append(head.names.index(one))
         elif not -head.width <= one < head.width:
             raise ArgumentError(f"cannot read column {one} of {file!r}: it has {head.width}")
@@ -112,88 +192,148 @@ def _columns(file: str, head: CsvHead, usecols: Sequence[int | str] | None) -> l
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class CsvShare:
-    """The rows of one rank, how many lines it saw, and what was wrong with the last, if it was."""
+class Told(NamedTuple):
+    """What other ranks must know of a share: lines and quotes in it, rows of each part, what is wrong."""
 
-    rows: Values
     lines: int
+    quotes: int
+    rows: tuple[int, ...]
     problem: str | None = None
     is_line: bool = True
 
-    @property
-    def told(self) -> tuple[int, int, str | None, bool]:
-        """What other ranks must know."""
-        return self.lines, len(self.rows), self.problem, self.is_line
 
-    @staticmethod
-    def read(
-        path: Path,
-        head: CsvHead,
-        columns: list[int],
-        delimiter: str,
-        kind: np.dtype[Any],
-        comm: Comm,
-    ) -> CsvShare:
-        """**Local.** Read the own lines, as far as they can be read."""
-        got, lines = [np.empty((0, len(columns)), kind)], 0
-        span = head.end - head.first
-        begin, stop = (head.first + span * i // comm.size for i in (comm.rank, comm.rank + 1))
+class CsvShare(NamedTuple):
+    """The rows of one rank, and of all rows, in order, which rank has how many."""
+
+    rows: Values
+    runs: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads files on all ranks, all in the same way."""
+
+    comm: Comm
+    dialect: Dialect
+    columns: list[int]
+    kind: np.dtype[Any]
+
+    def read(self, path: Path, head: CsvHead, tell: Tell) -> CsvShare:
+        """**Collective.** The own rows of a file, or one error on all ranks."""
+        comm, whole = self.comm, head.end is not None
+        rows, told = self._share(path, head, self._range(path, head), tell)
+        said: list[Told] = gather(comm, told, TIMEOUT_S)
+        opened = [n % 2 for n in accumulate((one.quotes for one in said), initial=0)]
+        if whole and any(opened[1:-1]):  # a range begins within quotes: from where those end, again
+            begin = self._range(path, head, opened[comm.rank] == 1)[0]
+            begins = [*gather(comm, begin, TIMEOUT_S), head.end]
+            rows, told = self._share(path, head, (begin, begins[comm.rank + 1]), tell)
+            said = gather(comm, told, TIMEOUT_S)
+        well = all(one.problem is None for one in said)
+        if (opened[-1] if whole else well and opened[1]) and self.dialect.quote is not None:
+            raise ReadError(
+                f"cannot read {str(path)!r}: a quote {self.dialect.quote!r} has no end; quote=None takes "
+                "quotes as letters"
+            )
+        _must_be_whole(str(path), head, said)
+        if whole:
+            return CsvShare(rows, [(rank, one.rows[0]) for rank, one in enumerate(said)])
+        turns = max(len(one.rows) for one in said)
+        every = [
+            (rank, one.rows[i])
+            for i in range(turns)
+            for rank, one in enumerate(said)
+            if i < len(one.rows)
+        ]
+        return CsvShare(rows, every)
+
+    def _range(self, path: Path, head: CsvHead, inside: bool = False) -> tuple[int, int | None]:
+        """**Local.** The own bytes, from one start of a line to another; not from within a quote."""
+        if head.end is None:
+            return head.first, None
+        span, comm = head.end - head.first, self.comm
+        cuts = (head.first + span * i // comm.size for i in (comm.rank, comm.rank + 1))
         try:
-            with readable(path), path.open("rb") as file:
-                lo, hi = (line_start(file, at, head.first, head.end) for at in (begin, stop))
-                for piece in pieces(file, lo, hi):
-                    counts = FieldCounts.of(piece, delimiter)
-                    wrong = np.flatnonzero((counts.fields != head.width) & ~counts.is_blank)
-                    if len(wrong):
-                        has = f"has {counts.fields[wrong[0]]} fields, and not {head.width}"
-                        return CsvShare(got[0], lines + int(wrong[0]) + 1, has)
-                    if not counts.is_blank.all():
-                        try:
-                            text = _filled(piece) if counts.is_blank.any() else piece
-                            got.append(_parse(text, columns, delimiter, kind))
-                        except ValueError:
-                            at, why = _first_wrong(piece, columns, delimiter, kind)
-                            return CsvShare(got[0], lines + at + 1, why)
-                    lines += len(counts.fields)
+            with path.open("rb") as file:
+                lo, hi = (line_start(file, at, head.first, head.end) for at in cuts)
+                if inside:
+                    lo = after_quote(file, lo, head.end, (self.dialect.quote or "").encode())
+        except OSError:
+            return head.first, head.first  # which is told when it is read
+        return lo, hi
+
+    def _share(
+        self, path: Path, head: CsvHead, span: tuple[int, int | None], tell: Tell
+    ) -> tuple[Values, Told]:
+        """**Local.** Read the own lines, as far as they can be read."""
+        got, counts = [np.empty((0, len(self.columns)), self.kind)], list[int]()
+        lines = quotes = done = 0
+        quote = None if self.dialect.quote is None else self.dialect.quote.encode()
+        lo, hi = span
+        try:
+            with readable(path), _open(path)[0] as file:
+                for number, piece in enumerate(pieces(file, lo, hi, quote=quote)):
+                    if hi is not None or number % self.comm.size == self.comm.rank:
+                        found = self._rows(piece, head)
+                        if isinstance(found, tuple):
+                            if quote is not None and hi is not None:
+                                quotes = count_in(file, lo, hi, quote)
+                            return got[0], Told(lines + found[0] + 1, quotes, (0,), found[1])
+                        got.append(found)
+                        counts.append(len(found))
+                    lines += piece.count(b"\n") + (not piece.endswith(b"\n"))
+                    quotes += 0 if quote is None else piece.count(quote)
+                    done += len(piece)
+                    tell(done, done if hi is None else hi - lo)
         except ReadError as problem:
-            return CsvShare(got[0], lines, str(problem), is_line=False)
-        return CsvShare(np.concatenate(got), lines)
+            return got[0], Told(lines, quotes, (0,), str(problem), is_line=False)
+        rows = np.concatenate(got)
+        return rows, Told(lines, quotes, (len(rows),) if hi is not None else tuple(counts))
+
+    def _rows(self, piece: bytes, head: CsvHead) -> Values | tuple[int, str]:
+        """**Local.** The rows of a piece, or the first line that is wrong, from 0, and why."""
+        dialect = self.dialect
+        counts = FieldCounts.of(piece, dialect.delimiter, dialect.quote, dialect.comments)
+        wrong = np.flatnonzero((counts.fields != head.width) & ~counts.is_blank)
+        if len(wrong):
+            start = int(counts.starts[wrong[0]])
+            has = f" has {counts.fields[wrong[0]]} fields, and not {head.width}"
+            if wrong[0] > 0:  # what stands before it may be wrong, too
+                before = self._rows(piece[:start], head)
+                if isinstance(before, tuple):
+                    return before
+            return piece.count(b"\n", 0, start), has + _other_mark(piece[start:], dialect.delimiter)
+        text, kept = counts.filled(piece)
+        if not len(kept):
+            return np.empty((0, len(self.columns)), self.kind)
+        rows = dialect.parse(text, self.columns, self.kind)
+        if rows is None:
+            bad = dialect.first_wrong(piece, self.columns, self.kind, head.names)
+            return bad.line, bad.text
+        return rows
 
 
-def _filled(piece: bytes) -> bytes:
-    """**Local.** The lines of a piece in which there is something."""
-    return b"\n".join(line for line in piece.split(b"\n") if line.strip())
+def _other_mark(text: bytes, delimiter: str) -> str:
+    """What to say of a line that other letters seem to part."""
+    line = text.partition(b"\n")[0]
+    most = max(b";\t|,", key=lambda mark: line.count(mark))
+    if chr(most) == delimiter or line.count(most) <= line.count(delimiter.encode()):
+        return ""
+    return f"; delimiter={chr(most)!r} parts it otherwise"
 
 
-def _parse(piece: bytes, columns: list[int], delimiter: str, kind: np.dtype[Any]) -> Values:
-    text = io.BytesIO(piece)
-    options: dict[str, Any] = {"comments": None, "encoding": "utf-8", "ndmin": 2}
-    return np.loadtxt(text, kind, delimiter=delimiter, usecols=columns, **options)
-
-
-def _first_wrong(
-    piece: bytes, columns: list[int], delimiter: str, kind: np.dtype[Any]
-) -> tuple[int, str]:
-    """**Local.** The number of the first line of a piece that cannot be read, and why."""
-    for number, line in enumerate(piece.split(b"\n")):
-        if line.strip():
-            try:
-                _parse(line, columns, delimiter, kind)
-            except ValueError as problem:
-                why = str(problem).partition(" at row")[0]
-                return number, f"cannot be read: {why}"
-    return 0, "cannot be read together with those that follow"
-
-
-def _must_be_whole(
-    file: str, head: CsvHead, said: Sequence[tuple[int, int, str | None, bool]]
-) -> None:
+def _must_be_whole(file: str, head: CsvHead, said: Sequence[Told]) -> None:
     """**Local.** Raise for the first line that could not be read, if there is one, with its number."""
-    before = head.lines
-    for rank, (lines, _, problem, is_line) in enumerate(said):
-        if problem is not None:
-            if not is_line:
-                raise ReadError(f"{problem} (rank {rank})")
-            raise ReadError(f"cannot read {file!r}: line {before + lines} {problem}")
-        before += lines
+    before = [head.lines]
+    if head.end is not None:
+        before += [head.lines + n for n in accumulate(one.lines for one in said)]
+    else:
+        before *= len(said)  # every rank has seen all lines
+    bad = [rank for rank, one in enumerate(said) if one.problem is not None]
+    for rank in bad:
+        if not said[rank].is_line:
+            raise ReadError(f"{said[rank].problem} (rank {rank})")
+    if bad:
+        first = min(bad, key=lambda rank: before[rank] + said[rank].lines)
+        line = before[first] + said[first].lines
+        raise ReadError(f"cannot read {file!r}: line {line}{said[first].problem}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,6 +116,10 @@ def readable(file: File) -> Iterator[None]:
     except OSError as problem:
         why = problem.strerror or str(problem)
         raise ReadError(f"cannot read {os.fspath(file)!r}: {why}") from problem
+    except (EOFError, zlib.error, lzma.LZMAError) as problem:
+        raise ReadError(
+            f"cannot read {os.fspath(file)!r}: what is compressed in it is cut off or damaged ({problem})"
+        ) from problem
 
 
 @contextmanager
@@ -132,6 +138,31 @@ def together(comm: Comm, file: File) -> Iterator[None]:
         same = [rank for rank in who if said[rank] == text]
         where = "" if len(same) == comm.size else f" ({ranks_in_words(same, comm.size)})"
         raise ReadError(f"{text}{where}") from error
+
+
+def in_order(local: Values, runs: Sequence[tuple[int, int]], comm: Comm) -> Array:
+    """**Collective.** Rows of which each run, in order, is some rank's next ones, cut evenly over ranks.
+
+    ``runs`` has the rank and the number of rows of each, the same on all ranks.
+    """
+    who = [rank for rank, _ in runs]
+    if who == [*range(comm.size)]:
+        return even_out(local, [n for _, n in runs], comm)
+    counts = np.bincount(who, [n for _, n in runs], comm.size).astype(np.int64).tolist()
+    gathered = even_out(local, counts, comm)
+    if comm.size == 1:
+        return gathered
+    starts = np.cumsum(counts) - counts  # of each rank's rows, among those of all ranks
+    place = empty_rows((sum(counts),), np.dtype(np.int64), comm)  # where each row is now
+    box = box_of(place.type, comm.rank)
+    (lo, hi), at, used = box[0] if box is not None else (0, 0), 0, [0] * comm.size
+    for rank, n in runs:
+        first, last = max(lo, at), min(hi, at + n)
+        if first < last and place.tile is not None:
+            here = starts[rank] + used[rank] + first - at
+            place.tile[first - lo : last - lo] = np.arange(here, here + last - first)
+        at, used[rank] = at + n, used[rank] + n
+    return gathered[place]
 
 
 def even_out(local: Values, counts: Sequence[int], comm: Comm) -> Array:

@@ -5,9 +5,13 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.reading``.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +22,8 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
+from redist.pgas.files import csv as csv_files
+from redist.pgas.files import lines
 from redist.pgas.files.lines import line_start, pieces
 from tests.programs.together import main, run_named
 
@@ -129,11 +135,11 @@ def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
     """Files with options, and what they hold."""
     rng = np.random.default_rng(1)
     table = rng.normal(size=(37, 4))
-    lines = [",".join(map(repr, row)) for row in table.tolist()]
-    body = "\n".join(lines)
+    body = "\n".join(",".join(map(repr, row)) for row in table.tolist())
     uneven = np.where(np.arange(60)[:, None] < 6, 1.0 / 3, np.arange(120).reshape(60, 2) % 7)
     numbers = np.arange(40).reshape(10, 4)
     whole = "\n".join(";".join(map(str, row)) for row in numbers.tolist())
+    nan = np.nan
     return {
         "plain": (body + "\n", {}, table),
         "no last end": (body, {}, table),
@@ -145,6 +151,24 @@ def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
         "blank lines": ("\n\n" + body.replace("\n", "\n\n \n") + "\n\n\n", {}, table),
         "integers": (whole, {"dtype": np.int32, "delimiter": ";"}, numbers.astype(np.int32)),
         "float32": (body, {"dtype": np.float32}, table.astype(np.float32)),
+        "gaps": ("a,b,c\n1,,3\nNA, null ,nan\n,5,\n", {}, np.array([[1, nan, 3], [nan] * 3, [nan, 5, nan]])),
+        "gap first": (",2\n3,NA\n", {}, np.array([[nan, 2], [3, nan]])),
+        "other gaps": ("1,?\n-,4\n", {"missing": ["?", "-"]}, np.array([[1, nan], [nan, 4]])),
+        "quotes": ('"a","b, c"\n"1.5","2"\n 3 , "4" \n', {"usecols": ["b, c"]}, np.array([[2.0], [4]])),
+        "words": (
+            'name,x\n"Smith, ""J"" ",1\n"two\nlines, here\n",2\nplain,3\n' * 1 + '"a\nb",4\n' * 40,
+            {"usecols": ["x"]}, np.array([[1.0], [2], [3], *[[4.0]] * 40]),
+        ),
+        "stray quotes": (
+            '5" pipe,1\nx,2\n', {"quote": None, "usecols": [1], "header": False}, np.array([[1.0], [2]]),
+        ),
+        "comments": ("# made by\n#,a\nx,y\n1,2\n# half\n3,4\n", {}, np.array([[1.0, 2], [3, 4]])),
+        "byte order mark": ("\ufeff1,2\n3,4\n", {}, np.array([[1.0, 2], [3, 4]])),
+        "mark and names": ("\ufeffa,b\n3,4\n", {"usecols": ["a"]}, np.array([[3.0]])),
+        "comma": ("a;b\n1,5;2\n;-3,25\n", {"sep": ";", "decimal": ","}, np.array([[1.5, 2], [nan, -3.25]])),
+        "lines before": ("a title\n\nx,y\n1,2\n", {"header": 1}, np.array([[1.0, 2]])),
+        "pandas' header": ("1,2\n3,4\n", {"header": 0}, np.array([[3.0, 4]])),
+        "latin": ("ort,x\nM\u00fcnchen,1\n", {"usecols": [1]}, np.array([[1.0]])),
         "one column": ("x\n1\n2\n3\n", {}, np.array([[1.0], [2], [3]])),
         "one line": ("5,6", {}, np.array([[5.0, 6]])),
         "names alone": ("a,b\n", {}, np.empty((0, 2))),
@@ -167,6 +191,58 @@ def csv_files_are_read_whole() -> str | None:
     return None
 
 
+def packed_files_are_read() -> str | None:
+    """Compressed files, dealt out in pieces; errors have their lines."""
+    table = np.random.default_rng(5).normal(size=(2000, 3))
+    text = "\n".join(",".join(map(repr, row)) for row in table.tolist()).encode()
+    for name, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+        path = stored(f"t.csv.{name}", partial(Path.write_bytes, data=pack(text)))
+        with small_pieces():
+            found = pgas.read_csv(path, type="{x}, {}")
+        if not np.array_equal(found.gather(), table):
+            return name
+        bad = text.replace(repr(float(table[777, 1])).encode(), b"here")
+        path = stored(f"bad.csv.{name}", partial(Path.write_bytes, data=pack(bad)))
+        with small_pieces():
+            said = refused(partial(pgas.read_csv, path))
+        if "line 778, column 2: 'here' is no number" not in said:
+            return said
+        path = stored(f"cut.csv.{name}", partial(Path.write_bytes, data=pack(text)[:-20]))
+        said = refused(partial(pgas.read_csv, path))
+        if "cannot read" not in said:
+            return f"{name}: {said}"
+    return None
+
+
+@contextmanager
+def small_pieces() -> Iterator[None]:
+    """Let files be read a few lines at a time."""
+    whole: Any = lines.pieces
+    csv_files.pieces = partial(whole, most_bytes=1000)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        csv_files.pieces = whole  # type: ignore[attr-defined]
+
+
+def several_files_are_one() -> str | None:
+    parts = [np.arange(3.0 * n).reshape(n, 3) + 100 * n for n in (5, 1, 40, 7)]
+    for i, part in enumerate(parts):
+        text = "a,b,c\n" + "".join(",".join(map(repr, row)) + "\n" for row in part.tolist())
+        made = stored(f"part-{i}.csv", partial(Path.write_text, data=text))
+    names = [folder() / f"part-{i}.csv" for i in (2, 0)]
+    for given, want in ((folder() / "part-*.csv", parts), (names, [parts[2], parts[0]])):
+        found = pgas.read_csv(given, usecols=["c", "a"], type="{x}, {}")  # type: ignore[arg-type]
+        if not np.array_equal(found.gather(), np.concatenate(want)[:, [2, 0]]):
+            return f"{given}: {found.gather()}"
+    said = refused(lambda: pgas.read_csv(folder() / "none-*.csv"))
+    if "no file has such a name" not in said:
+        return said
+    other = stored("part-9.csv", lambda path: path.write_text("a,b\n1,2\n"))
+    said = refused(lambda: pgas.read_csv([made, other]))
+    return None if "that has ('a', 'b', 'c'), and this ('a', 'b')" in said else said
+
+
 def csv_errors_name_the_line() -> str | None:
     good = [f"{i},{i + 1},{i + 2}" for i in range(200)]
     ragged, long, letters = ([*good] for _ in range(3))
@@ -179,10 +255,29 @@ def csv_errors_name_the_line() -> str | None:
         (
             "\n\n" + "\n".join(letters),
             {},
-            "line 114 cannot be read: could not convert string 'two'",
+            "line 114, column 2: 'two' is no number; usecols= leaves the column out",
         ),
-        ("1,2\n3,\n", {}, "line 2 cannot be read"),
-        ("1.5,2\n", {"dtype": int}, "line 1 cannot be read"),
+        (
+            "1,2\n3,\n",
+            {"dtype": int},
+            "line 2, column 2: '' is missing, and int64 has no nan; dtype=float",
+        ),
+        ("1.5,2\n", {"dtype": int}, "line 1, column 1: '1.5' is no int64; dtype=float reads it"),
+        ("a,b\n1,2\n# no\n\n3,?\n", {}, "line 5, column 2 ('b'): '?' is no number; usecols="),
+        ("a;b\n1;2\n", {}, "line 2, column 1 ('a;b'): '1;2' is no number; delimiter=';' parts it"),
+        ("a,b\n1;2\n", {}, "line 2 has 1 fields, and not 2; delimiter=';' parts it otherwise"),
+        ("a;b\n1,5;2\n", {"sep": ";"}, "'1,5' is no number; decimal=',' reads it"),
+        (
+            'a,b\n1,"x\n y"\n3,4\n5,z\n',
+            {"usecols": ["a", "b"]},
+            "line 2, column 2 ('b'): 'x\\n y' is",
+        ),
+        ('a,b\n1,"x\n y"\nz,4\n', {"usecols": ["a"]}, "line 4, column 1 ('a'): 'z' is"),
+        ('a,b\n1,"2\n3,4\n', {}, "a quote '\"' has no end; quote=None takes"),
+        ("a,a\n1,2\n", {"usecols": ["a"]}, "several have that name"),
+        ("1,2\n", {"delimiter": ",", "sep": ";"}, "are the same; give one"),
+        ("1,2\n", {"decimal": ","}, "cannot use decimal=','"),
+        ("1,2\n", {"quote": "ab"}, "cannot use quote='ab'"),
         ("", {}, "it is empty"),
         ("a,b\n1,2\n", {"usecols": ["c"]}, "it has ('a', 'b')"),
         ("1,2\n", {"usecols": ["c"]}, "its columns have no names"),
@@ -241,6 +336,7 @@ def all_is_tidied_up() -> str | None:
 
 CHECKED = (
     npy_files_are_numpys, npy_errors_are_one, shares_alone_are_read, csv_files_are_read_whole,
+    packed_files_are_read, several_files_are_one,
     csv_errors_name_the_line, a_rank_that_sees_no_file_is_named, lines_are_cut_anywhere,
     all_is_tidied_up,
 )  # fmt: skip
