@@ -71,7 +71,7 @@ INNER: dict[str, str] = {
         "digits calls rows lowering memory hlo words rank_text mpi4py_text torch_text jax_text"
     ),
     "redist.offload": (
-        "needs orders room evictions walks least_limit credits compile modelled_time chunks chunk_tasks"
+        "needs orders room evictions walks least_limit credits compile modelled_time"
     ),
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
@@ -98,8 +98,11 @@ INNER: dict[str, str] = {
         "explain prepared limited body program loops map_tiles"
     ),
     "redist.pgas.programs.limited": (
-        "listing places run_limit sizes moves work arguments fit agreed_fit report run_timeline "
-        "limited_program limited_graph calls"
+        "listing places run_limit cutting sizes moves work arguments fit cut_fit refusal agreed_fit report "
+        "run_timeline limited_program limited_graph calls"
+    ),
+    "redist.pgas.programs.limited.cutting": (
+        "cut_rules cut_views block_calls choose_cuts cut_tasks"
     ),
     "redist.pgas.programs.passes": "tidy judge blocks together order replay recorded",
     "redist.pgas.programs.planning": "recorder plan_calls plan_program plan_report ends",

@@ -124,7 +124,7 @@ class Ghost(NDArrayOperatorsMixin):
                 raise
             full = pretend(self.shape, np.uint8).reshape(sizes, copy=False).shape
             return self._made(pretend(full, self.dtype), np.reshape, (self, tuple(full)), {})
-        return self._view(_reshaped, sizes)
+        return self._view(reshaped, sizes)
 
     def view(self, dtype: Any) -> Ghost:
         return self._view(_viewed_as, np.dtype(dtype))
@@ -255,7 +255,7 @@ class Ghost(NDArrayOperatorsMixin):
         write(_fill, (self, value), {}, self)
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
-        write(_sort, (self, axis, kind), {}, self)
+        write(sort_in_place, (self, axis, kind), {}, self)
 
     # Values
 
@@ -276,7 +276,7 @@ class DeviceGhost(Ghost):
         self._refuse()
 
 
-def _reshaped(tile: Any, shape: Any) -> Any:
+def reshaped(tile: Any, shape: Any) -> Any:
     """A view in another shape: that there is one is known."""
     return tile.reshape(shape)
 
@@ -289,7 +289,8 @@ def _fill(tile: AnyArray, value: Any) -> None:
     tile.fill(value)
 
 
-def _sort(tile: AnyArray, axis: int, kind: Any) -> None:
+def sort_in_place(tile: AnyArray, axis: int, kind: Any) -> None:
+    """**Local.** Sort the lines of a tile along a dim."""
     tile.sort(axis=axis, kind=kind)
 
 

@@ -94,7 +94,7 @@ class Generator:
             made = make(sizes, kind, None, *where)
             if made.tile is not None and made.tile.size:
                 given = own_box(made), sizes, later, per, turn
-                made._memory.write(_fill_whole, made.tile, *given)
+                made._memory.write(fill_whole, made.tile, *given)
             return made
         stream = self._next_stream()
 
@@ -109,7 +109,7 @@ class Generator:
         return stream
 
 
-def _fill_whole(
+def fill_whole(
     tile: Tile, box: Box, sizes: tuple[int, ...], stream: Stream, per: int,
     turn: Callable[[Words], Tile],
 ) -> None:  # fmt: skip

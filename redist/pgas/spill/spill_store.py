@@ -36,9 +36,11 @@ class SpillSpace:
         """**Local.** Copy bytes there, or start to."""
         return self.store.inner.write(self._room, data)
 
-    def read(self, out: Any) -> UnderWay | None:
-        """**Local.** Copy the first bytes from there, or start to."""
-        return self.store.inner.read(self._room, out)
+    def read(self, out: Any, start: int = 0) -> UnderWay | None:
+        """**Local.** Copy bytes from there, or start to: the first, or from ``start`` on in a file."""
+        if not start:
+            return self.store.inner.read(self._room, out)
+        return self.store.inner.read(self._room.from_byte(start), out)
 
     def memory(self) -> Bytes | None:
         """**Local.** The bytes, where the host can read and write them in place."""
@@ -46,6 +48,19 @@ class SpillSpace:
 
     def __del__(self) -> None:
         self.store.let_go(self._room)
+
+
+class PartOfSpace:
+    """Some bytes of a space, from one on: they stay as long as the space does."""
+
+    __slots__ = ("_space", "_start", "store")
+
+    def __init__(self, space: SpillSpace, start: int) -> None:
+        self.store, self._space, self._start = space.store, space, start
+
+    def read(self, out: Any) -> UnderWay | None:
+        """**Local.** Copy the first of these bytes from there."""
+        return self._space.read(out, self._start)
 
 
 class SpillStore:
@@ -227,6 +242,14 @@ class StoredTile:
             assert under_way is not None
             under_way.wait()
         return StoredTile(space, layout, worst_bytes)
+
+    def part(self, dim: int, low: int, high: int) -> tuple[PartOfSpace, TileLayout]:
+        """**Local.** Indices of the outermost dim in memory: where they lie, and how."""
+        shape = self.layout.shape
+        row = self.layout.strides[dim]
+        inner = (*shape[:dim], high - low, *shape[dim + 1 :])
+        layout = TileLayout(inner, self.layout.dtype, self.layout.order)
+        return PartOfSpace(self.space, low * row), layout
 
     def load(self) -> Tile:
         """**Local.** The tile, in memory again."""

@@ -138,16 +138,18 @@ def read_all(file: int, out: Bytes, offset: int, buffers: BlockBuffers | None) -
     if buffers is None:
         _repeat(os.preadv, file, out, offset, 1)
         return
-    whole = _straight_bytes(out)
+    before = offset % BLOCK_BYTES
+    whole = 0 if before else _straight_bytes(out)
     _repeat(os.preadv, file, out[:whole], offset, BLOCK_BYTES)
     if whole == out.nbytes:
         return
+    step = BUFFER_BYTES - (BLOCK_BYTES if before else 0)
     with buffers.lent() as buffer:
-        for at in range(whole, out.nbytes, BUFFER_BYTES):
-            part = out[at : at + BUFFER_BYTES]
-            size = -(-part.nbytes // BLOCK_BYTES) * BLOCK_BYTES
-            _repeat(os.preadv, file, buffer[:size], offset + at, BLOCK_BYTES)
-            np.copyto(part, buffer[: part.nbytes])
+        for at in range(whole, out.nbytes, step):
+            part = out[at : at + step]
+            size = -(-(before + part.nbytes) // BLOCK_BYTES) * BLOCK_BYTES
+            _repeat(os.preadv, file, buffer[:size], offset - before + at, BLOCK_BYTES)
+            np.copyto(part, buffer[before : before + part.nbytes])
 
 
 def _straight_bytes(data: Bytes) -> int:

@@ -28,6 +28,10 @@ class FileSpace(NamedTuple):
     start: int
     n_bytes: int
 
+    def from_byte(self, at: int) -> FileSpace:
+        """The same range without its first bytes."""
+        return FileSpace(self.start + at, self.n_bytes - at)
+
 
 class SpillFile:
     """Tiles in a file of a folder, past the page cache where the system allows it.

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from redist import CaptureError, NoPlanError, pgas
 from redist.pgas.memory import BUFFERS, TileMemory
+from redist.pgas.programs.limited import cut_fit
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from tests.fakes import numpy_cupy
 from tests.programs.gpu.global_checks import OnGpu
@@ -60,6 +61,17 @@ def high_water(memory: TileMemory = BUFFERS) -> Iterator[list[int]]:
         yield most
     finally:
         kind.empty, kind.adopt = empty, adopt
+
+
+@contextmanager
+def small_blocks(least_bytes: int = 2**9) -> Iterator[None]:
+    """Cut small tiles, too."""
+    before = cut_fit.LEAST_BLOCK_BYTES
+    cut_fit.LEAST_BLOCK_BYTES = least_bytes
+    try:
+        yield
+    finally:
+        cut_fit.LEAST_BLOCK_BYTES = before
 
 
 def planned_within(step: Any) -> list[LimitedProgram]:
@@ -169,8 +181,12 @@ def program() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(args.n):
             seed = 100_000 * args.seed + number
-            with counting_as_large() if number % 2 else nullcontext():
-                found, is_planned = random_limited(draw, seed, (folder, *spills))
+            with (
+                counting_as_large() if number % 2 else nullcontext(),
+                small_blocks() if number % 3 else nullcontext(),
+            ):
+                kinds = (folder,) if number % 3 else (folder, *spills)  # only a folder has blocks
+                found, is_planned = random_limited(draw, seed, kinds)
             planned += is_planned
             bad += not all_well(comm, "random", found, str(seed))
         left = os.listdir(folder)

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from redist.errors import NoPlanError
+from redist.offload.least_limit import least_memory
 from redist.pgas.memory import GRAIN, TileMemory, memory_for
 from redist.pgas.programs.agree import most_of
 from redist.pgas.programs.limited.arguments import ArgumentTile, argument_tiles, held_elsewhere
-from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
+from redist.pgas.programs.limited.cut_fit import CutFitter
+from redist.pgas.programs.limited.fit import FittedProgram
 from redist.pgas.programs.limited.moves import MovePeaks
 from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.refusal import what_needs_most
 from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.sizes import MoveEnds
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
+from redist.text.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class AgreedFit:
     name: str
     comm: Comm
     limit: RunLimit
-    fitter: MemoryFitter
+    fitter: CutFitter
     peaks: MovePeaks
     far: FarPlaces
 
@@ -79,13 +84,26 @@ class AgreedFit:
                 return fitted, best, dict.fromkeys(best)
         smallest, needed = self._try(arguments, least, budget)
         if needed:
-            raise self.limit.refusal(self.name, needed)
+            raise self.limit.refusal(self.name, needed, self.why(arrays))
         fixed = sum(one.size_bytes for one in arguments if not one.may_leave)
         left = -most_of(self.comm, [fixed - budget + 2 * GRAIN])[0]
         limits = self.peaks.within(left)
         tight = {ends: best[ends] if one is None else one for ends, one in limits.items()}
         fitted, needed = self._try(arguments, tight, budget)
         return (smallest, least, dict(least)) if needed else (fitted, tight, limits)
+
+    def why(self, arrays: Sequence[Tiled]) -> str:
+        """**Collective.** What needs most on the rank that needs most, and who holds what, in words."""
+        arguments = self.arguments(arrays)
+        types = {one.memory: arrays[one.number].type for one in arguments}
+        fitter, listed = self.fitter.smallest(arguments, self.peaks.least, self.far)
+        outside = self.held_elsewhere(arrays)
+        held = f"{format_bytes(outside)} are held by arrays outside"
+        here = (
+            least_memory(listed)[0] + outside,
+            f"{what_needs_most(fitter, listed, types)}; {held}",
+        )
+        return max(gather(self.comm, here, TIMEOUT_S))[1]
 
     def _try(
         self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int

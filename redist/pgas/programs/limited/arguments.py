@@ -10,7 +10,7 @@ from redist.pgas.memory import TileMemory, counted_bytes, memory_for
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.spill.put_away import can_leave
-from redist.pgas.spill.spill_store import StoredTile
+from redist.pgas.spill.spill_store import StoredTile, TileLayout
 from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.program.tasks import MemoryTile
 
@@ -25,6 +25,8 @@ class ArgumentTile:
     counted_bytes: int
     place: int
     may_leave: bool
+    outer_dim: int | None = None
+    """The dim along which blocks of it lie in one piece; None if there is none."""
 
 
 def argument_tiles(
@@ -38,14 +40,23 @@ def argument_tiles(
         held = held_by(array)
         worst = counted_bytes(max(held.nbytes, array.type.tile_bytes), on_device)
         if isinstance(held, StoredTile):
-            out.append(ArgumentTile(number, memory, worst, 0, far.place_of(held), True))
+            place, outer = far.place_of(held), _outer_dim(held.layout)
+            out.append(ArgumentTile(number, memory, worst, 0, place, True, outer))
         else:
             counted = memory_for(on_device).counted_for(held)
             size = max(held.nbytes, counted)
             size = counted_bytes(size, True) if on_device else size
+            outer = _outer_dim(TileLayout.of(held))
             del held
-            out.append(ArgumentTile(number, memory, size, counted, 0, can_leave(array)))
+            out.append(ArgumentTile(number, memory, size, counted, 0, can_leave(array), outer))
     return out
+
+
+def _outer_dim(layout: TileLayout | None) -> int | None:
+    """The dim of a tile in memory that is the outermost in memory."""
+    if layout is None or layout.on_device:
+        return None
+    return next((dim for dim in layout.order if layout.shape[dim] > 1), None)
 
 
 def held_elsewhere(arguments: Sequence[ArgumentTile], memory: TileMemory) -> int:

@@ -148,7 +148,9 @@ class LimitedCalls:
             needed.append(least)
         if not needed:
             return found
-        raise limit.refusal(self._name, lowest_kept(limit.limit_bytes, min(needed), least_within))
+        least = lowest_kept(limit.limit_bytes, min(needed), least_within)
+        why = planned.agreed.why(_arrays_of(planned, signature))
+        raise limit.refusal(self._name, least, why)
 
 
 def lowest_kept(refused: int, kept: int, least_within: Callable[[int], int | None]) -> int:

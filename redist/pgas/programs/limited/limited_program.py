@@ -15,6 +15,7 @@ from redist.pgas.programs.capture import strides_of
 from redist.pgas.programs.handing_over import find_aliases, hand_over
 from redist.pgas.programs.limited.agreed_fit import AgreedFit
 from redist.pgas.programs.limited.arguments import state_of
+from redist.pgas.programs.limited.cut_fit import CutFitter
 from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.listing import EFFECTS, list_tasks
 from redist.pgas.programs.limited.moves import (
@@ -81,10 +82,11 @@ class LimitedProgram:
         listed = list_tasks(self.tasks, captured)
         byte_fs = (BUILT_IN if captured.on_device else BUILT_IN_CPU).byte_fs
         times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
-        self.fitter = MemoryFitter(listed, captured, times)
+        by_task = {id(one.task): ps for one, ps in zip(listed.tasks, times, strict=True)}
+        self.fitter = CutFitter(MemoryFitter(self.tasks, captured, by_task))
         self._aliases = find_aliases(captured, comm)
         peaks = peaks_of(self.tasks, comm)
-        self.fitter.staging(peaks.best)  # all is known that tasks take
+        self.fitter.whole.staging(peaks.best)  # all is known that tasks take
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
         self.agreed = AgreedFit(name, comm, limit, self.fitter, peaks, far)
         self.fitted: FittedProgram | None = None
@@ -138,11 +140,12 @@ class LimitedProgram:
         limits: dict[MoveEnds, int | None],
     ) -> None:
         """**Collective.** Prepare moves, put arguments away, and make what runs the graph."""
-        tasks = with_limited_transfers(self.tasks, limits)
-        listed = list_tasks(tasks, self.captured)
-        staging = self.fitter.staging(peaks)
+        fitter = fitted.fitter
+        tasks = with_limited_transfers(fitter.tasks, limits)
+        listed = list_tasks(tasks, fitter.captured, fitter.given_blocks)
+        staging = fitter.staging(peaks)
         work = [
-            work_of(one, listed, self.fitter.tile_of, n_bytes, self._values, self._on_device)
+            work_of(one, listed, fitter.tile_of, n_bytes, self._values, self._on_device)
             for one, n_bytes in zip(listed.tasks, staging, strict=True)
         ]
 
@@ -172,7 +175,8 @@ class LimitedProgram:
         """**Collective.** Run it on the arrays of a call; see :meth:`GraphRunner.run` for the options."""
         arrays = [*given, *(one.array for one in self.outside)]
         fitted = self.fit(arrays)
-        runner, tile_of, captured = self._runner, self.fitter.tile_of, self.captured
+        runner, fitter, captured = self._runner, fitted.fitter, self.captured
+        tile_of = fitter.tile_of
         assert runner is not None
         if policy is not None:
             if policy not in self._by_policy:
@@ -182,7 +186,12 @@ class LimitedProgram:
         for array, memory in zip(arrays, captured.inputs, strict=True):
             if memory is None:
                 continue
-            tile, one = tile_of[memory], held_by(array)
+            one = held_by(array)
+            if memory in fitter.argument_blocks:
+                assert isinstance(one, StoredTile)
+                self._give_blocks(one, memory, fitter, held)
+                continue
+            tile = tile_of[memory]
             if isinstance(one, StoredTile):
                 held[tile, self.agreed.far.place_of(one)] = one.space
                 self._values.layouts[tile] = one.layout
@@ -207,15 +216,30 @@ class LimitedProgram:
         finally:
             self._values.clear()
         self.peak_bytes, self.spans = outcome.peak_bytes, outcome.spans
-        values = self._ends(outcome)
+        values = self._ends(fitter, outcome)
         skipped = self._put_back(arrays, fitted, outcome)
         return hand_over(captured, arrays, values, self._aliases, skipped=skipped)
 
-    def _ends(self, outcome: GraphOutcome) -> dict[int, Any]:
+    def _give_blocks(
+        self,
+        stored: StoredTile,
+        memory: int,
+        fitter: MemoryFitter,
+        held: dict[tuple[int, int], Any],
+    ) -> None:
+        """Let the blocks of an argument be parts of what is stored of it."""
+        assert fitter.cut is not None
+        dim, place = fitter.cut.cuts.dims[memory], self.agreed.far.place_of(stored)
+        ranges = fitter.cut.cuts.ranges[memory]
+        for block, (low, high) in zip(fitter.argument_blocks[memory], ranges, strict=True):
+            tile = fitter.tile_of[block]
+            held[tile, place], self._values.layouts[tile] = stored.part(dim, low, high)
+
+    def _ends(self, fitter: MemoryFitter, outcome: GraphOutcome) -> dict[int, Any]:
         """The values that are needed at the end, and are in memory."""
-        listed, tile_of = self.fitter.listed, self.fitter.tile_of
+        listed, tile_of = fitter.listed, fitter.tile_of
         there = {tile for tile, place in outcome.held if place == 0}
-        kept = [n for n in sorted(self.captured.kept) if tile_of[listed.bases[n]] in there]
+        kept = [n for n in sorted(self.captured.kept) if tile_of.get(listed.bases[n], -1) in there]
         bases = list(dict.fromkeys(listed.bases[number] for number in kept))
         finish = write_replay(listed.views_of(kept), bases, kept)
         found = finish(*(outcome.held[tile_of[base], 0] for base in bases))
@@ -225,13 +249,16 @@ class LimitedProgram:
         self, arrays: Sequence[Tiled], fitted: FittedProgram, outcome: GraphOutcome
     ) -> frozenset[int]:
         """Let arguments in the store stand as they are now; the numbers of those that stay there."""
-        tile_of, captured, staying = self.fitter.tile_of, self.captured, set()
+        tile_of, captured, staying = fitted.fitter.tile_of, self.captured, set()
         for number, place in fitted.away.items():
             memory, array = captured.inputs[number], arrays[number]
             stored = stored_tile(array)
             assert memory is not None and stored is not None
+            if memory in fitted.fitter.argument_blocks:
+                staying.add(number)
+                continue
             tile = tile_of[memory]
-            if captured.ends[number].tile != memory or memory in self.fitter.in_memory:
+            if captured.ends[number].tile != memory or memory in fitted.fitter.in_memory:
                 if (tile, 0) in outcome.held:
                     array.tile = outcome.held[tile, 0]
                 continue

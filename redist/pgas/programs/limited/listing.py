@@ -48,9 +48,9 @@ class ListedTasks:
         return list(found.values())
 
 
-def list_tasks(tasks: Sequence[Task], captured: Capture) -> ListedTasks:
-    """**Local.** The tasks of a program as tasks of a graph."""
-    bases = {number: number for number in captured.inputs if number is not None}
+def list_tasks(tasks: Sequence[Task], captured: Capture, blocks: Sequence[int] = ()) -> ListedTasks:
+    """**Local.** The tasks of a program as tasks of a graph; ``blocks`` of arguments are there before it."""
+    bases = {number: number for number in (*captured.inputs, *blocks) if number is not None}
     ways: dict[int, tuple[Task, ...]] = {}
     plain: set[int] = set()
     makers: dict[int, GraphTask] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from redist.errors import NoPlanError
+from redist.text.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,12 @@ class RunLimit:
     limit_bytes: int
     spill: str | None = None
 
-    def refusal(self, name: str, needed_bytes: int) -> NoPlanError:
-        """The error of a program that needs more."""
+    def refusal(self, name: str, needed_bytes: int, why: str) -> NoPlanError:
+        """The error of a program that needs more; ``why`` names what does."""
+        folder = "" if self.spill else ", a folder to spill to (spill=)"
         return NoPlanError(
-            f"cannot run {name} within {self.limit_bytes} bytes a rank: it needs {needed_bytes} bytes, "
-            f"arrays of others included; give limit={needed_bytes}"
-            + ("" if self.spill else ", a folder to spill to")
-            + ", or cut its arrays into smaller tiles",
+            f"cannot run {name} within {format_bytes(self.limit_bytes)} a rank: {why}; "
+            f"give limit={needed_bytes} ({format_bytes(needed_bytes)}){folder}, or more ranks",
             needed_bytes,
         )
 

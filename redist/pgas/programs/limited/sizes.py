@@ -12,6 +12,7 @@ from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.joins.ein_kernel import EinKernel
 from redist.pgas.memory import SHARED_FROM, counted_bytes
 from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.programs.limited.cutting.block_calls import FirstPart, NewBlock, NextPart
 from redist.pgas.programs.limited.listing import GraphTask, ListedTasks
 from redist.pgas.programs.passes.blocks import BlockedJoin
 
@@ -63,7 +64,7 @@ def staging_of(
             return max(0, peaks[move.source, move.target] - ends)
         case Exchanger():
             return granted_bytes(task.function, captured.rooms.get(task.node, 0))
-        case BlockedJoin():
+        case BlockedJoin() | NewBlock() | FirstPart() | NextPart():
             return task.function.work_bytes
         case EinKernel():
             return task.function.work_bytes(captured.on_device)

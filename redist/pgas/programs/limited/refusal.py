@@ -1,0 +1,86 @@
+"""Say why a program does not fit: which operation needs most, and which arrays it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from redist.layout.array_type import ArrayType
+from redist.offload.least_limit import least_memory
+from redist.pgas.programs.limited.fit import MemoryFitter
+from redist.program.tasks import TaskList
+from redist.text.units import format_bytes
+
+TIMES = ("", "once", "twice", "three times")
+SMALL = 1000
+"""Arrays that take one of so many parts of the largest are not named."""
+MOST_NAMED = 4
+"""So many kinds of arrays are named."""
+
+
+def what_needs_most(fitter: MemoryFitter, listed: TaskList, types: Mapping[int, ArrayType]) -> str:
+    """**Local.** The operation that needs most at once, its line, and the arrays that it holds, in words.
+
+    ``types`` are those of arguments, by memory.
+    """
+    least = least_memory(listed)[0]
+    sizes = [tile.size_bytes for tile in listed.tiles]
+    fixed = {number for number, tile in enumerate(listed.tiles) if tile.is_fixed}
+    held = sum(sizes[number] for number in fixed)
+    needs = [
+        held + task.staging_bytes + sum(sizes[n] for n in task.tiles if n not in fixed)
+        for task in listed.tasks
+    ]
+    memories = {tile: memory for memory, tile in fitter.tile_of.items()}
+    if not needs or max(needs) < least:
+        end = sum(tile.size_bytes for tile in listed.tiles if 0 in tile.ends)
+        what = "its results need" if end == least else "its arguments need"
+        there = [n for n, tile in enumerate(listed.tiles) if 0 in tile.ends]
+        named = _named(fitter, [memories[n] for n in there], types)
+        return f"{what} {format_bytes(least)} at once: {named}"
+    number = needs.index(max(needs))
+    task = listed.tasks[number]
+    own = [memories[tile] for tile in task.tiles]
+    parts = [_named(fitter, own, types)]
+    others = sum(sizes[n] for n in fixed if n not in task.tiles)
+    if task.staging_bytes:
+        parts.append(f"{format_bytes(task.staging_bytes)} on the way")
+    if others:
+        parts.append(f"{format_bytes(others)} of other arguments, which must stay in memory")
+    named = " and ".join(part for part in parts if part)
+    node = fitter.captured.nodes[fitter.listed.tasks[number].task.node]
+    name = f"{node.name} ({node.line})"
+    name = name if task.name == name else f"{name}: {task.name}"
+    return f"{name} needs {format_bytes(least)} at once: {named}"
+
+
+def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayType]) -> str:
+    """Arrays by type, how often each is there, and what one takes; the largest first."""
+    found: Counter[tuple[int, str]] = Counter()
+    whole = {
+        block: memory
+        for memory, blocks in (fitter.cut.blocks.items() if fitter.cut else ())
+        for block in blocks
+    }
+    made = {number: one.task.node for one in fitter.listed.tasks for number in one.makes}
+    most = max((fitter.sizes.get(memory, 0) for memory in memories), default=0)
+    for memory in memories:
+        size = fitter.sizes.get(memory, 0)
+        if size < most // SMALL:
+            continue
+        root, node = whole.get(memory, memory), made.get(memory)
+        t = types.get(root)
+        if t is None and node is not None:
+            kinds = reversed(fitter.captured.nodes[node].types)
+            n_bytes = fitter.captured.n_bytes.get(root, 0)
+            t = next((kind for kind in kinds if kind.tile_bytes >= n_bytes), None)
+        shape = fitter.captured.shapes.get(root, ())
+        text = f"an array of shape {shape}" if t is None else str(t)
+        found[size, f"a block of {text}" if root != memory else text] += 1
+    listed = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], one[0][1]))
+    words = [
+        f"{text} {TIMES[n] if n < len(TIMES) else f'{n} times'} at {format_bytes(size)}"
+        for (size, text), n in listed[:MOST_NAMED]
+    ]
+    left = len(listed) - MOST_NAMED
+    return ", ".join([*words, *([f"{left} others"] if left > 0 else [])])

@@ -1,0 +1,205 @@
+"""Operations too large for a limit are cut into blocks: right, within the limit, the least limit exact."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import redist
+from redist import NoPlanError, pgas
+from redist.pgas.memory import BUFFERS
+from redist.pgas.programs.limited.limited_program import LimitedProgram
+from tests.programs.pgas.limited import high_water, planned_within, small_blocks
+from tests.programs.together import all_well, main
+
+CHECKS = ("exact", "sums", "pairs", "put_away", "refused")
+N, M = 360, 96
+SLACK = 2**17
+
+Function = Callable[..., Any]
+
+
+def kernel(a: Any, v: Any) -> Any:
+    """A matrix, its sum, and a product."""
+    k = pgas.exp(-a)
+    return (k / pgas.sum(k)) @ v
+
+
+def chain(a: Any, v: Any) -> Any:
+    """Element by element, with rows that stretch; the largest of every row."""
+    b = pgas.where(a > 0.5, a * 2 - v, pgas.sqrt(a)) + a
+    c = pgas.clip(b, 0.1, 2.0) - pgas.mean(b, axis=1, keepdims=True)
+    return pgas.max(c * c + b, axis=1)
+
+
+def ordered(a: Any, v: Any) -> Any:
+    """Sorted along rows, running sums, positions."""
+    b = pgas.sort(a + v, axis=1)
+    return pgas.argmax(pgas.cumulative_sum(b, axis=1) * -1.0, axis=1)
+
+
+def created(a: Any, v: Any) -> Any:
+    """Arrays made inside."""
+    n, m = a.shape
+    b = pgas.from_function(lambda i, j: 1.0 / (1 + i + j), (n, m), type="{x}, {}")
+    return pgas.max(b * a + pgas.full((n, m), 3.0, type="{x}, {}"), axis=1)
+
+
+def drawn(a: Any, v: Any) -> Any:
+    """Random numbers: the first call draws what the function itself draws first."""
+    return pgas.max(pgas.random.generator(5).uniform(a.shape, type="{x}, {}") * a, axis=1)
+
+
+def turned(a: Any, v: Any) -> Any:
+    """Through a transposed view, down columns."""
+    b = a * 2 + 1
+    return pgas.max(b.T * 0.5, axis=1), pgas.min(b, axis=0)
+
+
+def gram(a: Any, v: Any) -> Any:
+    """Products along the dim that is cut and along the other."""
+    b = a - 0.5
+    return b.T @ b, pgas.einsum("ij,j->i", b, v), pgas.sum(b, axis=0), pgas.vecdot(b, b + 1)
+
+
+def wide(a: Any, v: Any) -> Any:
+    """A large result of two large operands."""
+    b = a + 1
+    return pgas.sum(b @ b.T, axis=1)
+
+
+EXACT = (chain, ordered, created, drawn, turned)
+SUMS = (kernel, gram, wide)
+
+
+def arguments(comm: MPI.Comm) -> tuple[Any, Any]:
+    """A matrix cut by rows, and a vector that all have."""
+    draw = pgas.random.generator(3)
+    return draw.uniform((N * comm.size - 1, M), type="{x}, {}"), draw.uniform((M,), type="{}")
+
+
+def tile_bytes(a: Any) -> int:
+    """What a rank has of the matrix at most."""
+    return int(a.type.tile_bytes)
+
+
+def differ(got: Any, want: Any, exact: bool) -> str | None:
+    """How results differ."""
+    several = [(got, want)] if not isinstance(got, tuple) else [*zip(got, want, strict=True)]
+    for one, other in several:
+        a, b = one.gather(), other.gather()
+        same = np.array_equal(a, b) if exact else np.allclose(a, b, rtol=1e-12)
+        if not same:
+            return f"largest difference {np.abs(a - b).max()}"
+    return None
+
+
+def run_one(function: Function, comm: MPI.Comm, folder: str, exact: bool) -> str | None:
+    """In less memory than its operations need: in blocks."""
+    a, v = arguments(comm)
+    want = function(a, v)
+    limit = tile_bytes(a) * (6 * comm.size if function is wide else 3) // 2
+    step: Any = pgas.program(limit=limit, spill=folder, layouts="as written")(function)
+    for call in range(1 if function is drawn else 2):
+        before = BUFFERS.live_bytes
+        with high_water() as most:
+            got = step(a, v)
+        found = differ(got, want, exact)
+        if found:
+            return f"{function.__name__}, call {call}: {found}"
+        if call and most[0] > limit + limit // 100 + SLACK:
+            return f"{function.__name__}: {most[0]} bytes held, limit {limit}, {before} before"
+        del got
+    for one in planned_within(step):
+        assert one.fitted is not None
+        if one.fitted.fitter.cut is None:
+            return f"{function.__name__} was not cut within {limit}"
+        if one.fitted.certificate.verdict != "proved" or one.peak_bytes[0] > one.fitted.bound_bytes:
+            return f"{function.__name__}: {one.fitted.certificate}, {one.peak_bytes[0]} counted"
+    return None if planned_within(step) else f"{function.__name__} was not planned"
+
+
+def exact(comm: MPI.Comm, folder: str) -> str | None:
+    """Element by element results have the bits of the function itself."""
+    return next((bad for one in EXACT if (bad := run_one(one, comm, folder, True))), None)
+
+
+def sums(comm: MPI.Comm, folder: str) -> str | None:
+    """Sums and products are joined block by block."""
+    return next((bad for one in SUMS if (bad := run_one(one, comm, folder, False))), None)
+
+
+def pairs(comm: MPI.Comm, folder: str) -> str | None:
+    """The least limit that an error names does, and one byte less does not."""
+    for function in (kernel, chain, gram):
+        a, v = arguments(comm)
+        least = 0
+        for limit in (1, None, -1):
+            tried = limit if limit == 1 else least + (limit or 0)
+            step: Any = pgas.program(limit=tried, spill=folder, layouts="as written")(function)
+            try:
+                step(a, v)
+                if limit is not None:
+                    return f"{function.__name__} runs within {tried}"
+            except NoPlanError as error:
+                if limit is None or (limit == -1 and error.least_bytes != least):
+                    return f"{function.__name__}: {least}, then {error.least_bytes} at {tried}"
+                least = error.least_bytes
+    return None
+
+
+def put_away(comm: MPI.Comm, folder: str) -> str | None:
+    """An argument that lies in a file is read in blocks, and stays there."""
+    a, v = arguments(comm)
+    want = kernel(a, v)
+    with redist.memory_limit(tile_bytes(a) // 2 + 2**16, spill=folder):
+        step: Any = pgas.program(kernel)
+        for _ in range(2):
+            got = step(a, v)
+        one = planned_within(step)[0]
+        assert isinstance(one, LimitedProgram) and one.fitted is not None
+        if one.fitted.fitter.cut is None or not one.fitted.fitter.argument_blocks:
+            return "the argument was not read in blocks"
+        bad = differ(got, want, False)
+    return bad
+
+
+def refused(comm: MPI.Comm, folder: str) -> str | None:
+    """What must be there as a whole is named: an inverse cannot be cut."""
+    a = arguments(comm)[0]
+    b = a[:M, :]
+
+    def invert(b: Any) -> Any:
+        return pgas.linalg.inv(b @ b.T + 1.0)
+
+    try:
+        pgas.program(limit=2**10, spill=folder)(invert)(b)
+    except NoPlanError as error:
+        words = (
+            "cannot run invert within 1 KiB a rank: ",
+            "(cutting.py:",
+            "at once: f64[",
+            "held by",
+        )
+        missing = [word for word in words if word not in str(error)]
+        return f"{missing} not in {error}" if missing else None
+    return "it was not refused"
+
+
+def program() -> int:
+    """0 if all is well."""
+    comm, bad = MPI.COMM_WORLD, 0
+    with tempfile.TemporaryDirectory() as own, small_blocks(2**14):
+        folder = comm.bcast(own)
+        for check in (exact, sums, pairs, put_away, refused):
+            bad += not all_well(comm, check.__name__, check(comm, folder), "")
+        comm.barrier()
+    return bad
+
+
+if __name__ == "__main__":
+    main(program)
