@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO, TypeVar
 
 T = TypeVar("T")
@@ -58,6 +58,26 @@ class Progress:
             print(f"\r{text[:width]}\x1b[K", end="", file=self._out, flush=True)
         elif done:
             print(line_text(self._label, done, total, seconds), file=self._out, flush=True)
+
+
+Said = Callable[[int, int], None]
+"""Is told what is done, and how much there is in all."""
+
+
+def nothing(done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def said_if(label: str, asked: bool | None, speaks: bool = True) -> Said:
+    """What says how far work has come: if asked, or on a terminal if nobody says (None); else nothing.
+
+    Of several ranks only one ``speaks``.
+
+    >>> said_if("HDBSCAN", False) is nothing, said_if("HDBSCAN", True, speaks=False) is nothing
+    (True, True)
+    """
+    shows = sys.stderr.isatty() if asked is None else asked
+    return Progress(label) if shows and speaks else nothing
 
 
 def track(items: Iterable[T], total: int, label: str, stream: TextIO | None = None) -> Iterator[T]:

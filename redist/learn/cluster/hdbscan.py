@@ -30,6 +30,7 @@ from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import said_if
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -51,11 +52,15 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     """
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None) -> HDBSCAN:
-        """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> HDBSCAN:
+        """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``.
+
+        ``progress`` shows how far it has come on stderr, of the first rank; by default only on a terminal.
+        """
         if issparse(X) or self._is_brute():
             return self._fit_whole(X)
-        self._warn_of_copy()
+        if not is_global(X):  # a global array is never changed
+            self._warn_of_copy()
         self._metric_params = self.metric_params or {}
         checks: dict[str, Any] = {"ensure_all_finite": False, "accept_sparse": ["csr", "lil"]}
         rows = take_rows(self, X, on_gpu=self._stays(X), dtype=np.float64, **checks)
@@ -63,12 +68,15 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         rows, rest = _finite_rows(rows, np.isfinite(sums))
         self._check_count(rest.n)
         rows.need("fit HDBSCAN to", 24 * rows.d + 64, 48 * rows.n)
-        core = distances_to_nearest(rest, self._min_samples, self._search(rest))[:, -1]
+        first = rows.comm.rank == 0
+        said = said_if("HDBSCAN, neighbours", progress, first)
+        core = distances_to_nearest(rest, self._min_samples, self._search(rest), said)[:, -1]
         metric = None
         if self.metric not in PLAIN:
             metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
         core = functions_for(core).ascontiguousarray(core)
-        tree = spanning_tree(even_out(rest), core, self.alpha, metric)
+        said = said_if("HDBSCAN, tree", progress, first)
+        tree = spanning_tree(even_out(rest), core, self.alpha, metric, said)
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
             self._single_linkage_tree_,

@@ -15,12 +15,13 @@ from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import total_of
 from redist.learn.ranks.visits import Visits
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
 
 
-def distances_to_nearest(rows: Rows, k: int, search: Search) -> Values:
+def distances_to_nearest(rows: Rows, k: int, search: Search, said: Said = nothing) -> Values:
     """**Collective.** For each own row the distances to its ``k`` nearest rows, itself among them, in order.
 
     Where slabs hold, each rank searches its slab, and asks the others only for rows whose ``k`` nearest
@@ -31,13 +32,13 @@ def distances_to_nearest(rows: Rows, k: int, search: Search) -> Values:
         search.over(few).kneighbors(few, k)
     if rows.on_gpu:
         return _on_gpu(rows, k)
-    return _by_slabs(rows, k, search) if search.by_slabs else _by_visits(rows, k, search)
+    return _by_slabs(rows, k, search, said) if search.by_slabs else _by_visits(rows, k, search)
 
 
-def _by_slabs(rows: Rows, k: int, search: Search) -> Values:
+def _by_slabs(rows: Rows, k: int, search: Search, said: Said) -> Values:
     slabs = Slabs.of(rows)
     model = search.over(slabs.rows) if len(slabs.rows) else None
-    found = nearest_distances(model, slabs.rows, k)
+    found = nearest_distances(model, slabs.rows, k, said=said)
     which, ranks = slabs.met(slabs.rows, found[:, -1])
     asked = Passing.of(rows.comm, which, ranks)
     theirs, reach = asked.there(slabs.rows), asked.there(found[:, -1])

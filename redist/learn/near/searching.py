@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
 from redist.learn.near.slabs import METRICS
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 CHUNK = 256
@@ -57,7 +58,11 @@ class Search:
 
 
 def nearest_distances(
-    model: NearestNeighbors | None, rows: Values, k: int, reach: Values | None = None
+    model: NearestNeighbors | None,
+    rows: Values,
+    k: int,
+    reach: Values | None = None,
+    said: Said = nothing,
 ) -> Values:
     """**Local.** Distances of rows to the ``k`` nearest of a search; infinite where there are fewer.
 
@@ -69,6 +74,7 @@ def nearest_distances(
         n = min(k, model.n_samples_fit_)
         for part in parts_of(model, len(which)):
             out[which[part], :n] = model.kneighbors(rows[which[part]], n)[0]
+            said(part.stop, len(which))
     return out
 
 

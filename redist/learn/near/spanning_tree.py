@@ -29,6 +29,7 @@ from redist.runtime.ranks.neighbours import steps_on_node
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
 from redist.runtime.shm.segments import shared_empty
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 TURN = 2**27
@@ -36,7 +37,11 @@ TURN = 2**27
 
 
 def spanning_tree(
-    rows: Rows, core: Values, alpha: float = 1.0, metric: DistanceMetric | None = None
+    rows: Rows,
+    core: Values,
+    alpha: float = 1.0,
+    metric: DistanceMetric | None = None,
+    said: Said = nothing,
 ) -> Values:
     """**Collective.** The edges of a minimum spanning tree over mutual reachability, in the order of growth.
 
@@ -53,7 +58,7 @@ def spanning_tree(
     else:
         outside = OutsideTree(rows.local, core, rows.first)
         step = None if metric is None else partial(_step, outside, apart, metric)
-        found = grow(rows, outside, apart, start, step)
+        found = grow(rows, outside, apart, start, step, said)
     edges = np.empty(rows.n - 1, EDGE)
     edges["current_node"], edges["next_node"] = found[1:, 2], found[1:, 1]
     edges["distance"] = found[1:, 0]
@@ -61,7 +66,12 @@ def spanning_tree(
 
 
 def grow(
-    rows: Rows, outside: OutsideTree, apart: Apart, start: Values, step: Step | None = None
+    rows: Rows,
+    outside: OutsideTree,
+    apart: Apart,
+    start: Values,
+    step: Step | None = None,
+    said: Said = nothing,
 ) -> Values:
     """**Collective.** Let a tree grow from row 0 to all: for each, how far, its number, and from where.
 
@@ -72,10 +82,10 @@ def grow(
     outside.state[1] = 0 if rows.first == 0 and outside.m else -1
     if step is None:
         loop = loop_of(outside, apart, added, found)
-        if loop is not None and grow_on_node(rows, loop, found):
+        if loop is not None and grow_on_node(rows, loop, found, said=said):
             return found
         step = step_of(outside, apart)
-    grow_by_steps(rows, added, found, step)
+    grow_by_steps(rows, added, found, step, said)
     return found
 
 
@@ -86,7 +96,9 @@ def begin(rows: Rows, start: Values) -> tuple[Values, Values]:
     return np.concatenate([start, to_host(rows.fetch([0])[0])]), found
 
 
-def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
+def grow_on_node(
+    rows: Rows, loop: Loop, found: Values, turn: int = 0, said: Said = nothing
+) -> bool:
     """**Collective.** Let a loop in C find all points; False, on all ranks, if they are on several nodes.
 
     It is called for ``turn`` points at a time: as many as take a moment if nobody says.
@@ -97,6 +109,7 @@ def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
     if comm.size == 1:
         for stop in stops:
             loop(stop, None)
+            said(stop, n - 1)
         return True
     world = world_of(comm)
     if not world.one_node:
@@ -109,6 +122,7 @@ def grow_on_node(rows: Rows, loop: Loop, found: Values, turn: int = 0) -> bool:
                 return False, 0
             for stop in stops:
                 steps.run(partial(loop, stop))
+                said(stop, n - 1)
         return True, (comm.size - 1) * (n - 1) * width * 8
 
     mesh = line_mesh(comm.size)
@@ -129,7 +143,9 @@ def _grow_on_gpu(rows: Rows, core: Values, alpha: float, start: Values) -> Value
     return found
 
 
-def grow_by_steps(rows: Rows, added: Values, found: Values, step: Step) -> None:
+def grow_by_steps(
+    rows: Rows, added: Values, found: Values, step: Step, said: Said = nothing
+) -> None:
     """**Collective.** Let a tree grow with an all-gather a step."""
     tell = RowsOfAll(rows.comm, len(added))
     for i in range(1, rows.n):
@@ -138,6 +154,7 @@ def grow_by_steps(rows: Rows, added: Values, found: Values, step: Step) -> None:
         near = every[:, :2].tolist()
         added[:] = every[near.index(min(near))]
         found[i] = added[:3]
+        said(i, rows.n - 1)
 
 
 def _step(
