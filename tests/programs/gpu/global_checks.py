@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -337,6 +340,27 @@ def large(draw: OnGpu) -> str | None:
     )
 
 
+def files(draw: OnGpu) -> str | None:
+    """Tiles of GPUs are written to files: in place, moved to rows, pending, beside each other."""
+    comm = draw.comm
+    name = tempfile.mkdtemp(prefix="redist-") if comm.rank == 0 else ""
+    folder = Path(comm.bcast(name))
+    values = draw.values((90, 70), "f8")
+    for i in range(4):
+        a = draw.array(values, draw.mesh())
+        pgas.write_npy(folder / f"{i}.npy", a, limit_bytes=2**18)
+        if not np.array_equal(np.load(folder / f"{i}.npy"), values):
+            return f"{a.type}: another file"
+    pgas.write_csv(folder / "a.csv", {"x": a, "sum": a[:, 0]})
+    found = np.loadtxt(folder / "a.csv", skiprows=1, delimiter=",")
+    back = pgas.read_npy(folder / "0.npy", device="cuda", comm=comm)
+    said = near(back, values, "what is read")
+    comm.barrier()
+    if comm.rank == 0:
+        shutil.rmtree(folder)
+    return said if np.array_equal(found[:, :70], values) else "another text"
+
+
 def streams(draw: OnGpu) -> str | None:
     """Work on a stream of its own, begun before the tiles are ready."""
     import cupy
@@ -367,5 +391,5 @@ REAL = {"foreign", "streams"}
 OWN: dict[str, Check] = {
     "moves": moves, "made": made, "foreign": foreign, "reduces": reduces, "indexes": indexes,
     "products": products, "joins": joins, "spectra": spectra, "decompositions": decompositions,
-    "mistakes": mistakes, "limits": limits, "large": large, "streams": streams,
+    "mistakes": mistakes, "limits": limits, "large": large, "files": files, "streams": streams,
 }  # fmt: skip
