@@ -57,3 +57,15 @@ def test_nothing_to_do_says_nothing() -> None:
         Progress("work", stream)(0, 0)
         assert stream.getvalue() in ("", "\r\x1b[K")
     assert list(progress.track([], 0, "work", io.StringIO())) == []
+
+
+def test_short_work_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "REDRAW_S", 0.0)
+    out = Terminal()
+    short, long = Progress("short", out, after_s=60.0), Progress("long", out, after_s=1e-9)
+    for done in range(4):
+        short(done, 3)
+    assert out.getvalue() == ""
+    for done in range(4):
+        long(done, 3)
+    assert "long [" in out.getvalue() and out.getvalue().endswith("\r\x1b[K")
