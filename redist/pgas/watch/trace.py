@@ -124,9 +124,9 @@ class TracedTraffic(WrappedTraffic):
         seconds = time.perf_counter() - started
         if transfer is not None:
             received = transfer.received_bytes
-            move = Move.of(transfer.plan, calling_line(), received, started, seconds)
+            done = Move.of(transfer.plan, calling_line(), received, started, seconds)
             planning = max(0.0, transfer.ready_s - started)
-            self.moves.append(replace(move, planning_s=planning) if planning else move)
+            self.moves.append(replace(done, planning_s=planning))
         return tile, transfer
 
     def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
