@@ -75,9 +75,9 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 
 PROMISES = [
-    promised(1, ("captured", "spilling")),
+    promised(1, ("captured", "spilling", "aliasing")),
     promised(1, tuple(one for one in ALONE if one not in ("captured", "spilling")), slow=SEVERAL),
-    promised(2, ("mistakes",), slow=SEVERAL),
+    promised(2, ("mistakes", "aliasing"), slow=SEVERAL),
     promised(2, ("cutting",)),
     promised(3, (*ALONE, "traffic", "spill_faults")),
     promised(2, ("spill_faults",), slow=SEVERAL),

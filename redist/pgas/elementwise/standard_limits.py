@@ -1,4 +1,4 @@
-"""Element-wise functions with the standard's result if NumPy's differs from it.
+"""Element-wise functions with our result if NumPy's differs: the standard's values, and new arrays.
 
 =================  ==============================  ====================  ==================
 function           of                              the standard, here    NumPy
@@ -15,6 +15,7 @@ function           of                              the standard, here    NumPy
 =================  ==============================  ====================  ==================
 
 Conjugates of the arguments give conjugates; ``tanh`` is odd; ``tan(x)`` is ``-1j * tanh(1j * x)``.
+``real`` and ``imag`` give new arrays, as all functions of elements do; NumPy gives views.
 All other values are NumPy's, bit for bit. Integers and real arguments of ``expm1`` and ``tanh`` are
 not looked at; for others, one look at the operands finds whether there is anything to do.
 """
@@ -126,9 +127,39 @@ def _tan_limits(a: Tile, b: Tile) -> tuple[Any, Any]:
     return imag, -real
 
 
+def real(x: Tile, /, out: Tile | None = None) -> Any:
+    """**Local.** ``numpy.real``, as a new array.
+
+    >>> x = np.array([1 + 2j])
+    >>> y = real(x)
+    >>> x += 1
+    >>> y.tolist()
+    [1.0]
+    """
+    return _new(x.real, out)
+
+
+def imag(x: Tile, /, out: Tile | None = None) -> Any:
+    """**Local.** ``numpy.imag``, as a new array.
+
+    >>> imag(np.array([1 + 2j])).tolist()
+    [2.0]
+    """
+    return _new(x.imag, out)
+
+
+def _new(part: Tile, out: Tile | None) -> Tile:
+    if out is None:
+        return part.copy()
+    np.copyto(out, part)
+    return out
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "expm1": expm1,
     "floor_divide": floor_divide,
+    "imag": imag,
+    "real": real,
     "tan": tan,
     "tanh": tanh,
 }

@@ -126,8 +126,8 @@ def floor(x: T, /) -> T:
 
 
 def imag(x: T, /) -> T:
-    """The imaginary part."""
-    return apply(np.imag, x)
+    """The imaginary part, as a new array."""
+    return apply(standard_limits.imag, x)
 
 
 def isfinite(x: T, /) -> T:
@@ -181,8 +181,8 @@ def positive(x: T, /) -> T:
 
 
 def real(x: T, /) -> T:
-    """The real part."""
-    return apply(np.real, x)
+    """The real part, as a new array."""
+    return apply(standard_limits.real, x)
 
 
 def reciprocal(x: T, /) -> T:

@@ -20,7 +20,8 @@ from redist.pgas.tiles.tiled import T
 def einsum(subscripts: str, /, *operands: T) -> T:
     """**Collective** if operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
 
-    A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named.
+    A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named. The result is a
+    new array, also if dims only change their order.
     """
     if not isinstance(subscripts, str):
         raise ArgumentTypeError(
@@ -31,7 +32,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     inputs, output = read_labels(what, subscripts, tuple(x.ndim for x in operands))
     check_sizes(what, [x.shape for x in operands], inputs)
     out = sum_products(label_operands(operands, inputs), output)
-    if out is operands[0]:
+    if len(operands) == 1 and out.ndim == operands[0].ndim:  # itself, or a view of it
         return out.new(out.type, None if out.tile is None else out.tile.copy())
     return out
 

@@ -1,1 +1,1 @@
-"""Whole functions of global arrays: captured once, checked, and repeated without the front end."""
+"""Whole functions of global arrays: captured, checked, and repeated without the front end."""

@@ -80,7 +80,7 @@ class ProgramBody:
                 limit_bytes,
                 as_written,
             )
-            tidied = decided.tidied
+            tidied, decided = decided.tidied, decided.without_arrays()
         return tidied, decided, outside, comm
 
     def capture(

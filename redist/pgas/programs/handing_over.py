@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,32 @@ def find_aliases(captured: Capture, comm: Comm) -> list[tuple[int, ...]]:
             groups.setdefault(captured.roots[end.tile], []).append(number)
     found = [tuple(group) for group in groups.values() if len(group) > 1]
     return union_of(comm, found)
+
+
+def how_ends_lie(captured: Capture) -> tuple[tuple[int, int], ...]:
+    """**Local.** Of arguments, then results, the first that is the same array, the first in its memory."""
+    arrays: dict[object, int] = {}
+    memory: dict[object, int] = {}
+    said = []
+    for number, (end, array) in enumerate(_every_end(captured)):
+        root = ("none", number) if end.tile is None else captured.roots[end.tile]
+        said.append((arrays.setdefault(array, number), memory.setdefault(root, number)))
+    return tuple(said)
+
+
+def memory_of_several(captured: Capture) -> set[int]:
+    """**Local.** Memory in which more than one of the arguments and results lies."""
+    roots = [captured.roots[end.tile] for end, _ in _every_end(captured) if end.tile is not None]
+    return {root for root, n in Counter(roots).items() if n > 1}
+
+
+def _every_end(captured: Capture) -> list[tuple[ArrayEnd, object]]:
+    """How arguments and results stand, each with what says which array it is."""
+    given: list[tuple[ArrayEnd, object]] = [(end, n) for n, end in enumerate(captured.ends)]
+    made = ends_in(captured.result)
+    return given + [
+        (end, ("made", id(end)) if end.argument is None else end.argument) for end in made
+    ]
 
 
 def _new_ends(captured: Capture) -> list[ArrayEnd]:

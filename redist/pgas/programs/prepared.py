@@ -8,7 +8,7 @@ from typing import Any
 
 from redist.errors import TransferError
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.programs.agree import union_of
+from redist.pgas.programs.agree import most_of, union_of
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.handing_over import find_aliases, hand_over
 from redist.pgas.programs.outside import Outside
@@ -24,6 +24,10 @@ from redist.runtime.ranks.world import Comm, world_of
 
 MOST_MISSES = 3
 """A program whose arguments were others so many times in a row keeps no copies of them any more."""
+MOST_SETTLED = 2
+"""So often layouts are planned for arguments that stay; after that, they are for those that change."""
+PAID_BACK = 32
+"""Moving arguments that stay must pay in so many calls."""
 
 
 class Prepared:
@@ -47,7 +51,14 @@ class Prepared:
         self._aliases = find_aliases(captured, comm)
         self._misses = 0
         self._given: list[tuple[weakref.ref[Tiled], int]] = []
-        """The arrays of the first call, and their versions."""
+        """The arrays of the call that later ones are compared with, and their versions."""
+        self._wait, self._look_at, self._n_planned = 1, 1, 0
+        """After so many calls it is looked which arguments stay: after the call ``_look_at``, if ever."""
+        self.changing: Prepared | None = None
+        """The program for arguments that change, if this one is for some that stay and costs more then."""
+        self.is_over = False
+        """Whether arguments that were to stay are others now."""
+        self._is_filled = False
 
     @property
     def misses_copies(self) -> bool:
@@ -56,12 +67,40 @@ class Prepared:
 
     @property
     def should_settle(self) -> bool:
-        """Whether it is time to look which arguments stay: in the second call, and when some have not."""
-        return self.n_runs == 1 or 0 < self._misses < MOST_MISSES
+        """Whether it is time to look which arguments stay: in the second call, then more and more rarely."""
+        return self.n_runs == self._look_at
 
-    def follows(self, other: Prepared) -> None:
-        """**Local.** Go on where another preparation of the same program has been."""
-        self._given, self.n_runs, self._misses = other._given, other.n_runs, other._misses
+    def look_later(self, arrays: Sequence[Tiled]) -> None:
+        """**Local.** Look again whether these arguments stay, after twice as many calls as the last time."""
+        self._given = [(weakref.ref(array), array.version) for array in arrays]
+        self._wait *= 2
+        self._look_at = self.n_runs + self._wait
+
+    def may_plan_again(self) -> bool:
+        """**Local.** Whether to plan layouts for arguments that stay once more; says so a few times."""
+        self._n_planned += 1
+        return self._n_planned <= MOST_SETTLED
+
+    def settle_as(self, settled: Prepared) -> None:
+        """**Local.** Let another preparation go on for arguments that stay, until one of them is new."""
+        settled._look_at = -1
+        settled.n_runs = self.n_runs
+        if settled.decided is not None and not settled.decided.why:
+            settled.changing = self
+
+    def keep_again(self) -> None:
+        """**Local.** Keep copies of moved arguments, whatever was before: they stay now."""
+        self._misses = 0
+
+    def pays(self, settled: Prepared, steady: frozenset[int]) -> bool:
+        """**Local.** Whether calls with arguments that stay are so much quicker that moving them pays."""
+        before, after = self.decided, settled.decided
+        if before is None or after is None or before.costs is None or after.costs is None:
+            return True
+        finds_all = {one.argument for one in self.ready.kept_moves} <= steady
+        now_ps = before.kept_ps if finds_all else before.fresh_ps
+        gained_ps = now_ps - after.kept_ps
+        return gained_ps > 0 and gained_ps * PAID_BACK >= after.fresh_ps - now_ps
 
     def staying(self, arrays: Sequence[Tiled]) -> frozenset[int]:
         """**Collective.** The arguments that are those of the first call, unchanged, on all ranks."""
@@ -93,7 +132,13 @@ class Prepared:
         if ready.short_replay is None or self.misses_copies:
             values = ready.replay(*tiles)
         else:
-            values = self._run_with_copies(arrays, tiles)
+            found = self._run_with_copies(arrays, tiles)
+            if found is None:
+                assert self.changing is not None
+                self.is_over = True
+                self.changing.look_later(arrays)
+                return self.changing.run(given)
+            values = found
         if ready.fates.spared:
             traffic().note_spared(ready.fates.spared)
         by_number = dict(zip(ready.outputs, values, strict=False))
@@ -110,8 +155,11 @@ class Prepared:
                 copied[id(tiles[k])] = tile
         return copied
 
-    def _run_with_copies(self, arrays: Sequence[Tiled], tiles: list[Any]) -> tuple[Any, ...]:
-        """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them."""
+    def _run_with_copies(self, arrays: Sequence[Tiled], tiles: list[Any]) -> tuple[Any, ...] | None:
+        """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them.
+
+        None if they were there before, and the program for arguments that change costs less without them.
+        """
         ready = self.ready
         assert ready.short_replay is not None
         copies = [
@@ -130,12 +178,26 @@ class Prepared:
             self._misses = 0
             traffic().note_spared(ready.fates.kept)
             return ready.short_replay(*tiles, *(copy.tile for copy in copies if copy is not None))
+        if self._is_filled and self.changing is not None:
+            return None
+        self._is_filled = True
         self._misses += 1
         values = ready.replay(*tiles)
         by_number = dict(zip(ready.outputs, values, strict=True))
         for one in ready.kept_moves:
             _keep(arrays[one.argument], one, by_number[one.value])
         return values
+
+
+def too_large_to_keep(copies: Sequence[KeptMove], captured: Capture, comm: Comm) -> set[int]:
+    """**Collective.** The arguments whose moved copies have no room beside smaller ones on some rank."""
+    sizes = most_of(comm, [captured.n_bytes.get(one.value, 0) for one in copies])
+    left, found = FAR_BYTES.most_bytes, set[int]()
+    for n_bytes, one in sorted(zip(sizes, copies, strict=True), key=lambda pair: pair[0]):
+        left -= n_bytes
+        if left < 0:
+            found.add(one.argument)
+    return set(union_of(comm, sorted(found)))
 
 
 class _KeptTile:

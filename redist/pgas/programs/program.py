@@ -30,7 +30,7 @@ from redist.pgas.programs.prepare import (
     ProgramOptions,
     prepare,
 )
-from redist.pgas.programs.prepared import Prepared
+from redist.pgas.programs.prepared import Prepared, too_large_to_keep
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
 from redist.pgas.tiles.move import move
@@ -44,6 +44,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 MOST_CAPTURED = 64
 """Captured programs that one function keeps."""
+MOST_TRIED = 2
+"""So often layouts are planned for arguments that stay, with fewer if copies of them have no room."""
 MANY_CAPTURED = 9
 """From so many captures of one function on, a warning says what differed."""
 EAGER = "REDIST_EAGER"
@@ -85,6 +87,8 @@ class Program(Generic[P, R]):
         if found.should_settle and self.options.cache:
             found = self._settle(found, signature, args, options)
         result: R = found.run(signature.arrays)
+        if found.is_over and found.changing is not None:
+            self._prepared[signature.key] = found.changing
         return result
 
     def _eagerly(self, limit: RunLimit | None, args: Any, options: Any) -> R:
@@ -174,18 +178,35 @@ class Program(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def _prepare(
+        self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> Prepared:
+        """**Collective.** Capture, plan and make ready; copies are kept of all arguments that are moved."""
+        tidied, decided, outside, comm = self._body.decide(
+            signature, args, options, self.options.cache
+        )
+        ready = prepare(tidied, comm, self.options)
+        return Prepared(tidied.captured, ready, outside, signature, comm, decided, None)
+
+    def _prepare_steady(
         self,
         signature: Signature,
         args: Sequence[Any],
         options: Mapping[str, Any],
-        steady: frozenset[int] | None = None,
-    ) -> Prepared:
-        """**Collective.** Capture, plan and make ready; copies are kept of ``steady`` arguments, or all."""
-        tidied, decided, outside, comm = self._body.decide(
-            signature, args, options, self.options.cache, steady
-        )
-        ready = prepare(tidied, comm, self.options)
-        return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)
+        steady: frozenset[int],
+    ) -> Prepared | None:
+        """**Collective.** The same for arguments that stay, as far as their copies have room."""
+        for _ in range(MOST_TRIED):
+            tidied, decided, outside, comm = self._body.decide(
+                signature, args, options, self.options.cache, steady
+            )
+            too_large = too_large_to_keep(tidied.copies, tidied.captured, comm)
+            if not too_large:
+                ready = prepare(tidied, comm, self.options)
+                return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)
+            steady = steady - too_large
+            if not steady:
+                break
+        return None
 
     def arrange(self, *args: P.args, **options: P.kwargs) -> tuple[Any, ...]:
         """**Collective.** Move arguments to where the program wants them; they are given back, as a tuple.
@@ -232,12 +253,20 @@ class Program(Generic[P, R]):
         ):
             return found
         steady = found.staying(arrays)
-        kept = {one.argument for one in found.ready.kept_moves}
-        is_known = steady == (found.steady or frozenset())
-        if is_known or (self.options.layouts != PLANNED and kept <= steady):
+        found.look_later(arrays)
+        if not steady:
             return found
-        again = self._prepare(signature, args, options, steady or None)
-        again.follows(found)
+        kept = {one.argument for one in found.ready.kept_moves}
+        if kept <= steady:
+            found.keep_again()
+            if self.options.layouts != PLANNED:
+                return found
+        if not found.may_plan_again():
+            return found
+        again = self._prepare_steady(signature, args, options, steady)
+        if again is None or not found.pays(again, steady):
+            return found
+        found.settle_as(again)
         self._prepared[signature.key] = again
         return again
 
@@ -297,7 +326,7 @@ def program(
     spill: str | None = None,
     progress: bool = False,
 ) -> Any:
-    """**Local.** Make a function of global arrays a program: captured once, then repeated.
+    """**Local.** Make a function of global arrays a program: captured for a kind of arguments, then repeated.
 
     In an SPMD program::
 

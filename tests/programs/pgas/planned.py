@@ -5,6 +5,8 @@ As in ``mpirun -n 4 python -m tests.programs.pgas.planned``.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
+from redist.pgas.keeper import FAR_BYTES
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
@@ -208,9 +211,102 @@ def unused() -> str | None:
     return None
 
 
+def mttkrp(x: Any, b: Any, c: Any) -> Any:
+    return X.einsum("ijk,ja,ka->ia", x, b, c)
+
+
+def cubes(k: float, n: int = 64) -> list[Any]:
+    return [X.asarray(np.full(s, k, "f4")) for s in ((n, n, n), (n, n // 2), (n, n // 2))]
+
+
+def received(calls: list[list[Any]], function: Any, **options: Any) -> list[int]:
+    """Bytes that all ranks receive in one call of a program after the other."""
+    step, row = X.program(**options)(function), []
+    for args in calls:
+        row.append(COMM.allreduce(moves_of(lambda args=args: step(*args))[1]))  # type: ignore[misc]
+    return row
+
+
+def settles() -> str | None:
+    """Layouts for arguments that stay cost one call at most if they change after all."""
+    same = cubes(1.0)
+    calls = [same, same, same, *(cubes(float(k)) for k in range(6))]
+    written = received(calls, mttkrp, layouts="as written")
+    planned = received(calls, mttkrp)
+    if sum(a > b for a, b in zip(planned, written, strict=True)) > 1:
+        return f"{planned}, as written {written}"
+
+    def layer(x: Any, up: Any, down: Any) -> Any:
+        return X.tanh(x @ up) @ down
+
+    def given(k: int) -> list[Any]:
+        sizes = ((64, 256), "{}, {x}"), ((256, 256), "{x}, {}"), ((256, 256), "{x}, {}")
+        return [normal(s, k + n, type=t) * 0.1 for n, (s, t) in enumerate(sizes)]
+
+    same = given(0)
+    row = received([*[same] * 4, *map(given, range(1, 30))], layer)
+    if COMM.size > 1 and (not row[0] or any(row[2:4])):
+        return f"nothing is kept: {row}"
+    dear = [n for n in row if n > row[0]]
+    if len(dear) > 1 or any(n != row[0] for n in row[4:]):
+        return f"calls of new arguments receive {row[4:]}, the first {row[0]}"
+    return None
+
+
+def too_large() -> str | None:
+    """Arguments whose copies have no room are not moved as if they were kept."""
+    most = FAR_BYTES.most_bytes
+    FAR_BYTES.most_bytes = 4 * 128**3 // COMM.size - 1
+    try:
+        calls = [cubes(1.0, 128)] * 4
+        written = received(calls, mttkrp, layouts="as written")
+        planned = received(calls, mttkrp)
+    finally:
+        FAR_BYTES.most_bytes = most
+    if any(a > b for a, b in zip(planned, written, strict=True)):
+        return f"{planned}, as written {written}"
+    return None
+
+
+def lets_go() -> str | None:
+    """A program keeps no array of its calls alive, planned or not, with copies or without."""
+
+    def step(x: Any, w: Any) -> Any:
+        return X.tanh(x @ w) @ w + X.flip(x, axis=0)
+
+    for layouts in ("planned", "as written"):
+        program = X.program(layouts=layouts)(step)
+        x, w = normal((16, 16), type="{x}, {}"), normal((16, 16), 5, type="{}, {x}")
+        refs = [weakref.ref(one) for one in (x, w)]
+        for _ in range(3):
+            made = program(x, w)
+        if not near(made.gather(), step(x, w).gather()):
+            return f"{layouts} differs"
+        print_of = str(program.plan(x, w))
+        if layouts not in print_of:
+            return f"{layouts}: its plan says {print_of}"
+        del x, w, made
+        gc.collect()
+        if any(ref() is not None for ref in refs):
+            return f"{layouts}: an argument is alive"
+    return None
+
+
 CHECKS = {
     check.__name__: check
-    for check in (agrees, arranged, pinned, updates, kernels, loops, counted, unused)
+    for check in (
+        agrees,
+        arranged,
+        pinned,
+        updates,
+        kernels,
+        loops,
+        counted,
+        unused,
+        settles,
+        too_large,
+        lets_go,
+    )
 }
 
 

@@ -132,7 +132,27 @@ def compare(
             found = first_unlike(mine, given, differ)
             if found:
                 return f"call {call}, arguments: {found}", False
+        found = unlike_after_updates((mine, got), (given, want), differ)
+        if found:
+            return f"after updates of arguments and results: {found}", False
     return None, False
+
+
+def unlike_after_updates(
+    ours: tuple[Any, Any], theirs: tuple[Any, Any], differ: Differ
+) -> str | None:
+    """**Collective.** In what arguments and results differ once each was changed: what is a view of what.
+
+    Both are pairs of arguments and results, of the program and of its function.
+    """
+    for given, made in (ours, theirs):
+        every = {id(x): x for x in arrays_in([*given, made]) if isinstance(x, Array)}
+        for number, x in enumerate(every.values(), 1):
+            if x.dtype.kind == "b":
+                x ^= True
+            else:
+                x += number
+    return first_unlike([ours[0], ours[1]], [theirs[0], theirs[1]], differ)
 
 
 def functions(
@@ -249,6 +269,56 @@ def shaped(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
             return xp.where(x > 0, x, -x)
 
 
+def viewed(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    """What may be a view of a value, or the value itself."""
+    match rng.integers(16):
+        case 0:
+            return xp.real(x)
+        case 1:
+            return xp.conj(x)
+        case 2:
+            return xp.positive(x)
+        case 3:
+            return xp.astype(x, x.dtype, copy=False)
+        case 4:
+            return xp.asarray(x)
+        case 5:
+            return x.to(x.type)
+        case 6:
+            return xp.reshape(x, x.shape)
+        case 7:
+            return xp.squeeze(xp.expand_dims(x, axis=0), axis=0)
+        case 8:
+            return xp.broadcast_to(x, x.shape)
+        case 9 if x.ndim:
+            return xp.flip(x, axis=0)
+        case 10 if x.ndim:
+            return xp.moveaxis(x, 0, -1)
+        case 11 if x.ndim and x.shape[0]:
+            return xp.unstack(x)[0]
+        case 12:
+            return x[...]
+        case 13 if x.ndim == 2:
+            return xp.linalg.diagonal(x)
+        case 14 if x.ndim:
+            return xp.roll(x, 0, axis=0)
+        case _:
+            return x.settled()
+
+
+def written_through(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
+    """An update through what may be a view: only the one or the other is used later."""
+    y = x * 1.0
+    view = viewed(y, rng, values) if rng.random() < 0.5 else shaped(y, rng, values)
+    if view.dtype != y.dtype or rng.random() < 0.5:
+        y += 2.0
+        return y
+    if view.ndim and view.shape[0]:
+        view[0] = 3.0
+    view *= 2.0
+    return view
+
+
 def updated(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
     """An update in place, of a value that nothing views."""
     y = x * 1.0
@@ -307,10 +377,11 @@ def exact(x: Any, rng: np.random.Generator, values: list[Any]) -> Any:
 
 EXACT_OPS: tuple[Op, ...] = (
     exact, exact, exact, exact, exact, exact, sliced, moved, shaped, shaped, updated, new,
+    viewed, written_through,
 )  # fmt: skip
 OPS: tuple[Op, ...] = (
     binary, binary, binary, unary, unary, number, number, reduced, reduced, product, joined, sliced, moved,
-    moved, shaped, shaped, updated, updated, new, fourier,
+    moved, shaped, shaped, updated, updated, new, fourier, viewed, written_through,
 )  # fmt: skip
 MOST_ELEMS = 4000
 

@@ -75,7 +75,7 @@ class LimitedCalls:
         options: Mapping[str, Any],
         layouts: LayoutsFor = LayoutsFor.LIMIT,
     ) -> tuple[Tidied, DecidedLayouts | None, Outside, Comm]:
-        """**Collective.** The program in its layouts; nobody keeps what was decided, which has the arrays."""
+        """**Collective.** The program in its layouts."""
         most = None  # what is put away is no trouble
         if limit.spill is None and layouts is LayoutsFor.LIMIT:
             most = limit.limit_bytes

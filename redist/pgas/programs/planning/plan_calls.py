@@ -252,11 +252,14 @@ def _ghost(x: Tiled, t: ArrayType, tape: Tape) -> Tiled:
 def planned_calls(
     recorder: CallRecorder, plan: LayoutPlan, left: Collection[int]
 ) -> list[PlannedCall]:
-    """**Local.** What a plan says for every call."""
+    """**Local.** What a plan says for every call.
+
+    What calls in ``left`` make stays where it is: others may have to see it there when it is changed.
+    """
     found = []
     for number, one in enumerate(recorder.calls):
         made = tuple(plan.made[value] for value in one.results)
-        homes = tuple(plan.home(value) for value in one.results)
+        homes = made if number in left else tuple(plan.home(value) for value in one.results)
         chooses = number in left or one.call.form is None
         found.append(PlannedCall(one.call.name, plan.wanted[number], made, homes, chooses))
     return found

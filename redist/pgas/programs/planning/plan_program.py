@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from redist.arrange.ein_graph import AskedNode, EinGraph, WayTaken
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
@@ -13,11 +14,12 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.programs.handing_over import how_ends_lie, memory_of_several
 from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls, planned_calls
 from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.programs.prepare import Tidied
-from redist.pgas.tiles.arranging import Arranger
+from redist.pgas.tiles.arranging import Arranger, Types
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
@@ -27,7 +29,8 @@ from redist.runtime.ranks.world import Comm, world_of
 class DecidedLayouts:
     """A program in the layouts that were decided on: planned, or as written, and ``why`` then.
 
-    ``plan`` is what was planned, used or not; times are modelled, 0 where they are not known.
+    ``plan`` is what was planned, used or not; times are modelled, 0 where they are not known. ``fresh_ps`` is
+    that of a call that moves all it has to, ``kept_ps`` that of one which finds copies of moved arguments.
     """
 
     tidied: Tidied
@@ -37,6 +40,23 @@ class DecidedLayouts:
     costs: ProgramCosts | None = None
     time_ps: int = 0
     written_ps: int = 0
+    fresh_ps: int = 0
+    kept_ps: int = 0
+
+    def without_arrays(self) -> DecidedLayouts:
+        """**Local.** The same without the arrays of the call that it was made for: they may go."""
+        plan = self.plan
+        if plan is not None:
+            nodes = tuple(
+                replace(node, ask=_is_decided) if isinstance(node, AskedNode) else node
+                for node in plan.graph.nodes
+            )
+            plan = replace(plan, graph=EinGraph(plan.graph.inputs, nodes))
+        return replace(self, recorder=self.recorder.without_arrays(), plan=plan)
+
+
+def _is_decided(types: Types) -> WayTaken | None:
+    raise RequestError("cannot ask a call of a program whose layouts are decided")
 
 
 def decide_layouts(
@@ -64,7 +84,8 @@ def decide_layouts(
     if as_written:
         return DecidedLayouts(written, recorder, as_written, costs=costs)
     here = written.captured
-    left, held = calls_to_leave(recorder.calls, written_elsewhere(here.tasks, here.inputs))
+    fixed = written_elsewhere(here.tasks, here.inputs) | memory_of_several(here)
+    left, held = calls_to_leave(recorder.calls, fixed)
     left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
     planned: tuple[LayoutPlan, CallRecorder, Capture] | None = None
     said = ""
@@ -79,22 +100,33 @@ def decide_layouts(
         why = str(problem)
     if len(union_of(comm, [said])) > 1:
         return DecidedLayouts(written, recorder, "ranks found different plans")
-    is_steady = len(steady) > 0
+    fresh, kept = _times(written, recorder, costs, comm)
+    as_is = DecidedLayouts(written, recorder, "", costs=costs, fresh_ps=fresh, kept_ps=kept)
     if planned is None:
-        return DecidedLayouts(written, recorder, why, costs=costs)
+        return replace(as_is, why=why)
     plan, steered, again = planned
     agree_on_nodes("the plan of a program", comm, again.nodes, None)
+    if union_of(comm, [how_ends_lie(again) != how_ends_lie(here)])[-1]:
+        why = "results would not lie in the memory of each other or of arguments as they do"
+        return replace(as_is, why=why)
     tidied = tidy(again)
-    own = [
-        program_ps(tidied, steered, costs, is_steady),
-        program_ps(written, recorder, costs, is_steady),
-    ]
-    time_ps, written_ps = most_of(comm, own)
+    times = _times(tidied, steered, costs, comm)
+    at = 1 if len(steady) > 0 else 0
+    time_ps, written_ps = times[at], (fresh, kept)[at]
     if time_ps >= written_ps:
         why = "no layouts are better"
-        return DecidedLayouts(written, recorder, why, plan, costs, written_ps, written_ps)
+        return replace(as_is, why=why, plan=plan, time_ps=written_ps, written_ps=written_ps)
     judge_layouts(plan, costs.device)
-    return DecidedLayouts(tidied, steered, "", plan, costs, time_ps, written_ps)
+    return DecidedLayouts(tidied, steered, "", plan, costs, time_ps, written_ps, *times)
+
+
+def _times(
+    tidied: Tidied, recorder: CallRecorder, costs: ProgramCosts, comm: Comm
+) -> tuple[int, int]:
+    """**Collective.** The modelled times of a call that moves all, and of one that finds copies."""
+    own = [program_ps(tidied, recorder, costs, is_steady) for is_steady in (False, True)]
+    fresh_ps, kept_ps = most_of(comm, own)
+    return fresh_ps, kept_ps
 
 
 def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redist.errors import CaptureError
@@ -119,6 +119,15 @@ class CallRecorder:
         numbers = (self.number_of(x) for x in arrays)
         return [number for number in numbers if number is not None and number < 0]
 
+    def without_arrays(self) -> CallRecorder:
+        """**Local.** What was noted, for those who only read it: no array is kept."""
+        calls = [
+            replace(one, call=replace(one.call, arrays=(), run=_is_over, choose=None, key=None))
+            for one in self.calls
+        ]
+        noted = self.sources, self.results, self.result_types
+        return CallRecorder((), (), [], calls, *noted)
+
     def number_of(self, x: Tiled) -> int | None:
         """The number of an array that calls were given or made."""
         return self._numbers.get(id(x))
@@ -142,6 +151,10 @@ class CallRecorder:
         self._seen.append(x)
         self._n_values += 1
         return self._n_values - 1
+
+
+def _is_over(arrays: Sequence[Tiled], made: ArrayType | None) -> Any:
+    raise CaptureError("cannot repeat a call of a program whose layouts are decided")
 
 
 def written_elsewhere(tasks: Sequence[Task], inputs: Sequence[int | None]) -> set[int]:
