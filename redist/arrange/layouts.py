@@ -11,10 +11,10 @@ from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.arrange.price_book import PriceBook, finish_prices
-from redist.arrange.solving.elimination import Elimination
+from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.linear_program import solve_by_program
-from redist.arrange.solving.local_search import improve
 from redist.arrange.solving.memory_limit import fit_memory
+from redist.arrange.solving.mini_buckets import solve_in_buckets
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
@@ -28,6 +28,9 @@ from redist.plan.topology import FLAT, Topology
 
 MOST_CORRECTIONS = 8
 """So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
+
+MOST_COLUMNS, MOST_NODES = 5000, 100
+"""Tangled networks of so few columns also go to an integer program, for so many nodes of its search."""
 
 
 def plan_layouts(
@@ -105,7 +108,7 @@ class _Planning:
         for value in graph.values:
             tables += self._tables_of(value, ways, variables)
         network = CostNetwork(tuple(sizes), tuple(tables))
-        solution = Elimination(network).run() or solve_by_program(network) or improve(network)
+        solution = eliminate(network) or _solve_tangled(network)
         if solution.cost >= FORBIDDEN:
             raise RequestError("cannot plan these layouts: no choice keeps to what is pinned")
         rows = live_rows(graph, ways, variables, self._domain)
@@ -337,6 +340,19 @@ class _Planning:
             tuple(types[value] for value in graph.values if value >= 0), tuple(wanted), tuple(moves),
             tuple(inner), work, solution.cost, solution.bound, least, peak_bytes, later,
         )  # fmt: skip
+
+
+def _solve_tangled(network: CostNetwork) -> Solution:
+    """A good choice and its bound where the best takes too long: the same on all ranks, without a clock."""
+    found = solve_in_buckets(network)
+    n_columns = sum(network.sizes) + sum(
+        table.costs.size for table in network.tables if len(table.variables) > 1
+    )
+    exact = solve_by_program(network, n_nodes=MOST_NODES) if n_columns <= MOST_COLUMNS else None
+    if exact is None:
+        return found
+    best = exact if exact.cost < found.cost else found
+    return Solution(best.values, best.cost, min(best.cost, max(exact.bound, found.bound)))
 
 
 def _move(

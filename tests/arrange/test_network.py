@@ -9,6 +9,7 @@ import pytest
 
 from redist.arrange.solving.elimination import Elimination, eliminate
 from redist.arrange.solving.linear_program import solve_by_program
+from redist.arrange.solving.mini_buckets import solve_in_buckets
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
 from redist.errors import RequestError
 from tests.tiers import sample
@@ -59,6 +60,28 @@ def test_the_integer_program_finds_it_too() -> None:
         assert got.cost == want.cost == network.cost(got.values)
         compared += 1
     assert compared > sample(20, of=250)
+
+
+@pytest.mark.parametrize("cells", [1, 8, 64, 2**19])
+def test_buckets_have_the_best_between_their_bound_and_what_they_find(cells: int) -> None:
+    rng = Random(cells)
+    n_exact = 0
+    for _ in range(sample(60, of=2000)):
+        network = random_network(rng)
+        want, got = try_all(network), solve_in_buckets(network, cells)
+        assert got.bound <= want.cost <= got.cost == network.cost(got.values)
+        assert got == solve_in_buckets(network, cells)
+        n_exact += got.is_exact
+    assert n_exact > 0 and (cells < 2**19 or n_exact == sample(60, of=2000))
+
+
+def test_the_integer_program_stops_after_some_nodes() -> None:
+    pytest.importorskip("scipy", reason="an extra: arrange")
+    rng = Random(3)
+    for _ in range(sample(20, of=200)):
+        network = random_network(rng)
+        want, got = try_all(network), solve_by_program(network, n_nodes=1)
+        assert got is None or got.bound <= want.cost <= got.cost
 
 
 def test_repeated_layers_are_worked_on_once() -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import redist
-from redist import ArrayType, CaptureError, Mesh
+from redist import ArrayType, CaptureError, Mesh, pgas
 from redist.graph.nodes import GraphMove, GraphNode, ProgramGraph
 from redist.pgas.ghosts.stand_ins import look_at, pretend
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.elsewhere import explain_elsewhere
+from redist.pgas.programs.elsewhere import explain_elsewhere, plan_elsewhere
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import ready_gaps, start_early
@@ -27,6 +27,44 @@ from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, share_equal
 from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.text.call_site import Line
+
+def training_layer(x: Any, wq: Any, wk: Any, wv: Any, wo: Any, up: Any, down: Any, dy: Any) -> Any:
+    """A layer of a language model, forward and backward: too tangled for the exact search."""
+    q, k, v = (pgas.einsum("bsd,dhe->bhse", x, w) for w in (wq, wk, wv))
+    s = pgas.einsum("bhse,bhte->bhst", q, k)
+    s = pgas.exp(s - pgas.max(s, axis=-1, keepdims=True))
+    p = s / pgas.sum(s, axis=-1, keepdims=True)
+    o = pgas.einsum("bhst,bhte->bhse", p, v)
+    h = x + pgas.einsum("bhse,hed->bsd", o, wo)
+    g = pgas.tanh(pgas.einsum("bsd,df->bsf", h, up))
+    y = h + pgas.einsum("bsf,fd->bsd", g, down)
+    du = pgas.einsum("bsd,fd->bsf", dy, down) * (1.0 - g * g)
+    dh = dy + pgas.einsum("bsf,df->bsd", du, up)
+    do = pgas.einsum("bsd,hed->bhse", dh, wo)
+    dv, dp = pgas.einsum("bhst,bhse->bhte", p, do), pgas.einsum("bhse,bhte->bhst", do, v)
+    ds = p * (dp - pgas.sum(dp * p, axis=-1, keepdims=True))
+    dq, dk = pgas.einsum("bhst,bhte->bhse", ds, k), pgas.einsum("bhst,bhse->bhte", ds, q)
+    dx = dh
+    for t, w in ((dq, wq), (dk, wk), (dv, wv)):
+        dx = dx + pgas.einsum("bhse,dhe->bsd", t, w)
+    return (
+        y, dx, *(pgas.einsum("bsd,bhse->dhe", x, t) for t in (dq, dk, dv)),
+        pgas.einsum("bhse,bsd->hed", o, dh), pgas.einsum("bsd,bsf->df", h, du),
+        pgas.einsum("bsf,bsd->fd", g, dy),
+    )  # fmt: skip
+
+
+def test_a_tangled_program_is_planned_with_a_bound() -> None:
+    mesh = Mesh(x=2, y=4)
+    rows, head = "f32[8{x}, 128, 256]", "f32[256, 8{y}, 32]"
+    texts = (
+        rows, head, head, head, "f32[8{y}, 32, 256]", "f32[256, 1024{y}]", "f32[1024{y}, 256]", rows,
+    )  # fmt: skip
+    types = [ArrayType.parse(text, mesh) for text in texts]
+    plan = plan_elsewhere("training_layer", training_layer, types, mesh)
+    assert plan.search == "bounded" and plan.layouts == "planned"
+    assert plan.bound_ps <= plan.time_ps <= 1.1 * plan.bound_ps and plan.time_ps < plan.written_ps
+
 
 LINE = Line("here.py", 1)
 MESH = Mesh(x=2)

@@ -60,6 +60,8 @@ class Elimination:
     _known: dict[Key, tuple[Costs, Picks]] = field(default_factory=dict)
     _worked_on: list[CostTable] = field(default_factory=list)
     """Tables that are gone: they stay, so that no other array gets their number."""
+    only_counts: bool = False
+    """Whether sums are only counted, to see whether it is worth beginning."""
 
     def run(self) -> Solution | None:
         """The best choice; None if the network is too tangled for tables of this size."""
@@ -147,6 +149,8 @@ class Elimination:
         n = sizes[variable]
         shape = tuple(sizes[v] for v in neighbours)
         self.work += math.prod(shape) * n
+        if self.only_counts:
+            return np.broadcast_to(np.int64(0), shape), np.broadcast_to(np.int32(0), shape)
         if not neighbours:
             total = added(tables, (variable,), sizes)
             pick = np.argmin(total)
@@ -184,12 +188,14 @@ def _rows_of(table: CostTable, variable: int, lo: int, hi: int) -> CostTable:
 def eliminate(
     network: CostNetwork, most_cells: int = MOST_CELLS, most_work: int = MOST_WORK
 ) -> Solution | None:
-    """The best choice for every variable of a network; None if it is too tangled.
+    """The best choice for every variable of a network; None, at once, if it is too tangled.
 
     >>> near = np.array([[0, 3], [3, 0]])
     >>> ends = CostTable((0,), np.array([0, 9])), CostTable((2,), np.array([9, 1]))
     >>> chain = CostNetwork((2, 2, 2), (*ends, CostTable((0, 1), near), CostTable((1, 2), near)))
-    >>> eliminate(chain)
-    Solution(values=(0, 0, 1), cost=4, bound=4)
+    >>> eliminate(chain), eliminate(chain, most_work=5)
+    (Solution(values=(0, 0, 1), cost=4, bound=4), None)
     """
+    if Elimination(network, most_cells, most_work, only_counts=True).run() is None:
+        return None
     return Elimination(network, most_cells, most_work).run()

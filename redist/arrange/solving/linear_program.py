@@ -99,7 +99,9 @@ class _Program:
                 values.append(np.array([-1.0]))
             self.add_row(np.concatenate(columns), np.concatenate(values), -np.inf, high)
 
-    def run(self, seconds: float | None) -> tuple[tuple[int, ...], float] | None:
+    def run(
+        self, seconds: float | None, n_nodes: int | None = None
+    ) -> tuple[tuple[int, ...], float] | None:
         """Values of all variables and the bound that is proved; None if there are none, or no SciPy."""
         try:
             from scipy.optimize import LinearConstraint, milp
@@ -113,7 +115,11 @@ class _Program:
         upper[self.unbounded] = np.inf
         for shut in self.shut:
             upper[shut] = 0.0
-        options = {"mip_rel_gap": 0.0, **({} if seconds is None else {"time_limit": seconds})}
+        options: dict[str, float] = {"mip_rel_gap": 0.0}
+        if seconds is not None:
+            options["time_limit"] = seconds
+        if n_nodes is not None:
+            options["node_limit"] = n_nodes
         found = milp(
             self.costs, constraints=LinearConstraint(matrix, self.lows, self.highs),
             integrality=np.arange(n_columns) < n_whole, bounds=(np.zeros(n_columns), upper),
@@ -130,15 +136,17 @@ def solve_by_program(
     seconds: float | None = None,
     rows: LiveRows | None = None,
     limit_bytes: int = 0,
+    n_nodes: int | None = None,
 ) -> Solution | None:
     """The best choice found by HiGHS, with the bound that it proves; None if there is none, or no SciPy.
 
-    With ``rows``, of the choices that keep at most ``limit_bytes`` live at any time.
+    With ``rows``, of the choices that keep at most ``limit_bytes`` live at any time. It looks at ``n_nodes``
+    nodes of its search at most, or for some ``seconds``: then ranks may find different choices.
     """
     program = _Program.of(network)
     if rows is not None:
         program.add_live_rows(rows, float(limit_bytes // rows.unit), None)
-    found = program.run(seconds)
+    found = program.run(seconds, n_nodes)
     if found is None:
         return None
     values, proved = found

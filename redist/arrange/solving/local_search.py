@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, Solution
@@ -9,8 +11,10 @@ from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, Soluti
 MOST_ROUNDS = 50
 
 
-def improve(network: CostNetwork) -> Solution:
+def improve(network: CostNetwork, begin: Sequence[int] | None = None) -> Solution:
     """A choice that no change of one variable improves, and the sum of the least of all tables as a bound.
+
+    ``begin`` is a choice to begin with.
 
     >>> from redist.arrange.solving.network import CostTable
     >>> near = np.array([[0, 3], [3, 1]])
@@ -21,8 +25,8 @@ def improve(network: CostNetwork) -> Solution:
     for number, table in enumerate(network.tables):
         for v in table.variables:
             of[v].append(number)
-    values = [0] * len(network.sizes)
-    known = [False] * len(network.sizes)
+    values = [0] * len(network.sizes) if begin is None else list(begin)
+    known = [begin is not None] * len(network.sizes)
     for _ in range(MOST_ROUNDS):
         before = list(values)
         for v in range(len(values)):

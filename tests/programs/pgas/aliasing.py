@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from redist import CaptureError, pgas
-from redist.pgas.array import Array
+from redist.pgas.global_array import Array
 from tests.programs.pgas.calls import CASES, Operands
 from tests.programs.pgas.drawing import Draw, xp
 from tests.programs.pgas.programs import REFUSED, arrays_in, unlike_after_updates

@@ -1,0 +1,105 @@
+"""A good choice and an honest bound for networks that are too tangled, in so many steps as are known before.
+
+Variables go one after another, as in :mod:`redist.arrange.solving.elimination`. Where the tables of one are
+too many for a table over all its neighbours, they are taken in several buckets: each has a least of its own,
+as if the variable could have a value for each of them. The sum of these is no more than the least of all, so
+what is left in the end is a bound. On the way back a variable gets the value that is best in all its tables.
+Only integers are compared, and no clock: all ranks find the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.arrange.solving.elimination import Elimination
+from redist.arrange.solving.local_search import improve
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, Solution
+
+BUCKET_CELLS = 2**19
+"""Sums that are looked at for one bucket; more only if one table alone has more."""
+
+
+@dataclass(slots=True, eq=False)
+class _InBuckets(Elimination):
+    """A network while its variables go, some of them in several buckets."""
+
+    bucket_cells: int = BUCKET_CELLS
+    _own: dict[int, list[CostTable]] = field(default_factory=dict)
+    """Of variables that went in several buckets: their tables."""
+
+    def bound(self) -> int:
+        """What no choice costs less than; all variables are gone after it."""
+        sizes = self.network.sizes
+        self._of = [set() for _ in sizes]
+        for number, table in enumerate(self.network.tables):
+            self._add(number, table)
+        self._n_tables = len(self.network.tables)
+        left = set(range(len(sizes)))
+        total = sum(int(t.costs) for t in self.network.tables if not t.variables)
+        while left:
+            variable = min(left, key=lambda v: (self._cells(v), v))
+            left.remove(variable)
+            total += self._let_go(variable)
+        return min(total, FORBIDDEN)
+
+    _n_tables: int = 0
+
+    def _let_go(self, variable: int) -> int:
+        own = [self._tables.pop(number) for number in sorted(self._of[variable])]
+        for v in {v for table in own for v in table.variables}:
+            self._of[v] = {number for number in self._of[v] if number in self._tables}
+        self._own[variable] = own
+        total = 0
+        for bucket in self._buckets(variable, own):
+            around = {v for table in bucket for v in table.variables} - {variable}
+            neighbours = tuple(sorted(around))
+            costs, _ = self._least(bucket, neighbours, variable)
+            if neighbours:
+                self._add(self._n_tables, CostTable(neighbours, costs))
+                self._n_tables += 1
+            else:
+                total += int(costs)
+        return total
+
+    def _buckets(self, variable: int, own: Sequence[CostTable]) -> list[list[CostTable]]:
+        """The tables of a variable, few enough together to be added; large ones first."""
+        sizes, found = self.network.sizes, list[tuple[set[int], list[CostTable]]]()
+        for table in sorted(own, key=lambda one: -one.costs.size):
+            scope = {variable, *table.variables}
+            for around, several in found:
+                if math.prod(sizes[v] for v in around | scope) <= self.bucket_cells:
+                    around |= scope
+                    several.append(table)
+                    break
+            else:
+                found.append((scope, [table]))
+        return [several for _, several in found]
+
+    def choose(self) -> tuple[int, ...]:
+        """A value for every variable: the last that went first, each as is best beside those before."""
+        values = [0] * len(self.network.sizes)
+        for variable in reversed(self._own):
+            total = np.zeros(self.network.sizes[variable], dtype=np.int64)
+            for table in self._own[variable]:
+                key = tuple(slice(None) if v == variable else values[v] for v in table.variables)
+                total = np.minimum(total + table.costs[key], FORBIDDEN)
+            values[variable] = int(np.argmin(total))
+        return tuple(values)
+
+
+def solve_in_buckets(network: CostNetwork, bucket_cells: int = BUCKET_CELLS) -> Solution:
+    """A choice that no change of one variable improves, and a bound that no choice is below.
+
+    >>> near = np.array([[0, 3], [3, 1]])
+    >>> ring = [CostTable(pair, near) for pair in ((0, 1), (1, 2), (0, 2))]
+    >>> solve_in_buckets(CostNetwork((2, 2, 2), (*ring, CostTable((0,), np.array([9, 0])))), 4)
+    Solution(values=(1, 1, 1), cost=3, bound=3)
+    """
+    tables = _InBuckets(network, bucket_cells=bucket_cells)
+    bound = tables.bound()
+    found = min(improve(network, tables.choose()), improve(network), key=lambda one: one.cost)
+    return Solution(found.values, found.cost, min(max(bound, found.bound), found.cost))
