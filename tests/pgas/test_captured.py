@@ -28,6 +28,7 @@ from redist.pgas.programs.passes.tidy import drop_dead, share_equal
 from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.text.call_site import Line
 
+
 def training_layer(x: Any, wq: Any, wk: Any, wv: Any, wo: Any, up: Any, down: Any, dy: Any) -> Any:
     """A layer of a language model, forward and backward: too tangled for the exact search."""
     q, k, v = (pgas.einsum("bsd,dhe->bhse", x, w) for w in (wq, wk, wv))

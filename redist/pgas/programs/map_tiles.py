@@ -19,6 +19,7 @@ from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.copies.gpu_arrays import is_device
 
 WRAP = "wrap"
 
@@ -32,7 +33,7 @@ def map_tiles(
     edges: float | str = 0.0,
     dtype: Any = None,
 ) -> Any:
-    """**Collective** if operands must move. Let a function of NumPy arrays work on the tiles.
+    """**Collective** if operands must move. Let a function of arrays work on the tiles: NumPy's, or CuPy's.
 
     In an SPMD program::
 
@@ -42,8 +43,8 @@ def map_tiles(
     Arrays have one shape, and are brought to the layout of the first. ``whole`` names dims that tiles must
     hold all of. ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both
     sides; beyond the ends of the array they have the number ``edges``, or, with ``edges="wrap"``, the other
-    end. Tiles are read-only. The function gives an array like the tile of its rank without halo, of
-    ``dtype``, or of that of the first array.
+    end. Tiles are read-only; on GPUs the function gets copies of them, as arrays of CuPy. It gives an array
+    like the tile of its rank without halo, in the same memory, of ``dtype``, or of that of the first array.
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")
@@ -69,16 +70,28 @@ def map_tiles(
 
 
 def _run_kernel(out: Tile, function: Callable[..., Any], *tiles: Tile) -> None:
-    made = np.asarray(function(*map(_read_only, tiles)))
+    made = function(*map(_read_only, tiles))
+    if is_device(made) != is_device(out):
+        here, there = ("CuPy", "a GPU") if is_device(out) else ("NumPy", "the host")
+        raise ArgumentTypeError(
+            f"cannot use what the function made of a tile on {there}: {type(made).__name__}; "
+            f"let it give an array of {here}"
+        )
+    made = made if is_device(made) else np.asarray(made)
     if made.shape != out.shape:
         raise ShapeError(
             f"cannot use what the function made of a tile: shape {made.shape}, not {out.shape}"
         )
-    np.copyto(out, made, casting="unsafe")
+    out[...] = made
 
 
 def _read_only(tile: Tile) -> Tile:
-    """A view that the function cannot write to: the tile is the array's own, or kept for another call."""
+    """A view that the function cannot write to: the tile is the array's own, or kept for another call.
+
+    On a GPU there are no such views: a copy.
+    """
+    if is_device(tile):
+        return tile.copy()
     view = tile.view()
     view.flags.writeable = False
     return view

@@ -13,7 +13,7 @@ import numpy as np
 
 import redist
 from redist import pgas
-from redist.errors import MemoryLimitError, RequestError
+from redist.errors import ArgumentTypeError, MemoryLimitError, RequestError
 from redist.pgas.device_array import DeviceArray
 from redist.pgas.joins import block_shapes
 from redist.pgas.memory import BUFFERS, DEVICE
@@ -386,10 +386,51 @@ def streams(draw: OnGpu) -> str | None:
     return said
 
 
+def kernels(draw: OnGpu) -> str | None:
+    """Functions of the user's own on tiles of GPUs, with halos and without, eagerly and in programs."""
+    n = 5 * draw.comm.size + 1
+    values = draw.values((n, 10), "f8")
+    u = pgas.asarray(values, type="{x}, {}").to_device("cuda")
+    padded = np.pad(values, ((1, 1), (0, 0)))
+    wrapped = np.pad(values, ((1, 1), (1, 1)), mode="wrap")
+
+    def smooth(x: Any) -> Any:
+        return pgas.map_tiles(lambda t: (t[:-2] + t[1:-1] + t[2:]) / 3, x, halo={0: 1})
+
+    def around(x: Any) -> Any:
+        both = {0: 1, 1: 1}
+        return pgas.map_tiles(lambda t: t[:-2, :-2] + 2 * t[2:, 2:], x, halo=both, edges="wrap")
+
+    def written(x: Any) -> Any:
+        def kernel(t: Any) -> Any:
+            t *= 2.0  # a copy: the array stays as it is
+            return t > 0
+
+        return pgas.map_tiles(kernel, x, dtype="f4")
+
+    wants = (
+        (smooth, (padded[:-2] + padded[1:-1] + padded[2:]) / 3),
+        (around, wrapped[:-2, :-2] + 2 * wrapped[2:, 2:]),
+        (written, (values > 0).astype("f4")),
+    )
+    for function, want in wants:
+        for run in (function, pgas.program(function), pgas.program(layouts="as written")(function)):
+            for _ in range(2):
+                found = near(run(u), want, function.__name__) or near(u, values, "the argument")
+                if found:
+                    return found
+    try:
+        pgas.map_tiles(lambda t: np.zeros(t.shape), u)
+    except ArgumentTypeError as problem:
+        return None if "array of CuPy" in str(problem) else str(problem)
+    return "an array of NumPy was taken for one on a GPU"
+
+
 REAL = {"foreign", "streams"}
 """Checks that need a real GPU."""
 OWN: dict[str, Check] = {
     "moves": moves, "made": made, "foreign": foreign, "reduces": reduces, "indexes": indexes,
     "products": products, "joins": joins, "spectra": spectra, "decompositions": decompositions,
     "mistakes": mistakes, "limits": limits, "large": large, "files": files, "streams": streams,
+    "kernels": kernels,
 }  # fmt: skip
