@@ -79,7 +79,8 @@ INNER: dict[str, str] = {
         "layout_plan layouts judge_layouts groupings least_access lower_bounds"
     ),
     "redist.arrange.solving": (
-        "network live_rows mixing narrowed elimination linear_program local_search mini_buckets byte_prices memory_limit"
+        "network live_rows mixing narrowed elimination linear_program local_search mini_buckets byte_prices "
+        "memory_limit"
     ),
     "redist.jax": "types choose compiled moves trees redistribute compare global_arrays",
     "redist.launch": "outside launcher",
