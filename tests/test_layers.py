@@ -58,7 +58,7 @@ INNER: dict[str, str] = {
         "recorded_ends recorded"
     ),
     "redist.runtime.cuda": (
-        "arrays recording donation pinned_store loops kernels transports stage executor arguments"
+        "arrays recording donation pinned_store loops products kernels transports stage executor arguments"
     ),
     "redist.runtime.cuda.kernels": (
         "records extents bits blocking cells chains pieces rows tables launch copies reductions rounds"

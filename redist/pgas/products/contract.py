@@ -30,6 +30,7 @@ from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.products import multiply_stacks
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
@@ -168,7 +169,9 @@ def _matmul(
         memory.check_room(worst_bytes)
         if dtype.kind == "b":  # CuPy has no product of truth values
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
-        return np.matmul(x.astype(dtype, copy=False), y.astype(dtype, copy=False))
+        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
+        stacked = multiply_stacks(x, y)
+        return np.matmul(x, y) if stacked is None else stacked
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         return as_tile(np.matmul(x, y, dtype=dtype))
     return np.matmul(x, y, out=memory.empty(shape, dtype, worst_bytes), dtype=dtype)

@@ -196,8 +196,14 @@ def products(draw: OnGpu) -> str | None:
     a, b = draw.array(x, mesh), draw.array(y, mesh)
     square = draw.values((6, 6), "f8")
     s = draw.array(square, mesh)
+    u, v = (np.round(draw.values(shape, "f2")) for shape in ((4, 6, 5), (4, 5, 3)))  # exact
+    p, q = draw.array(u, mesh), draw.array(v, mesh)
+    halves, turned = p @ q, pgas.einsum("bji,bjk->bik", p, p)
     return first(
         near(a @ b, x @ y, "stack @ stack"),
+        None if halves.dtype == np.float16 else f"stack @ stack of f16 is {halves.dtype}",
+        near(pgas.astype(halves, np.float64), u.astype("f8") @ v, "stack @ stack of f16"),
+        near(pgas.astype(turned, np.float64), u.swapaxes(1, 2).astype("f8") @ u, "turned stack of f16"),
         near(pgas.einsum("bij,bjk->k", a, b), np.einsum("bij,bjk->k", x, y), "einsum"),
         near(pgas.einsum("bij->jb", a), np.einsum("bij->jb", x), "einsum of one"),
         near(pgas.einsum("ii->i", s), np.einsum("ii->i", square), "diagonal"),
