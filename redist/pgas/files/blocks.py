@@ -59,14 +59,14 @@ def must_be_written(file: File, a: Any) -> Array:
     return a
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Some elements that lie one behind the other in a file: where the first is, and they."""
 
     first: int
     values: Values
 
 
-def own_parts(a: Array, limit_bytes: int) -> Iterator[Part]:
+def own_parts(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     """**Collective.** What this rank writes of an array in C order: every element is one rank's, once.
 
     An array that is cut by rows stays where it is, and copies share its rows; another is moved, a
@@ -95,7 +95,7 @@ def _lies_in_order(t: ArrayType) -> bool:
     return all(cut == 1 for dim, cut in enumerate(t.cuts) if dim != lead)
 
 
-def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[Part]:
+def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     """**Local.** The own share of the own tile, which holders of the same tile have other shares of."""
     tile, box = a.tile, box_of(a.type, a.comm.rank)
     if tile is None or box is None or not tile.size:
@@ -104,7 +104,7 @@ def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[Part]:
     turn = same.index(a.comm.rank)
     if not a.shape:
         if turn == 0:
-            yield Part(0, np.asarray(a._memory.host(tile)))
+            yield FilePart(0, np.asarray(a._memory.host(tile)))
         return
     lead = _lead(a.shape)
     n, inner = tile.shape[lead], math.prod(a.shape[lead + 1 :])
@@ -113,7 +113,7 @@ def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[Part]:
     first = (box[lead][0] + lo) * inner
     for at, piece in _pieces(mine, limit_bytes):
         values = np.ascontiguousarray(a._memory.host(piece))
-        yield Part(first + at, values)
+        yield FilePart(first + at, values)
 
 
 def _pieces(tile: Tile, most_bytes: int) -> Iterator[tuple[int, Tile]]:
@@ -162,16 +162,16 @@ def _rows(shape: Sequence[int], t: ArrayType, mesh: Mesh) -> ArrayType:
     return ArrayType(mesh, t.dtype, tuple(shape), tuple(dims))
 
 
-def _moved_part(a: Array, box: Box, room: int) -> Part:
+def _moved_part(a: Array, box: Box, room: int) -> FilePart:
     """**Collective.** Cut a block over all ranks, in order; the own part of it."""
     t = _rows([hi - lo for lo, hi in box], a.type, line_mesh(a.comm.size))
     tile = take_block(a, box, t, room)
     own = box_of(t, a.comm.rank)
     steps = [math.prod(a.shape[dim + 1 :]) for dim in range(a.ndim)]
     if tile is None or own is None:
-        return Part(0, np.empty(0, a.dtype))
+        return FilePart(0, np.empty(0, a.dtype))
     first = sum((lo + at) * n for (lo, _), (at, _), n in zip(box, own, steps, strict=True))
-    return Part(first, tile)
+    return FilePart(first, tile)
 
 
 def take_block(a: Array, box: Box, t: ArrayType, room: int) -> Tile | None:

@@ -27,7 +27,7 @@ def multiply_stacks(x: Any, y: Any) -> Any:
     import cupy
 
     (x, x_turned), (y, y_turned) = _in_order(x), _in_order(y)
-    m, k, n = *x.shape[-2:], y.shape[-1]
+    (m, k), n = x.shape[-2:], y.shape[-1]
     out = cupy.empty((*x.shape[:-1], n), np.float16)
     one, zero = np.ones((), np.float32), np.zeros((), np.float32)
     library.gemmStridedBatchedEx(
