@@ -296,14 +296,14 @@ def _at_most(x: T, most: T | Number | None) -> T:
 def real_part(x: T) -> T:
     """**Collective** if a reduction is pending. The real parts of complex values, as a view."""
     x = resolve_pending(x)
-    return x.view(_parts_type(x), None if x.tile is None else x.tile.real)
+    return x.sharing(_parts_type(x), None if x.tile is None else x.tile.real)
 
 
 @asked
 def imaginary_part(x: T) -> T:
     """**Collective** if a reduction is pending. The imaginary parts of complex values, as a view."""
     x = resolve_pending(x)
-    return x.view(_parts_type(x), None if x.tile is None else x.tile.imag)
+    return x.sharing(_parts_type(x), None if x.tile is None else x.tile.imag)
 
 
 def _parts_type(x: Tiled) -> ArrayType:

@@ -26,7 +26,9 @@ def permute_dims(x: T, /, axes: Sequence[int]) -> T:
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")
-    return x.view(select_dims(x.type, order), None if x.tile is None else x.tile.transpose(order))
+    return x.sharing(
+        select_dims(x.type, order), None if x.tile is None else x.tile.transpose(order)
+    )
 
 
 @takes_array
@@ -66,7 +68,7 @@ def expand_dims(x: T, /, axis: Axis = 0) -> T:
         t.pending_op,
         t.pending_axes,
     )
-    return x.view(result, None if x.tile is None else np.expand_dims(x.tile, new))
+    return x.sharing(result, None if x.tile is None else np.expand_dims(x.tile, new))
 
 
 @asked
@@ -83,4 +85,4 @@ def squeeze(x: T, /, axis: Axis) -> T:
         )
         return get_basic(resolve_pending(x), tuple(items))
     result = select_dims(x.type, tuple(i for i in range(x.ndim) if i not in gone))
-    return x.view(result, None if x.tile is None else np.squeeze(x.tile, gone))
+    return x.sharing(result, None if x.tile is None else np.squeeze(x.tile, gone))

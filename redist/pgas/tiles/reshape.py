@@ -50,7 +50,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         copies = x.tile is not None and (copy or view is None)
         staging_room(x, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if x.tile is None or own is None or not copies:
-            return x.view(t, view)
+            return x.sharing(t, view)
         fresh = x._memory.empty(x.tile.shape, x.dtype, t.tile_bytes)
         fresh[...] = x.tile
         return x.new(t, fresh.reshape(own))

@@ -47,7 +47,7 @@ class Tiled:
         """Another array over the same ranks."""
         return self.__class__(type, self.comm, local)
 
-    def view(self: T, type: ArrayType, local: Tile | None) -> T:
+    def sharing(self: T, type: ArrayType, local: Tile | None) -> T:
         """Another array over the same memory: from now on, versions of neither say all."""
         other = self.__class__(type, self.comm, local)
         other._is_shared = self.share()

@@ -50,7 +50,7 @@ ELSEWHERE = {
 PLAIN = {
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
     "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "tile",
-    "type", "version", "view", "is_shared", "share", "shared_with",
+    "type", "version", "sharing", "is_shared", "share", "shared_with",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""
