@@ -81,6 +81,7 @@ PROMISES = [
     promised(2, ("cutting",)),
     promised(3, (*ALONE, "traffic", "spill_faults")),
     promised(2, ("spill_faults",), slow=SEVERAL),
+    promised(2, ("numpy_on_gpus",)),
     promised(3, ("reaching",), "--nodes"),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(

@@ -1,0 +1,92 @@
+"""Methods, NumPy's functions and statistics of arrays on a pretended GPU: the same, and there.
+
+As in ``mpirun -n 2 python -m tests.programs.pgas.numpy_on_gpus``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tests.fakes import numpy_cupy
+from tests.programs.pgas.drawing import xp
+from tests.programs.together import main, run_named
+
+RNG = np.random.default_rng(0)
+REAL = RNG.normal(size=(13, 5))
+COMPLEX = REAL + 1j * RNG.normal(size=(13, 5))
+COUNTS = RNG.integers(0, 6, 13)
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "median": lambda m, a, c, n: m.median(a, axis=0),
+    "quantile": lambda m, a, c, n: m.quantile(a, [0.2, 0.5], axis=0),
+    "cov": lambda m, a, c, n: m.cov(a, rowvar=False),
+    "corrcoef": lambda m, a, c, n: m.corrcoef(c, rowvar=False),
+    "histogram": lambda m, a, c, n: m.histogram(a, 5)[0],
+    "density": lambda m, a, c, n: m.histogram(a, 5, density=True)[0],
+    "bincount": lambda m, a, c, n: m.bincount(n),
+    "average": lambda m, a, c, n: m.average(a, axis=0, weights=a * a),
+    "ptp": lambda m, a, c, n: m.ptp(a, axis=1),
+    "isclose": lambda m, a, c, n: m.isclose(a, a + 1e-9, equal_nan=True),
+    "diag": lambda m, a, c, n: m.diag(a[0], 2),
+    "diagonal": lambda m, a, c, n: a.diagonal(1),
+    "real": lambda m, a, c, n: c.real,
+    "imag": lambda m, a, c, n: a.imag,
+    "round": lambda m, a, c, n: a.round(2),
+    "clip": lambda m, a, c, n: a.clip(-1, 1),
+    "take": lambda m, a, c, n: a.take([1, 3], 0),
+    "dot": lambda m, a, c, n: a.T.dot(a),
+    "sum": lambda m, a, c, n: a.sum(0),
+    "std": lambda m, a, c, n: a.std(0, ddof=1),
+    "argsort": lambda m, a, c, n: a.argsort(0),
+    "cumsum": lambda m, a, c, n: a.cumsum(),
+    "numpy.mean": lambda m, a, c, n: np.mean(a, axis=0),
+    "numpy.where": lambda m, a, c, n: np.where(a > 0, a, 0),
+    "numpy.unique": lambda m, a, c, n: np.unique(n),
+    "numpy.concatenate": lambda m, a, c, n: np.concatenate([a, a]),
+    "numpy.fft.fft": lambda m, a, c, n: np.fft.fft(a),
+    "numpy.linalg.norm": lambda m, a, c, n: np.linalg.norm(a, axis=0),
+}
+
+
+def on_gpu(values: Any) -> Any:
+    return xp.asarray(values, device="cuda")
+
+
+def agrees(call: Callable[..., Any]) -> str | None:
+    """Why a call on GPUs differs from NumPy's."""
+    want = np.asarray(call(np, REAL, COMPLEX, COUNTS))
+    made = call(xp, on_gpu(REAL), on_gpu(COMPLEX), on_gpu(COUNTS)).settled()
+    if not made._memory.on_device:
+        return f"{made.type} has left the GPU"
+    got = made._memory.host(made.gather())
+    fine = got.shape == want.shape and np.allclose(got, want)
+    return None if fine else f"{got} and not {want}"
+
+
+def in_place() -> str | None:
+    """What changes an array, and what reads it."""
+    x = on_gpu(REAL.copy())
+    x.sort(axis=0)
+    if not np.allclose(x.tolist(), np.sort(REAL, axis=0)):
+        return "sorted otherwise"
+    x.fill(3.0)
+    return None if x.item(2, 1) == 3.0 else "filled otherwise"
+
+
+CHECKS = (*CALLS, "in_place")
+
+
+def program() -> int:
+    """0 if all agree."""
+    numpy_cupy.install()
+    return run_named(
+        {**{name: partial(agrees, one) for name, one in CALLS.items()}, "in_place": in_place}
+    )
+
+
+if __name__ == "__main__":
+    main(program)
