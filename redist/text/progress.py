@@ -25,7 +25,7 @@ class Progress:
     ''
 
     ``bar`` says whether to draw a bar; by default it is drawn if ``stream`` (stderr) is a terminal.
-    Work that is over within ``after_s`` has none.
+    Work that is over within ``after_s`` has none. Elsewhere a line is written every ``line_s`` seconds.
     """
 
     def __init__(
@@ -34,8 +34,9 @@ class Progress:
         stream: TextIO | None = None,
         bar: bool | None = None,
         after_s: float = 0.0,
+        line_s: float | None = None,
     ) -> None:
-        self._label = label
+        self._label, self._line_s = label, line_s
         self._out = sys.stderr if stream is None else stream
         self._bar = self._out.isatty() if bar is None else bar
         self._started = time.monotonic()
@@ -48,7 +49,8 @@ class Progress:
         seconds, ended = now - self._started, self._bar and done >= total
         if ended and not self._drawn:
             return
-        if not ended and (now - self._last < (REDRAW_S if self._bar else LINE_S) or not total):
+        pause = REDRAW_S if self._bar else LINE_S if self._line_s is None else self._line_s
+        if not ended and (now - self._last < pause or not total):
             return
         self._last = now
         self._drawn = True

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
+from pathlib import Path
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import ArgumentError, RequestError
+from redist.errors import ArgumentError, RequestError, SpillError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
@@ -33,6 +34,7 @@ from redist.pgas.programs.prepare import (
 from redist.pgas.programs.prepared import Prepared, too_large_to_keep
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
+from redist.pgas.spill.spill_store import HOST
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
@@ -78,7 +80,7 @@ class Program(Generic[P, R]):
         if signature is None or signature.has_aliases:  # written through one, seen through another
             return self._eagerly(limit, args, options)
         if limit is not None:
-            within = self._limited.find(limit, signature, args, options)
+            within = self._limited.find(limit, signature, args, options, self.options.progress)
             if isinstance(within, str):
                 return self._eagerly(limit, args, options)
             kept: R = within.run(signature.arrays, progress=self.options.progress)
@@ -347,8 +349,8 @@ def program(
     ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` says the
     least that would do. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
     Inside ``redist.memory_limit`` programs take limit and folder from there. With
-    ``progress`` rank 0 says how far a run within a limit has come: a bar on a terminal, a line now and then
-    elsewhere.
+    ``progress`` rank 0 says when it plans and how far a run within a limit has come: a bar on a terminal, a
+    line every second elsewhere.
     """
     if layouts not in (PLANNED, AS_WRITTEN):
         known = f"{PLANNED!r}, {AS_WRITTEN!r}"
@@ -356,6 +358,10 @@ def program(
     if prefetch not in (True, False, ALWAYS):
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
     folder = None if spill is None else os.fspath(spill)
+    if folder is not None and folder != HOST and not Path(folder).is_dir():
+        raise SpillError(
+            f"cannot spill to {folder}: there is no such folder; make it, or give another"
+        )
     options = ProgramOptions(
         prefetch, bool(cache), layouts, limit_from(limit, "limit"), folder, bool(progress)
     )

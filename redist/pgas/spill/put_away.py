@@ -74,8 +74,13 @@ def stored_tile(array: Tiled) -> StoredTile | None:
 
 
 def can_leave(array: Tiled) -> bool:
-    """**Local.** Whether a tile may be put away: nobody else holds it or its memory, and it has no gaps."""
-    if array.is_shared or array._memory.is_ghost:
+    """**Local.** Whether a tile may be put away: nobody else holds it or its memory, and it has no gaps.
+
+    Views and tiles that were asked for once and are gone do not count; on a GPU nobody can tell.
+    """
+    if array._space is not None or array._memory.is_ghost:
+        return False
+    if array._memory.on_device and array.is_shared:
         return False
     tile = held_by(array)
     if not (isinstance(tile, np.ndarray) or is_cupy_array(tile)) or tile.nbytes < BLOCK_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from redist.program.memory_graph import MemoryGraph
@@ -29,10 +29,24 @@ def busy_s(spans: Iterable[LaneSpan]) -> dict[str, float]:
     return out
 
 
-def what_ran(graph: MemoryGraph, span: LaneSpan) -> str:
-    """A span in words: the name of its task, or the tile that it copies."""
+def tile_names(graph: MemoryGraph) -> list[str]:
+    """Every tile in words: its own name, or the task that makes it.
+
+    >>> from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+    >>> tiles = MemoryTile(8, begins=(0,), name="argument 0"), MemoryTile(8)
+    >>> tile_names(MemoryGraph(TaskList(tiles, (MemoryTask("exp (a.py:3)", (0,), (1,)),)), (), (), 0, ()))
+    ['argument 0', 'the result of exp (a.py:3)']
+    """
+    makers = {tile: task.name for task in graph.tasks.tasks for tile in task.makes}
+    return [
+        tile.name or f"the result of {makers.get(number, '?')}"
+        for number, tile in enumerate(graph.tasks.tiles)
+    ]
+
+
+def what_ran(graph: MemoryGraph, span: LaneSpan, names: Sequence[str]) -> str:
+    """A span in words: the name of its task, or that of the tile which it copies."""
     vertex = graph.vertices[span.vertex]
     if vertex.task is not None:
         return graph.tasks.tasks[vertex.task].name
-    tile = graph.residencies[vertex.reads[0]].tile
-    return f"{vertex.kind} {graph.tasks.tiles[tile].name or tile}"
+    return f"{vertex.kind} {names[graph.residencies[vertex.reads[0]].tile]}"

@@ -16,7 +16,7 @@ from redist.pgas.programs.limited.limited_program import LimitedProgram
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
 
-CHECKS = ("exact", "sums", "pairs", "put_away", "refused")
+CHECKS = ("exact", "sums", "pairs", "put_away", "refused", "dead_views", "folders")
 N, M = 360, 96
 SLACK = 2**17
 
@@ -190,12 +190,54 @@ def refused(comm: MPI.Comm, folder: str) -> str | None:
     return "it was not refused"
 
 
+def dead_views(comm: MPI.Comm, folder: str) -> str | None:
+    """What once had a view, or was asked for, may leave as soon as nobody holds that any more."""
+    draw = pgas.random.generator(7)
+    weights = [draw.normal((256 * comm.size, 256), type="{x}, {}") for _ in range(3)]
+
+    def least() -> int:
+        def total(several: Any) -> Any:
+            return sum(pgas.sum(one * 2) for one in several)
+
+        try:
+            pgas.program(limit=1, spill=folder)(total)(weights)
+        except NoPlanError as error:
+            return error.least_bytes
+        return 0
+
+    fresh = least()
+    turned = [one.T for one in weights]
+    held = least()
+    del turned
+    asked = [one.local for one in weights]
+    del asked
+    if not fresh or held <= fresh:
+        return f"{held} with live views, {fresh} without"
+    return None if least() == fresh else f"{least()} after views have died, {fresh} before"
+
+
+def folders(comm: MPI.Comm, folder: str) -> str | None:
+    """A folder that is not there, and the host for arrays that are in memory, are refused."""
+    a, v = arguments(comm)
+    try:
+        pgas.program(limit="1MiB", spill=f"{folder}/nowhere")(kernel)
+        return "a folder that does not exist was taken"
+    except redist.SpillError as error:
+        if "there is no such folder" not in str(error):
+            return str(error)
+    try:
+        pgas.program(limit="1MiB", spill="host")(kernel)(a, v)
+        return "the host was taken"
+    except redist.RequestError as error:
+        return None if "give spill= a folder" in str(error) else str(error)
+
+
 def program() -> int:
     """0 if all is well."""
     comm, bad = MPI.COMM_WORLD, 0
     with tempfile.TemporaryDirectory() as own, small_blocks(2**14):
         folder = comm.bcast(own)
-        for check in (exact, sums, pairs, put_away, refused):
+        for check in (exact, sums, pairs, put_away, refused, dead_views, folders):
             bad += not all_well(comm, check.__name__, check(comm, folder), "")
         comm.barrier()
     return bad

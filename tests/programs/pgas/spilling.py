@@ -83,16 +83,19 @@ def strides() -> str | None:
 
 
 def stays() -> str | None:
-    """What somebody else may look at does not leave memory."""
-    a, b, c = (X.ones((SIDE, SIDE)) for _ in range(3))
-    view, own = b.T, c.tile
+    """What somebody else holds does not leave memory; what somebody held once may."""
+    a, b, c, once = (X.ones((SIDE, SIDE)) for _ in range(4))
+    view, own, looked = b.T, c.tile, a.local
+    assert once.T is not None and once.local is not None
     with redist.memory_limit(BUFFERS.live_bytes, spill=FOLDER):
-        a.local[...] = 2.0
+        looked[...] = 2.0
         try:
             made = [X.zeros((SIDE, SIDE)) for _ in range(3)]
         except redist.MemoryLimitError:
             made = []
     kept = [stored_tile(one) is None for one in (a, b, view, c)]
+    if stored_tile(once) is None:
+        return "an array that nobody looks at any more stayed"
     return None if all(kept) and own is not None else f"put away: {kept}, {len(made)}"
 
 
@@ -181,8 +184,8 @@ def no_disk() -> str | None:
     """A folder that is not there is the same error on all ranks, and arguments are as they were."""
     x, several = weights(1)[0], weights(4)
     values = [one.gather() for one in several]
-    step: Any = X.program(limit=BUFFERS.live_bytes - 2**16, spill=f"{FOLDER}/nowhere")(layers)
     try:
+        step: Any = X.program(limit=BUFFERS.live_bytes - 2**16, spill=f"{FOLDER}/nowhere")(layers)
         step(x, several)
     except redist.RedistError as error:
         said = COMM.allgather("cannot spill to" in str(error))

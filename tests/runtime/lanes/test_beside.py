@@ -14,7 +14,7 @@ from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.stores import MemoryStore
-from redist.runtime.lanes.timeline import LaneSpan, busy_s, what_ran
+from redist.runtime.lanes.timeline import LaneSpan, busy_s, tile_names, what_ran
 from redist.runtime.lanes.vertex_table import TaskWork
 
 TILES = (
@@ -62,7 +62,8 @@ def spans_by(policy: str) -> dict[str, LaneSpan]:
     assert outcome.held[0, 1].tolist() == [*range(8)]
     assert outcome.peak_bytes[0] == 16
     assert busy_s(outcome.spans)["compute"] >= 0.5
-    return {what_ran(GRAPH, span): span for span in outcome.spans}
+    names = tile_names(GRAPH)
+    return {what_ran(GRAPH, span, names): span for span in outcome.spans}
 
 
 def test_the_graph_is_good() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.runtime.ranks.free_memory import all_fit
 from redist.runtime.ranks.world import Comm
+from redist.text.units import format_bytes
 
 MOST_LIMITED = 16
 """Programs within a limit that one function keeps."""
@@ -35,7 +37,7 @@ def limit_in_force(options: ProgramOptions) -> RunLimit | None:
     limits = [one for one in (options.limit_bytes, BUFFERS.limit_bytes) if one is not None]
     if not limits:
         return None
-    return RunLimit(min(limits), options.spill or BUFFERS.spill)
+    return RunLimit(min(limits), options.spill or BUFFERS.spill, options.spill is not None)
 
 
 class LimitedCalls:
@@ -51,6 +53,7 @@ class LimitedCalls:
         signature: Signature,
         args: Sequence[Any],
         options: Mapping[str, Any],
+        progress: bool = False,
     ) -> LimitedProgram | str:
         """**Collective.** The program, or why it cannot be planned and runs as it is instead."""
         key = signature.key, limit
@@ -59,6 +62,9 @@ class LimitedCalls:
             return found
         if found is not None and self._still_serves(found, limit, signature):
             return found
+        if progress and signature.arrays and signature.arrays[0].comm.rank == 0:
+            words = f"{self._name}: planning within {format_bytes(limit.limit_bytes)} a rank"
+            print(words, file=sys.stderr, flush=True)
         found, decided = self._make(limit, signature, args, options)
         if not isinstance(found, str) and decided is not None and limit.spill is None:
             found = self._fitting(found, bool(decided.why), limit, signature, args, options)

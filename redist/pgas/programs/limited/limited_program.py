@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
+from redist.errors import RequestError, SpillError
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.memory import GRAIN
@@ -33,7 +34,7 @@ from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import Tidied
 from redist.pgas.spill.put_away import hold_stored, put_away, stored_tile
-from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile
+from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
 from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
@@ -42,9 +43,26 @@ from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
 from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.together import make_together, run_together
+from redist.runtime.ranks.agreement import all_agree
 from redist.runtime.ranks.free_memory import all_fit
+from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress
+
+LINE_S = 1.0
+"""Where there is no terminal, a line says so often how far a run has come."""
+
+
+def _open_together(comm: Comm, name: str, spill: str | None) -> SpillStore | None:
+    """**Collective.** The store of a folder; if a rank cannot write there, all raise."""
+    store, error = None, None
+    try:
+        store = None if spill is None else store_for(spill)
+    except SpillError as problem:
+        error = problem
+    if spill is not None:
+        all_agree(comm, f"cannot run {name}", "", error, TIMEOUT_S)
+    return store
 
 
 class LimitedProgram:
@@ -63,8 +81,14 @@ class LimitedProgram:
     ) -> None:
         """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
         captured = tidied.captured
-        if limit.spill == HOST and not captured.on_device:  # what lies there already stays
-            limit = replace(limit, spill=None)
+        if limit.spill == HOST and not captured.on_device:
+            if limit.is_own:
+                raise RequestError(
+                    f'cannot spill {name} to "host": its arrays are in memory, not on a GPU; '
+                    "give spill= a folder"
+                )
+            limit = replace(limit, spill=None)  # that of redist.memory_limit is for GPUs alone
+        self._store = _open_together(comm, name, limit.spill)
         nodes = range(len(captured.nodes))
         rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
@@ -203,7 +227,7 @@ class LimitedProgram:
                 current_stream().synchronize()
             with self.agreed.memory.planned(bound + bound // 100 + 2 * GRAIN):
                 says = progress and self.comm.rank == 0
-                said = Progress(self.name) if says else nothing
+                said = Progress(self.name, line_s=LINE_S) if says else nothing
                 outcome = run_together(
                     self.comm,
                     runner,

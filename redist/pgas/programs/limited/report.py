@@ -5,6 +5,7 @@ from __future__ import annotations
 from redist.offload.modelled_time import modelled_ps
 from redist.pgas.programs.limited.fit import FittedProgram
 from redist.program.memory_graph import MemoryGraph
+from redist.runtime.lanes.timeline import tile_names
 from redist.text.units import format_bytes, format_time
 
 MOST_EVENTS = 30
@@ -26,6 +27,11 @@ def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> t
     if fitted.away:
         numbers = ", ".join(map(str, sorted(fitted.away)))
         lines.append(f"put away   arguments {numbers}")
+    cut = fitted.fitter.cut
+    if cut is not None:
+        blocks = [len(ranges) for ranges in cut.cuts.ranges.values()]
+        said = f"{min(blocks)} to {max(blocks)}" if min(blocks) < max(blocks) else str(blocks[0])
+        lines.append(f"in blocks  {len(blocks)} arrays of {said} blocks each")
     events = list_events(graph)
     if events:
         moved = graph.moved_bytes
@@ -42,7 +48,7 @@ def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> t
 
 def list_events(graph: MemoryGraph) -> list[str]:
     """**Local.** Loads and stores in the order of the list, each with the task that comes next."""
-    names = [_maker_of(graph, tile) for tile in range(len(graph.tasks.tiles))]
+    names = tile_names(graph)
     out: list[str] = []
     waiting: list[str] = []
     for vertex in graph.vertices:
@@ -55,12 +61,3 @@ def list_events(graph: MemoryGraph) -> list[str]:
             out += [f"{one}, before {graph.tasks.tasks[vertex.task].name}" for one in waiting]
             waiting.clear()
     return out + [f"{one}, at the end" for one in waiting]
-
-
-def _maker_of(graph: MemoryGraph, tile: int) -> str:
-    """A tile in words: its name, or the task that makes it."""
-    name = graph.tasks.tiles[tile].name
-    if name:
-        return name
-    makers = (task.name for task in graph.tasks.tasks if tile in task.makes)
-    return f"result of {next(makers, '?')}"

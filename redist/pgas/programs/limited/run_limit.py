@@ -15,6 +15,8 @@ class RunLimit:
 
     limit_bytes: int
     spill: str | None = None
+    is_own: bool = False
+    """Whether the program says where to spill to, not ``redist.memory_limit``."""
 
     def refusal(self, name: str, needed_bytes: int, why: str) -> NoPlanError:
         """The error of a program that needs more; ``why`` names what does."""

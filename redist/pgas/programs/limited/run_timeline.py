@@ -10,7 +10,7 @@ from typing import Any
 from redist.draw.colours import nth_colour
 from redist.pgas.watch.timeline import ticks
 from redist.program.memory_graph import MemoryGraph
-from redist.runtime.lanes.timeline import LaneSpan, what_ran
+from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
 from redist.text.columns import table
 from redist.text.svg import Figure, document, line, rect, text, with_title
 from redist.text.units import format_time
@@ -77,8 +77,8 @@ class RunTimeline:
 
 def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpan, ...]:
     """**Local.** The spans of a run in words, in the order in which they began."""
-    found = sorted(spans, key=lambda one: one.begin_s)
-    return tuple(NamedSpan(s.lane, what_ran(graph, s), s.begin_s, s.end_s) for s in found)
+    found, names = sorted(spans, key=lambda one: one.begin_s), tile_names(graph)
+    return tuple(NamedSpan(s.lane, what_ran(graph, s, names), s.begin_s, s.end_s) for s in found)
 
 
 def draw_lanes(ranks: Sequence[Sequence[NamedSpan]]) -> str:
