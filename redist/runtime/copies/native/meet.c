@@ -13,8 +13,8 @@
 #include <emmintrin.h>
 #endif
 
-#define YIELD_NS 100000 /* who waits longer sleeps */
-#define CONTROL_WORD 8  /* 64-bit words in a cache line */
+#define YIELD_NS 100000         /* who waits longer sleeps */
+#define CONTROL_WORD 8          /* 64-bit words in a cache line */
 enum { GAVE_UP = 1, LEFT = 2 }; /* as in control_page.py */
 
 static inline void relax(void)
