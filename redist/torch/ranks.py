@@ -13,9 +13,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from redist.errors import PeerError, RequestError
+from redist.runtime.ranks.long_wait import TIMEOUT_S
 
-TIMEOUT_S = 300.0
-"""So long ranks wait for each other unless a caller says otherwise."""
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 """Its name from PyTorch 2.13 on, and before."""
 Ints = NDArray[np.int64]

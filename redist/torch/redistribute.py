@@ -19,9 +19,9 @@ from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
+from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.text.units import limit_from
 from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
-from redist.torch.ranks import TIMEOUT_S
 from redist.torch.transfer import TensorTransfer
 from redist.torch.world import GroupWorld, world_of
 

@@ -8,8 +8,8 @@ import torch
 
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
+from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.torch.dtypes import to_torch
-from redist.torch.ranks import TIMEOUT_S
 from redist.torch.transfer import TensorTransfer
 from redist.torch.world import world_of
 
