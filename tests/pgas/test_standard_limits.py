@@ -24,7 +24,8 @@ def same(got: Any, want: Any) -> None:
 
 
 def test_the_same_functions_differ() -> None:
-    assert set(standard_limits.FUNCTIONS) == set(OTHERS)
+    copies = {"imag", "real"}  # the same values, never a view
+    assert set(standard_limits.FUNCTIONS) - copies == set(OTHERS)
     assert standard_limits.function_on_tiles("add") is np.add
 
 

@@ -204,7 +204,7 @@ def refusals() -> str | None:
         "get": (lambda x: x.get((0, 0)), "cannot get elements"),
         "epoch": (lambda x: x.epoch(), "cannot open an epoch"),
         "gather": (lambda x: x.gather(), "cannot gather"),
-        "hidden": (lambda x: x + dug_out(), "no part of the program"),
+        "hidden": (lambda x: x + dug_out(), "not part of the program"),
     }
     for name, (function, words) in cases.items():
         said = refused(function, u)

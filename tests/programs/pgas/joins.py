@@ -335,7 +335,7 @@ def errors(draw: Draw) -> str | None:
         "for an array of 2 dims": lambda: xp.ein("i->", a),
         "the result's labels": lambda: xp.ein("ij->ik", a),
         "of nothing": lambda: xp.ein("->"),
-        "no global array": lambda: xp.ein("ij->", np.ones((2, 2))),
+        "is not a global array": lambda: xp.ein("ij->", np.ones((2, 2))),
         "no aggregation is called 'mean'": lambda: xp.ein("ij->i", a, agg="mean"),
         "no join is called 'plus'": lambda: xp.ein("ij,ij->i", a, b, join="plus"),
         "subtract": lambda: xp.ein(
