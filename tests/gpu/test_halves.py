@@ -69,9 +69,7 @@ def carried(*n_halves: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What happens, in order, as messages of MPI take three rounds; in every call."""
     log: list[str] = []
     monkeypatch.setattr(cuda_carriers, "post", lambda start, message, *more: log.append(message))
-    world: Any = SimpleNamespace(
-        comm=None, wait_for_messages=lambda *args: log.append("arrived")
-    )
+    world: Any = SimpleNamespace(comm=None, wait_for_messages=lambda *args: log.append("arrived"))
     stream = Events(log, "own")
     carrier = ByMessages(world)
     for n in n_halves:

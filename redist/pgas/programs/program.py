@@ -39,6 +39,7 @@ from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
+from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.text.units import limit_from
 
@@ -172,8 +173,10 @@ class Program(Generic[P, R]):
             )
         result = within.run(signature.arrays, records=True, progress=self.options.progress)
         assert within.fitted is not None
-        spans = named_spans(within.fitted.graph, within.spans)
-        return RunTimeline(tuple(gather(within.comm, spans, TIMEOUT_S)), result)
+        graph = within.fitted.graph
+        told = named_spans(graph, within.spans), live_bytes(graph, within.spans)
+        spans, memory = zip(*gather(within.comm, told, TIMEOUT_S), strict=True)
+        return RunTimeline(spans, result, memory, graph.places[0].limit_bytes)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: called with the object, which counts as an argument."""

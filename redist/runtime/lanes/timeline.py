@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from redist.program.memory_graph import MemoryGraph
@@ -27,6 +28,33 @@ def busy_s(spans: Iterable[LaneSpan]) -> dict[str, float]:
     for span in spans:
         out[span.lane] = out.get(span.lane, 0.0) + span.end_s - span.begin_s
     return out
+
+
+def live_bytes(graph: MemoryGraph, spans: Iterable[LaneSpan]) -> tuple[tuple[float, int], ...]:
+    """When what lies in the first place changes, and how many bytes are there from then on.
+
+    Tiles count from the beginning of the vertex that makes them until they are freed, staging while its
+    task runs. What takes no time is done when all before it is.
+    """
+    begins = {span.vertex: span.begin_s for span in spans}
+    ends = {span.vertex: span.end_s for span in spans}
+    changes: dict[float, int] = {0.0: 0}
+
+    def change(at_s: float, n_bytes: int) -> None:
+        changes[at_s] = changes.get(at_s, 0) + n_bytes
+
+    def held(residencies: Iterable[int]) -> int:
+        return sum(graph.bytes_of(r) for r in residencies if graph.residencies[r].place == 0)
+
+    change(0.0, held(range(graph.n_given)))
+    for number, vertex in enumerate(graph.vertices):
+        done = ends.setdefault(number, max((ends[one] for one in vertex.before), default=0.0))
+        begun = begins.get(number, done)
+        staging = 0 if vertex.task is None else graph.tasks.tasks[vertex.task].staging_bytes
+        change(begun, held(vertex.makes) + staging)
+        change(done, -held(vertex.ends) - staging)
+    times = sorted(changes)
+    return tuple(zip(times, accumulate(changes[at_s] for at_s in times), strict=True))
 
 
 def tile_names(graph: MemoryGraph) -> list[str]:

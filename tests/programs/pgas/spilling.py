@@ -134,6 +134,9 @@ def streaming() -> str | None:
         return f"lanes {lanes}"
     if not np.array_equal(noted.result[0].gather(), want[0]) or "load" not in str(noted):
         return f"timeline {noted}"
+    curve = [n_bytes for _, n_bytes in noted.memory[COMM.rank]]
+    if not 0 < max(curve) <= (noted.limit_bytes or 0) or min(curve) < 0:
+        return f"memory from {min(curve)} to {max(curve)}, limit {noted.limit_bytes}"
     del noted
     away = [stored_tile(one) is not None for one in several]
     loads = program.fitted.graph.moved_bytes["load"]

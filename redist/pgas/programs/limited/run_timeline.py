@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from redist.draw.colours import nth_colour
@@ -13,10 +14,13 @@ from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
 from redist.text.columns import table
 from redist.text.svg import Figure, document, line, rect, text, with_title
-from redist.text.units import format_time
+from redist.text.units import format_bytes, format_time
 
 LANES = ("compute", "moves", "load", "store")
 WIDTH, LEFT, LANE, BAR, TOP = 960, 130, 20, 15, 44
+CURVE = 40
+"""The height of the curve of a rank's memory."""
+MEMORY = "#8d99a6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,8 @@ class NamedSpan:
 class RunTimeline:
     """A run of a program within a limit: ``print`` gives a table, :meth:`svg` a picture; ``result`` is its.
 
-    ``ranks`` has for every rank what ran on its lanes: ``compute``, ``moves``, ``load`` and ``store``.
+    ``ranks`` has for every rank what ran on its lanes: ``compute``, ``moves``, ``load`` and ``store``;
+    ``memory`` when the bytes that its plan counts changed, and what they were from then on.
 
     >>> spans = NamedSpan("compute", "matmul (a.py:3)", 0, 2.0), NamedSpan("load", "load w", 0.5, 1.5)
     >>> print(RunTimeline((spans,)))
@@ -44,6 +49,8 @@ class RunTimeline:
 
     ranks: tuple[tuple[NamedSpan, ...], ...]
     result: Any = field(default=None, compare=False)
+    memory: tuple[tuple[tuple[float, int], ...], ...] = ()
+    limit_bytes: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -70,9 +77,9 @@ class RunTimeline:
         return "\n".join(table(rows, left=range(6), gap="  "))
 
     def svg(self, file: str | os.PathLike[str]) -> None:
-        """**Local.** Draw it: a row for every lane of every rank."""
+        """**Local.** Draw it: a row for every lane of every rank, and a curve of its memory."""
         with open(file, "w", encoding="utf-8") as out:
-            out.write(draw_lanes(self.ranks))
+            out.write(draw_lanes(self.ranks, self.memory, self.limit_bytes))
 
 
 def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpan, ...]:
@@ -81,7 +88,11 @@ def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpa
     return tuple(NamedSpan(s.lane, what_ran(graph, s, names), s.begin_s, s.end_s) for s in found)
 
 
-def draw_lanes(ranks: Sequence[Sequence[NamedSpan]]) -> str:
+def draw_lanes(
+    ranks: Sequence[Sequence[NamedSpan]],
+    memory: Sequence[Sequence[tuple[float, int]]] = (),
+    limit_bytes: int | None = None,
+) -> str:
     """The lanes of all ranks as the text of an SVG file.
 
     >>> "rank 0 load" in draw_lanes([[NamedSpan("load", "load argument 3", 0.0, 0.1)]])
@@ -95,7 +106,8 @@ def draw_lanes(ranks: Sequence[Sequence[NamedSpan]]) -> str:
         for lane in LANES
         if any(one.lane == lane for one in spans)
     ]
-    bottom = TOP + len(rows) * LANE
+    curves = TOP + len(rows) * LANE
+    bottom = curves + len(memory) * (CURVE + 8)
     title = f"{len(ranks)} ranks within a memory limit, {_time(seconds)}"
     body = [text(16, 24, title, 13)]
     for at, (rank, lane) in enumerate(rows):
@@ -108,12 +120,45 @@ def draw_lanes(ranks: Sequence[Sequence[NamedSpan]]) -> str:
                 took = one.end_s - one.begin_s
                 bar = rect(LEFT + one.begin_s * scale, y, max(took * scale, 0.5), BAR, fill=colour)
                 body.append(with_title(bar, f"{one.what}, {_time(took)}"))
+    for rank, changes in enumerate(memory):
+        y = curves + rank * (CURVE + 8)
+        body += _curve(y, rank, [*changes, (seconds, 0)], scale, limit_bytes)
     for at_s in ticks(seconds):
         x = LEFT + at_s * scale
         body.append(line(x, TOP - 6, x, bottom, "grid"))
         anchor = "end" if x > WIDTH - 60 else "middle"
         body.append(text(x, bottom + 12, _time(at_s), 10, "soft", anchor))
-    return document(Figure(WIDTH, bottom + 24, "\n".join(body)), title)
+    body.append(
+        text(16, bottom + 30, "a bar says what it is when the pointer is on it", 10, "soft")
+    )
+    return document(Figure(WIDTH, bottom + 42, "\n".join(body)), title)
+
+
+def _curve(
+    y: float,
+    rank: int,
+    changes: Sequence[tuple[float, int]],
+    scale: float,
+    limit_bytes: int | None,
+) -> list[str]:
+    """The memory of a rank over time, as high as its limit, or as its peak."""
+    peak = max(n_bytes for _, n_bytes in changes)
+    most = max(1, limit_bytes or peak)
+    words = f"{format_bytes(peak)} at most" + (
+        f" of {format_bytes(limit_bytes)}" if limit_bytes else ""
+    )
+    body = [
+        text(16, y + 12, f"rank {rank} memory", 11),
+        text(16, y + 26, words, 9, "soft"),
+        rect(LEFT, y, WIDTH - LEFT - 20, CURVE, "void", style="stroke:none"),
+    ]
+    for (begin, n_bytes), (end, _) in pairwise(changes):
+        if n_bytes and end > begin:
+            high = CURVE * min(1.0, n_bytes / most)
+            wide = (end - begin) * scale
+            bar = rect(LEFT + begin * scale, y + CURVE - high, wide, high, fill=MEMORY)
+            body.append(with_title(bar, format_bytes(n_bytes)))
+    return body
 
 
 def _time(seconds: float) -> str:
