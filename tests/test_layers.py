@@ -127,7 +127,7 @@ INNER: dict[str, str] = {
     "redist.pgas.linalg": "matrices tall_qr panel_solve equations decompositions norms powers",
     "redist.pgas.fft": "cut_lines any_length transforms functions",
     "redist.pgas.random": "philox generators",
-    "redist.pgas.statistics": "averages quantiles counts",
+    "redist.pgas.statistics": "averages quantiles without_nan counts",
     "redist.measure": (
         "machine peers timing pages memory cases values options computing calibrate contenders results "
         "compare session job __main__"

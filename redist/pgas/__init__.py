@@ -74,7 +74,8 @@ from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
 from redist.pgas.shapes.triangle import tril, triu
 from redist.pgas.statistics import (
-    average, bincount, corrcoef, cov, histogram, median, percentile, ptp, quantile,
+    average, bincount, corrcoef, cov, histogram, median, nanmax, nanmean, nanmedian, nanmin, nanstd,
+    nansum, nanvar, percentile, ptp, quantile,
 )  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
 from redist.pgas.tiles.move_together import move_together
@@ -95,7 +96,8 @@ __all__ = [
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10",
     "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "map_tiles", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
-    "move_together", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero",
+    "move_together", "moveaxis", "multiply", "nan", "nanmax", "nanmean", "nanmedian",
+    "nanmin", "nanstd", "nansum", "nanvar", "negative", "newaxis", "nextafter", "nonzero",
     "not_equal", "ones", "ones_like", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
     "program", "ptp", "quantile", "random", "read_csv", "read_npy", "read_parquet", "real",
     "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",

@@ -34,7 +34,7 @@ from redist.pgas.tiles.tiled import T, Tiled
 F = TypeVar("F", bound=Callable[..., Any])
 REFUSED = {
     "out": "it is not written into another array; use what it returns",
-    "where": "choose the elements before, as in pgas.where(mask, a, 0)",
+    "where": "choose between results, as in pgas.where(mask, result, a)",
     "initial": "combine the result with the first value",
     "order": "tiles are in C order",
     "kind": "say stable= if equal elements can differ",
@@ -44,6 +44,32 @@ REFUSED = {
     "mean": "it is computed here",
 }
 """Arguments of NumPy's methods and functions that are not offered, and what to do."""
+_CHOSEN = {
+    "sum": "0", "prod": "1", "any": "False", "all": "True", "max": "-pgas.inf", "min": "pgas.inf",
+    **dict.fromkeys(("nansum", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin"), "pgas.nan"),
+}  # fmt: skip
+"""What counts for nothing in a reduction."""
+OF_FUNCTION = {
+    "where": {
+        **{
+            name: f"write pgas.{name}(pgas.where(mask, a, {value}), axis=axis)"
+            for name, value in _CHOSEN.items()
+        },
+        "mean": "write pgas.sum(pgas.where(mask, a, 0), axis=axis) / pgas.sum(mask, axis=axis)",
+        **{
+            name: f"write pgas.nan{name}(pgas.where(mask, a, pgas.nan), axis=axis), which leaves out "
+            "every NaN of a too"
+            for name in ("std", "var")
+        },
+    },
+    "initial": {
+        "sum": "write a.sum(...) + value",
+        "prod": "write a.prod(...) * value",
+        "max": "write pgas.maximum(a.max(...), value)",
+        "min": "write pgas.minimum(a.min(...), value)",
+    },
+}
+"""What to do instead in one function, where it matters which."""
 
 
 def refuse_arguments(function: F, name: str | None = None) -> F:
@@ -51,13 +77,18 @@ def refuse_arguments(function: F, name: str | None = None) -> F:
     code = getattr(function, "__code__", None)
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code else ()
     refused = REFUSED.keys() - set(own)
+    called_as = name or function.__name__
+
+    def told(one: str) -> str:
+        plain = called_as.removeprefix("a") if called_as in ("amax", "amin") else called_as
+        return OF_FUNCTION.get(one, {}).get(plain, REFUSED[one])
 
     @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         for one in refused & options.keys():
             if options.pop(one) is not None:
                 raise ArgumentTypeError(
-                    f"cannot use {one}= in {name or function.__name__} of a global array: {REFUSED[one]}"
+                    f"cannot use {one}= in {called_as} of a global array: {told(one)}"
                 )
         return function(*args, **options)
 
@@ -92,7 +123,7 @@ class Methods(Operators):
         correction: float | None = None, keepdims: bool = False,
     ) -> T:  # fmt: skip
         """The variance over dims, with ``n - ddof`` in the denominator; ``correction`` is the same."""
-        less = _correction(ddof, correction)
+        less = correction_of(ddof, correction)
         return reductions.var(_in_dtype(self, dtype), axis=axis, correction=less, keepdims=keepdims)
 
     @refuse_arguments
@@ -101,7 +132,7 @@ class Methods(Operators):
         correction: float | None = None, keepdims: bool = False,
     ) -> T:  # fmt: skip
         """The standard deviation over dims, with ``n - ddof`` in the denominator."""
-        less = _correction(ddof, correction)
+        less = correction_of(ddof, correction)
         return reductions.std(_in_dtype(self, dtype), axis=axis, correction=less, keepdims=keepdims)
 
     @refuse_arguments
@@ -343,7 +374,8 @@ def _in_dtype(x: T, dtype: Any) -> T:
     return x if dtype is None else astype(x, dtype, copy=False)
 
 
-def _correction(ddof: float | None, correction: float | None) -> float:
+def correction_of(ddof: float | None, correction: float | None) -> float:
+    """What is taken off the number of values, by NumPy's name or by that of the standard."""
     if ddof is not None and correction is not None:
         raise ArgumentError("cannot use ddof= and correction= together: they are the same")
     return next((one for one in (ddof, correction) if one is not None), 0.0)

@@ -145,6 +145,11 @@ def _functions(xp: Any) -> Table:
         "isrealobj": lambda x: x.dtype.kind != "c",
         "median": lambda a, axis=None, keepdims=False: xp.median(a, axis=axis, keepdims=keepdims),
         "moveaxis": lambda a, source, destination: xp.moveaxis(a, source, destination),
+        **{name: _without_nan(getattr(xp, name)) for name in ("nanmax", "nanmedian", "nanmin")},
+        **{name: _without_nan(getattr(xp, name), True) for name in ("nanmean", "nanstd", "nanvar")},
+        "nansum": lambda a, axis=None, dtype=None, keepdims=False: xp.nansum(
+            a, axis=axis, dtype=dtype, keepdims=keepdims
+        ),
         "ndim": lambda a: a.ndim,
         "ones_like": lambda a, dtype=None: xp.ones_like(a, dtype=dtype),
         "outer": lambda a, b: xp.linalg.outer(a.ravel(), b.ravel()),
@@ -236,6 +241,14 @@ def _method(name: str) -> Function:
         return method(a, *args, **options)
 
     return called
+
+
+def _without_nan(function: Function, takes_dtype: bool = False) -> Function:
+    if not takes_dtype:
+        return lambda a, axis=None, **given: function(a, axis=axis, **given)
+    return lambda a, axis=None, dtype=None, **given: function(
+        _in_dtype(a, dtype), axis=axis, **given
+    )
 
 
 def _is_array(x: Any) -> bool:

@@ -173,6 +173,25 @@ def _quantile(name: str, whole: int) -> Case:
     return case
 
 
+def _nan(name: str, kinds: tuple[str, ...]) -> Case:
+    """A statistic without NaN; some lines have nothing else."""
+
+    def case(of: Operands) -> tuple[list[Any], Call]:
+        x = of.values(of.filled(1), of.one_of(kinds), True)
+        if x.dtype.kind != "i":
+            x = np.where(of.rng.random(x.shape) < 0.4, x.dtype.type(np.nan), x)
+            if of.rng.random() < 0.3:
+                x[0] = np.nan
+        axis: Any = of.one_of([None, of.axis(x.shape), 0, tuple(range(x.ndim))])
+        given: Given = {"axis": axis, "keepdims": bool(of.rng.integers(2))}
+        if name in ("nanstd", "nanvar"):
+            given["ddof"] = int(of.rng.integers(3))
+        by_numpy = bool(of.rng.integers(2))
+        return [x], lambda m, x: getattr(np if by_numpy else m, name)(x, **given)
+
+    return case
+
+
 def _cov(name: str) -> Case:
     def case(of: Operands) -> tuple[list[Any], Call]:
         kind = of.one_of(("i4", "f4", "f8", "c16"))
@@ -277,6 +296,8 @@ STATISTICS: dict[str, Case] = {
     "ptp": _with_namespace(lambda m, x, axis, keep: m.ptp(x, axis=axis, keepdims=keep), SMALL),
     "quantile": _quantile("quantile", 1), "percentile": _quantile("percentile", 100),
     "average": _average, "cov": _cov("cov"), "corrcoef": _cov("corrcoef"), "histogram": _histogram,
+    **{f"nan{name}": _nan(f"nan{name}", (*SMALL, "c16")) for name in ("sum", "mean", "std", "var")},
+    **{f"nan{name}": _nan(f"nan{name}", SMALL) for name in ("max", "min", "median")},
     "bincount": _bincount, "diag": _diag, "isclose": _near,
     "allclose": _pair(lambda m, x, y: m.all(m.isclose(x, x + 1e-9)), ("f8", "f4")),
 }  # fmt: skip
@@ -349,7 +370,8 @@ FUNCTIONS: dict[str, Case] = {
 
 ROUGH = {
     ".sum", ".prod", ".mean", ".std", ".var", ".cumsum", ".cumprod", ".trace", ".dot", "average", "cov",
-    "corrcoef", "histogram", "bincount", "median", "quantile", "percentile", "np.mean", "np.std", "np.sum",
+    "corrcoef", "histogram", "bincount", "nansum", "nanmean", "nanstd", "nanvar", "nanmedian",
+    "median", "quantile", "percentile", "np.mean", "np.std", "np.sum",
     "np.cumsum", "np.dot", "np.inner", "np.vdot", "np.outer", "np.tensordot", "np.einsum", "np.linalg.norm",
     "np.linalg.norm 1", "np.linalg.svd", "np.fft.fft", "np.fft.rfft2", "np.cov", "np.median", "np.histogram",
 }  # fmt: skip

@@ -1,0 +1,146 @@
+"""Sums, averages, extremes and medians that leave NaN out, by NumPy's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.pgas import reductions
+from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.methods import correction_of
+from redist.pgas.ordering.sorting import sort
+from redist.pgas.shapes.permute import expand_dims, squeeze
+from redist.pgas.shapes.take import take_along_axis
+from redist.pgas.statistics.averages import along_one
+from redist.pgas.statistics.quantiles import median
+from redist.pgas.tiles.arguments import Axis, takes_array
+from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.tiled import T
+
+
+@takes_array
+def nansum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
+    """The sum over dims without NaN; 0 where all values are NaN.
+
+    A copy of the values is made on the way, as by all functions here.
+    """
+    return reductions.sum(_filled(resolve_pending(x), 0), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@takes_array
+def nanmean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
+    """**Collective** if a dim is cut. The average over dims without NaN; NaN where all values are.
+
+    ``pgas.nanmean(a, axis=0)`` divides each column's sum by how many of its values are numbers.
+    """
+    x = resolve_pending(x)
+    if not _can_be_nan(x):
+        return reductions.mean(x, axis=axis, keepdims=keepdims)
+    wide = np.float32 if x.dtype == np.float16 else x.dtype
+    total = reductions.sum(_filled(x, 0), axis=axis, keepdims=keepdims, dtype=wide)
+    return _divide(total, _count(x, axis, keepdims), x.dtype)
+
+
+@takes_array
+def nanvar(
+    x: T, /, *, axis: Axis = None, ddof: float | None = None, correction: float | None = None,
+    keepdims: bool = False,
+) -> T:  # fmt: skip
+    """**Collective** if a dim is cut. The variance over dims without NaN.
+
+    ``n - ddof`` is the denominator, with ``n`` values that are numbers; ``correction`` is the same. NaN
+    where that is not positive.
+    """
+    x, less = resolve_pending(x), correction_of(ddof, correction)
+    if not _can_be_nan(x):
+        return reductions.var(x, axis=axis, correction=less, keepdims=keepdims)
+    off = _filled(
+        apply(np.subtract, x, nanmean(x, axis=axis, keepdims=True)), 0, apply(np.isnan, x)
+    )
+    off = apply(np.abs, off) if off.dtype.kind == "c" else off
+    squares = apply(np.multiply, off, off)
+    total = reductions.sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
+    n = apply(np.subtract, _count(x, axis, keepdims), float(less))
+    n = apply(np.where, apply(np.greater, n, 0.0), n, np.asarray(np.nan))
+    return _divide(total, n, off.dtype)
+
+
+@takes_array
+def nanstd(
+    x: T, /, *, axis: Axis = None, ddof: float | None = None, correction: float | None = None,
+    keepdims: bool = False,
+) -> T:  # fmt: skip
+    """**Collective** if a dim is cut. The standard deviation over dims without NaN, as :func:`nanvar`."""
+    return apply(np.sqrt, nanvar(x, axis=axis, ddof=ddof, correction=correction, keepdims=keepdims))
+
+
+@takes_array
+def nanmax(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
+    """**Collective** if a dim is cut. The largest value over dims without NaN; NaN where all values are."""
+    x = resolve_pending(x)
+    largest = reductions.max(_filled(x, -np.inf), axis=axis, keepdims=keepdims)
+    return _or_nan(x, largest, axis, keepdims)
+
+
+@takes_array
+def nanmin(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
+    """**Collective** if a dim is cut. The smallest value over dims without NaN; NaN where all values are."""
+    x = resolve_pending(x)
+    smallest = reductions.min(_filled(x, np.inf), axis=axis, keepdims=keepdims)
+    return _or_nan(x, smallest, axis, keepdims)
+
+
+@takes_array
+@in_memory
+def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
+    """**Collective** if a dim is cut. The middle value over dims without NaN; NaN where all values are.
+
+    It takes the memory of :func:`sort`: a sorted copy, and as much on the way.
+    """
+    x = resolve_pending(x)
+    if not _can_be_nan(x) or 0 in x.shape:
+        return median(x, axis=axis, keepdims=keepdims)
+    x, dim, dims = along_one(x, axis)
+    ordered = sort(x, axis=dim)  # NaN come last
+    n = resolve_pending(_count(x, dim, True))
+    low = apply(np.maximum, apply(np.floor_divide, apply(np.subtract, n, 1), 2), 0)
+    high = apply(np.minimum, apply(np.floor_divide, n, 2), x.shape[dim] - 1)
+    two = (take_along_axis(ordered, at, axis=dim) for at in (low, high))
+    out = astype(apply(np.multiply, apply(np.add, *two), 0.5), x.dtype, copy=False)
+    out = squeeze(out, dim)
+    return expand_dims(out, axis=dims) if keepdims else out
+
+
+def _can_be_nan(x: T) -> bool:
+    return x.dtype.kind in "fc"
+
+
+def _filled(x: T, value: float, where: T | None = None) -> T:
+    """Values with another in place of NaN, or of those at a mask."""
+    if not _can_be_nan(x):
+        return x
+    mask = apply(np.isnan, x) if where is None else where
+    out: T = apply(np.where, mask, np.asarray(value, x.dtype), x)
+    return out
+
+
+def _count(x: T, axis: Axis, keepdims: bool) -> T:
+    """How many values over dims are numbers."""
+    numbers = apply(np.logical_not, apply(np.isnan, x))
+    return reductions.sum(numbers, axis=axis, keepdims=keepdims, dtype=np.int64)
+
+
+def _divide(total: T, n: T, dtype: np.dtype[Any]) -> T:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out: T = apply(np.true_divide, total, n)
+    return astype(out, dtype, copy=False)
+
+
+def _or_nan(x: T, out: T, axis: Axis, keepdims: bool) -> T:
+    """NaN in place of the extreme of nothing but NaN."""
+    if not _can_be_nan(x):
+        return out
+    no_number = reductions.all(apply(np.isnan, x), axis=axis, keepdims=keepdims)
+    return apply(np.where, no_number, np.asarray(np.nan, x.dtype), out)
