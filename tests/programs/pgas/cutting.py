@@ -13,10 +13,11 @@ import redist
 from redist import NoPlanError, pgas
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.limited.limited_program import LimitedProgram
+from redist.text.units import format_bytes
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
 
-CHECKS = ("exact", "sums", "pairs", "put_away", "refused", "dead_views", "folders")
+CHECKS = ("exact", "sums", "pairs", "no_folder", "put_away", "refused", "dead_views", "folders")
 N, M = 360, 96
 SLACK = 2**17
 
@@ -152,6 +153,39 @@ def pairs(comm: MPI.Comm, folder: str) -> str | None:
     return None
 
 
+def no_folder(comm: MPI.Comm, folder: str) -> str | None:
+    """Without a folder nothing is cut: the limit that is named does, and is what the error says is needed."""
+    a, v = arguments(comm)
+    want = kernel(a, v)
+    for layouts in ("as written", "planned"):
+
+        def run(limit: int, layouts: str = layouts) -> Any:
+            return pgas.program(limit=limit, layouts=layouts)(kernel)(a, v)
+
+        try:
+            run(2 * tile_bytes(a))  # between one tile and all that is needed at once
+            return f"{layouts}: it runs within two tiles"
+        except NoPlanError as error:
+            least, said = error.least_bytes, str(error)
+        if f"needs {format_bytes(least - BUFFERS.live_bytes + held(a, v))} at once" not in said:
+            return f"{layouts}: {said}"
+        bad = differ(run(least), want, False)
+        if bad:
+            return f"{layouts}: {bad}"
+        try:
+            run(least - 1)
+            return f"{layouts}: it runs within {least - 1}"
+        except NoPlanError as error:
+            if error.least_bytes != least:
+                return f"{layouts}: {least}, then {error.least_bytes}"
+    return None
+
+
+def held(*arrays: Any) -> int:
+    """What memory counts of arrays."""
+    return sum(BUFFERS.counted_for(one.tile) for one in arrays)
+
+
 def put_away(comm: MPI.Comm, folder: str) -> str | None:
     """An argument that lies in a file is read in blocks, and stays there."""
     a, v = arguments(comm)
@@ -237,7 +271,7 @@ def program() -> int:
     comm, bad = MPI.COMM_WORLD, 0
     with tempfile.TemporaryDirectory() as own, small_blocks(2**14):
         folder = comm.bcast(own)
-        for check in (exact, sums, pairs, put_away, refused, dead_views, folders):
+        for check in (exact, sums, pairs, no_folder, put_away, refused, dead_views, folders):
             bad += not all_well(comm, check.__name__, check(comm, folder), "")
         comm.barrier()
     return bad

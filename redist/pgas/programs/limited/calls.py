@@ -143,7 +143,7 @@ class LimitedCalls:
         if not own:
             return planned
         held_bytes = planned.agreed.begins_with(_arrays_of(planned, signature))
-        needed = [own] if is_written else []
+        needed = {own: planned} if is_written else {}
         for layouts in (LayoutsFor.SPEED, *(() if is_written else (LayoutsFor.NOTHING,))):
             found, _ = self._make(limit, signature, args, options, layouts)
             if isinstance(found, str):
@@ -151,11 +151,15 @@ class LimitedCalls:
             least = _refused(found, signature)
             if not least:
                 return found
-            needed.append(least)
+            needed.setdefault(least, found)
         if not needed:
             return found
         least = lowest_kept(limit.limit_bytes, min(needed), least_within)
-        why = planned.agreed.why(_arrays_of(planned, signature))
+        one = needed.get(least)
+        if one is None:
+            made, _ = self._make(replace(limit, limit_bytes=least), signature, args, options)
+            one = planned if isinstance(made, str) else made
+        why = one.agreed.why(_arrays_of(one, signature))  # it is this one that needs what is named
         raise limit.refusal(self._name, least, why)
 
 

@@ -46,13 +46,14 @@ class CutFitter:
     ) -> FittedProgram:
         """**Local.** The program with whole tiles if these keep a budget, else in the largest blocks that do.
 
-        Blocks are so small that the next one can be loaded meanwhile, if any are. Raises
-        :class:`~redist.errors.NoPlanError` with the least budget, for the smallest blocks.
+        There are blocks only where something can be put away. They are so small that the next one can be
+        loaded meanwhile, if any are. Raises :class:`~redist.errors.NoPlanError` with the least budget, for
+        the smallest blocks.
         """
         try:
             return self.whole.fit(arguments, peaks, budget_bytes, far)
         except NoPlanError as error:
-            if far.on_device or (budget_bytes < 0 and not error.least_bytes):
+            if not _has_blocks(far) or (budget_bytes < 0 and not error.least_bytes):
                 raise
             refused = error
         fitters = self._in_blocks(arguments)
@@ -72,7 +73,7 @@ class CutFitter:
         far: FarPlaces,
     ) -> tuple[MemoryFitter, TaskList]:
         """**Local.** The program as it needs least, with all put away that may leave."""
-        fitters = self._in_blocks(arguments) if far.leave_to and not far.on_device else []
+        fitters = self._in_blocks(arguments) if _has_blocks(far) else []
         listed = [
             (one, one.list_for(arguments, peaks, 0, far)[0]) for one in (self.whole, *fitters)
         ]
@@ -108,6 +109,11 @@ class CutFitter:
             before = cuts
             out.append(_fitter_of(whole.tasks, chooser, cuts, times))
         return out
+
+
+def _has_blocks(far: FarPlaces) -> bool:
+    """Whether memories may lie in blocks: parts of tiles in memory, which leave it for a file."""
+    return bool(far.leave_to) and not far.on_device
 
 
 def _fitter_of(
