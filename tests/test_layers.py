@@ -91,7 +91,9 @@ INNER: dict[str, str] = {
         "device_array ghosts joins creation conversion files linalg fft random statistics programs"
     ),
     "redist.pgas.watch": "gather_warning seam timeline trace",
-    "redist.pgas.files": "shares new_file blocks columns npy lines csv_fields csv csv_out parquet",
+    "redist.pgas.files": (
+        "shares new_file blocks columns npy lines csv_fields other_names csv csv_out parquet"
+    ),
     "redist.pgas.spill": "spill_store put_away limit",
     "redist.pgas.ghosts": "structures stand_ins tape ghost memory traffic ghost_array pretended",
     "redist.pgas.programs": (

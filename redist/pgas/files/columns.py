@@ -52,7 +52,9 @@ class Table:
             names = [str(name) for name in names]
             twice = next((name for name in names if names.count(name) > 1), None)
             if len(names) != sum(widths) or twice is not None:
-                wrong = f"{twice!r} stands twice" if twice is not None else f"it has {sum(widths)}"
+                n, m = len(names), sum(widths)
+                wrong = f"{n} name{'s' * (n != 1)} for {m} column{'s' * (m != 1)}"
+                wrong = wrong if twice is None else f"{twice!r} stands twice"
                 raise ArgumentError(f"cannot write {path!r} with columns {names}: {wrong}")
         here = (resolve_pending(one).to_device("cpu") for one in arrays)
         return Table(tuple(here), None if names is None else tuple(names))
@@ -99,8 +101,9 @@ class Table:
 def _must_be_columns(path: str, one: Array, first: Array) -> None:
     if one.ndim not in (1, 2):
         raise ArgumentError(
-            f"cannot write {one.type} to {path!r}: columns have 1 dim or 2; pgas.reshape makes some of it, "
-            "and pgas.write_npy takes any"
+            f"cannot write {one.type} to {path!r}: a table needs 1 or 2 dims: "
+            f"a.reshape({'1' if one.ndim == 0 else f'{one.shape[0]}, -1'}) makes one; "
+            "pgas.write_npy takes any array"
         )
     if one.dtype.kind not in "biuf":
         raise ArgumentTypeError(
@@ -109,7 +112,8 @@ def _must_be_columns(path: str, one: Array, first: Array) -> None:
         )
     if one.shape[0] != first.shape[0] or one.comm != first.comm:
         raise ArgumentError(
-            f"cannot write {one.type} beside {first.type} to {path!r}: need as many rows over the same ranks"
+            f"cannot write {one.type} beside {first.type} to {path!r}: columns have {first.shape[0]} and "
+            f"{one.shape[0]} rows; they must be equally long, on the same ranks"
         )
 
 

@@ -16,11 +16,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ArgumentError, ReadError
+from redist.errors import ArgumentError, ArgumentTypeError, ReadError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
 from redist.pgas.files.csv_fields import Dialect
 from redist.pgas.files.lines import FieldCounts, after_quote, count_in, line_start, pieces
+from redist.pgas.files.other_names import READING, says_ours
 from redist.pgas.files.shares import (
     File,
     Tell,
@@ -38,10 +39,11 @@ from redist.runtime.ranks.world import Comm, comm_or_world
 Values = NDArray[Any]
 
 
+@says_ours(READING)
 def read_csv(
     file: File | Sequence[File], *, dtype: Any = np.float64, delimiter: str | None = None,
     sep: str | None = None, header: bool | int | None = None,
-    usecols: Sequence[int | str] | None = None, missing: str | Iterable[str] = (),
+    usecols: int | str | Sequence[int | str] | None = None, missing: str | Iterable[str] = (),
     comments: str | None = "#", quote: str | None = '"', decimal: str = ".",
     type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None, progress: bool | None = None,
@@ -53,12 +55,13 @@ def read_csv(
     ``"points-*.csv"``, are read one after another, by name.
 
     ``sep`` is pandas' word for ``delimiter``, a comma if nothing is said. ``header`` says whether the
-    first line has names; by default it does if a field of it is no number; a number is how many lines
-    stand before it. ``usecols`` chooses columns by name or number. Empty fields, NA, null and the like
-    become nan, in floats; ``missing`` has more such texts. Fields may stand in quotes, with delimiters
-    and line ends in them. Blank lines, and those that begin with ``comments``, are left out. ``decimal``
-    is ``","`` in some countries. Files of gzip, bzip2 and xz are decompressed by every rank, which keeps
-    its part. What cannot be read is one error on all ranks, with line, column and text.
+    first line has names; by default it does if any field of it is not a number; a number is how many
+    lines stand before it. ``usecols`` chooses columns by name or number, one or several. Empty fields,
+    NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may stand in
+    quotes, with delimiters and line ends in them. Blank lines, and those that begin with ``comments``,
+    are left out. ``decimal`` is ``","`` in some countries. Files of gzip, bzip2 and xz are decompressed
+    by every rank, which keeps its part. What cannot be read is one error on all ranks, with line,
+    column and text.
     """
     kind = np.dtype(dtype)
     dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)
@@ -69,7 +72,7 @@ def read_csv(
     must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
     paths = _paths(comm, file)
     heads = look(comm, paths[0], lambda: _heads_of(paths, dialect, header))
-    columns = _columns(paths[0], heads[0], usecols)
+    columns = _columns(paths[0], heads[0], usecols, dialect.delimiter)
     reader = Reader(comm, dialect, columns, kind)
     tell = teller(comm, "read", paths[0], progress)
     local, runs = [np.empty((0, len(columns)), kind)], []
@@ -111,6 +114,8 @@ class CsvHead:
     first: int
     end: int | None
     """None if it is compressed: nobody knows."""
+    text: str = ""
+    """The first line."""
 
 
 def _open(path: Path) -> tuple[BinaryIO, bool]:
@@ -166,30 +171,51 @@ def _head_of(path: Path, dialect: Dialect, header: bool | int | None) -> CsvHead
     if header is None:
         header = not all(map(dialect.is_number, fields))
     if header is False:
-        return CsvHead(None, len(fields), lines - 1, start, end)
-    return CsvHead(tuple(fields), len(fields), lines, after, end)
+        return CsvHead(None, len(fields), lines - 1, start, end, text)
+    return CsvHead(tuple(fields), len(fields), lines, after, end, text)
 
 
-def _columns(file: str, head: CsvHead, usecols: Sequence[int | str] | None) -> list[int]:
+def _columns(file: str, head: CsvHead, usecols: Any, delimiter: str) -> list[int]:
     """**Local.** The numbers of the columns asked for, or an error that says which there are."""
     if usecols is None:
         return list(range(head.width))
     found = []
-    for one in usecols:
+    other = _other_mark(head.text.encode(), delimiter)
+    for one in _listed(usecols):
         if isinstance(one, str):
             if head.names is None or one not in head.names:
                 have = "its columns have no names" if head.names is None else f"it has {head.names}"
-                raise ArgumentError(f"cannot read column {one!r} of {file!r}: {have}")
+                raise ArgumentError(f"cannot read column {one!r} of {file!r}: {have}{other}")
             if head.names.count(one) > 1:
                 raise ArgumentError(
                     f"cannot read column {one!r} of {file!r}: several have that name; give its number"
                 )
             found.append(head.names.index(one))
         elif not -head.width <= one < head.width:
-            raise ArgumentError(f"cannot read column {one} of {file!r}: it has {head.width}")
+            raise ArgumentError(
+                f"cannot read column {one} of {file!r}: it has {head.width}, from 0 on{other}"
+            )
         else:
             found.append(int(one) % head.width)
     return found
+
+
+def _listed(usecols: Any) -> list[Any]:
+    """**Local.** Columns asked for, one or several, each as a name or a number."""
+    given = [usecols] if isinstance(usecols, (str, int, np.integer)) else usecols
+    if isinstance(given, (Sequence, np.ndarray)):
+        listed = [one if isinstance(one, str) else _number(one) for one in given]
+        if None not in listed:
+            return listed
+    raise ArgumentTypeError(
+        f"cannot read columns {usecols!r}: need a name, a number, or a list of them; "
+        "range(1, 5) has numbers 1 to 4"
+    )
+
+
+def _number(one: Any) -> int | None:
+    """**Local.** An integer that is no bool, or None."""
+    return None if isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") else int(one)
 
 
 class Told(NamedTuple):
@@ -297,12 +323,15 @@ class Reader:
         wrong = np.flatnonzero((counts.fields != head.width) & ~counts.is_blank)
         if len(wrong):
             start = int(counts.starts[wrong[0]])
-            has = f" has {counts.fields[wrong[0]]} fields, and not {head.width}"
+            n = int(counts.fields[wrong[0]])
+            has = f" has {n} field{'s' * (n != 1)}, the first line has {head.width}"
             if wrong[0] > 0:  # what stands before it may be wrong, too
                 before = self._rows(piece[:start], head)
                 if isinstance(before, tuple):
                     return before
-            return piece.count(b"\n", 0, start), has + _other_mark(piece[start:], dialect.delimiter)
+            return piece.count(b"\n", 0, start), has + _other_mark(
+                piece[start:], dialect.delimiter, head.text
+            )
         text, kept = counts.filled(piece)
         if not len(kept):
             return np.empty((0, len(self.columns)), self.kind)
@@ -313,12 +342,14 @@ class Reader:
         return rows
 
 
-def _other_mark(text: bytes, delimiter: str) -> str:
+def _other_mark(text: bytes, delimiter: str, first: str | None = None) -> str:
     """What to say of a line that other letters seem to part."""
     line = text.partition(b"\n")[0]
     most = max(b";\t|,", key=lambda mark: line.count(mark))
     if chr(most) == delimiter or line.count(most) <= line.count(delimiter.encode()):
         return ""
+    if first is not None and first.count(chr(most)) == line.count(most):
+        return f"; with delimiter={chr(most)!r} they agree"
     return f"; delimiter={chr(most)!r} parts it otherwise"
 
 

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +54,11 @@ class Dialect:
                 raise ArgumentError(
                     f"cannot use {name}={letter!r}: need one letter of ASCII, or None"
                 )
-        if decimal not in (".", ",") or decimal == mark:
+        if decimal not in (".", ","):
+            raise ArgumentError(f"cannot use decimal={decimal!r}: need '.' or ','")
+        if decimal == mark:
             raise ArgumentError(
-                f"cannot use decimal={decimal!r} beside the delimiter {mark!r}: need '.' or ',', and another"
+                f"cannot use decimal={decimal!r}: it needs another delimiter: sep=';', for example"
             )
         more = (missing,) if isinstance(missing, str) else tuple(missing)
         return Dialect(mark, quote, comments, decimal, frozenset((*MISSING, *more)))
@@ -132,10 +135,32 @@ class Dialect:
                     continue
                 shown = text.encode("latin-1").decode("utf-8", "replace")
                 name = "" if names is None else f" ({names[i]!r})"
-                return Wrong(line, f", column {i + 1}{name}: {self._why(shown, gap, kind)}")
+                why = self._why(shown, gap, kind, self._text_columns(piece, columns, i, names))
+                return Wrong(line, f", column {i + 1}{name}: {why}")
         return Wrong(0, " cannot be read together with those that follow")
 
-    def _why(self, text: str, gap: bool, kind: np.dtype[Any]) -> str:
+    def _text_columns(
+        self, piece: bytes, columns: Sequence[int], at: int, names: Sequence[str] | None
+    ) -> str:
+        """**Local.** How to leave out columns of text, if that at ``at`` is one; else nothing."""
+        rows = islice((row for _, row in self._records(piece) if len(row) > max(columns)), SAMPLE)
+        texts = [[row[i].strip() for i in columns] for row in rows]
+        is_text = [
+            2 * sum(not self.is_number(one) for one in column) > len(column)
+            for column in zip(*texts, strict=True)
+        ]
+        if not is_text or not is_text[columns.index(at)]:
+            return ""
+        unique = names is not None and len(set(names)) == len(names)
+        shown: list[Any] = [names[i] if names is not None and unique else i for i in columns]
+        left = [one for one, text in zip(shown, is_text, strict=True) if not text]
+        out = [repr(one) for one, text in zip(shown, is_text, strict=True) if text]
+        keep = f"usecols={left} leaves" if 0 < len(left) <= SHOWN else "usecols= can leave"
+        more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
+        what = "the column" if len(out) == 1 else f"the {len(out)} columns"
+        return f"{keep} out {what} of text: {', '.join(out[:SHOWN])}{more}"
+
+    def _why(self, text: str, gap: bool, kind: np.dtype[Any], of_text: str) -> str:
         if gap:
             return (
                 f"{text!r} is missing, and {kind} has no nan; dtype=float reads it, and usecols= leaves the "
@@ -148,10 +173,16 @@ class Dialect:
             return f"{text!r} is no number; decimal=',' reads it"
         if other is not None:
             return f"{text!r} is no number; delimiter={other!r} parts it"
+        if of_text:
+            return f"{text!r} is no number; {of_text}"
         return f"{text!r} is no number; usecols= leaves the column out, missing=[{text!r}] reads it as nan"
 
 
 _MARK = "\x1f"
+SAMPLE = 100
+"""Lines that say whether a column is of text."""
+SHOWN = 6
+"""Columns that an error names."""
 
 
 def _count_rows(rows: Iterable[Any]) -> int:

@@ -15,6 +15,7 @@ from redist.pgas.files.blocks import within
 from redist.pgas.files.columns import Columns, Table, width_of
 from redist.pgas.files.lines import one_delimiter
 from redist.pgas.files.new_file import new_file
+from redist.pgas.files.other_names import WRITING, says_ours
 from redist.pgas.files.shares import File, teller
 from redist.pgas.tiles.layouts import line_mesh
 
@@ -25,6 +26,7 @@ FIELD_BYTES = 256
 """What a number takes while it becomes text: itself, Python's, the text, and texts joined."""
 
 
+@says_ours(WRITING)
 def write_csv(
     file: File, a: Columns, *, columns: Sequence[str] | None = None, header: bool | None = None,
     delimiter: str | None = None, sep: str | None = None, fmt: Formats = None,
@@ -34,7 +36,8 @@ def write_csv(
 
     ``pgas.write_csv("points.csv", {"x": x, "y": y, "label": labels})``; also one array of rows and
     columns, or a list of arrays, whose names, if any, are ``columns``. A matrix in a dict gives
-    ``x_0``, ``x_1`` and so on. Names stand in the first line unless ``header=False``. Floats are
+    ``x_0``, ``x_1`` and so on. Names stand in the first line unless ``header=False``; without names
+    there is no such line. Floats are
     written with as few digits as read back to the same bits, bools as 0 and 1; ``fmt`` is a format such
     as ``"%.3f"``, for all columns, for each, or by name. ``sep`` is pandas' word for ``delimiter``. A
     name that ends in ``.gz`` makes it compressed.

@@ -15,6 +15,7 @@ from redist.pgas.creation import Type
 from redist.pgas.files.blocks import within
 from redist.pgas.files.columns import Columns, Table, width_of
 from redist.pgas.files.new_file import NewFile, new_file
+from redist.pgas.files.other_names import READING_PARQUET, WRITING, says_ours
 from redist.pgas.files.shares import (
     File,
     Wanted,
@@ -40,8 +41,9 @@ class ParquetHead(NamedTuple):
     columns: dict[str, str | None]
 
 
+@says_ours(READING_PARQUET)
 def read_parquet(
-    file: File, *, columns: Sequence[str] | None = None, dtype: Any = None,
+    file: File, *, columns: str | Sequence[str] | None = None, dtype: Any = None,
     type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
@@ -104,16 +106,21 @@ def _dtype_of(kind: Any) -> str | None:
         return None
 
 
-def _chosen(file: str, head: ParquetHead, columns: Sequence[str] | None) -> list[str]:
+def _chosen(file: str, head: ParquetHead, columns: str | Sequence[str] | None) -> list[str]:
     """**Local.** The names of the columns asked for, which must be there and be of numbers."""
-    names = list(head.columns) if columns is None else list(columns)
+    given = [columns] if isinstance(columns, str) else columns
+    names = list(head.columns if given is None else given)
     for name in names:
         if name not in head.columns:
             raise ArgumentError(
                 f"cannot read column {name!r} of {file!r}: it has {(*head.columns,)}"
             )
         if head.columns[name] is None:
-            raise ArgumentError(f"cannot read column {name!r} of {file!r}: it is not of numbers")
+            numbers = [one for one, kind in head.columns.items() if kind is not None]
+            keep = f"columns={numbers} leaves" if 0 < len(numbers) <= SHOWN else "columns= leaves"
+            raise ArgumentError(
+                f"cannot read column {name!r} of {file!r}: it is not of numbers; {keep} it out"
+            )
     if not names:
         raise ArgumentError(f"cannot read {file!r}: no column is asked for")
     return names
@@ -149,10 +156,13 @@ def _fill(local: Values, file: File, groups: list[int], names: list[str]) -> Non
             at += len(table)
 
 
+SHOWN = 6
+"""Columns that an error names."""
 GROUP_BYTES = 2**22
 """Row groups are of so many bytes in memory: small enough that several ranks have some to read."""
 
 
+@says_ours(WRITING)
 def write_parquet(
     file: File, a: Columns, *, columns: Sequence[str] | None = None, compression: str = "snappy",
     limit_bytes: int | str | None = None, progress: bool | None = None,

@@ -145,6 +145,9 @@ def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
         "no last end": (body, {}, table),
         "names": ("a,b,c,d\n" + body + "\n", {}, table),
         "chosen": ("a, b ,c,d\n" + body, {"usecols": ["d", "b"]}, table[:, [3, 1]]),
+        "one": ("a, b ,c,d\n" + body, {"usecols": "b"}, table[:, [1]]),
+        "one by number": (body, {"usecols": 2}, table[:, [2]]),
+        "a range": (body, {"usecols": range(1, 3)}, table[:, 1:3]),
         "numbers chosen": (body, {"usecols": [-1, 0]}, table[:, [3, 0]]),
         "first line left out": ("1,2,3,4\n" + body, {"header": True}, table),
         "other line ends": (body.replace("\n", "\r\n") + "\r\n", {}, table),
@@ -250,8 +253,8 @@ def csv_errors_name_the_line() -> str | None:
     long[7] += ",9"
     letters[111] = "1,two,3"
     wanted: list[tuple[str, dict[str, Any], str]] = [
-        ("a,b,c\n" + "\n".join(ragged), {}, "line 152 has 2 fields, and not 3"),
-        ("\n".join(long), {}, "line 8 has 4 fields, and not 3"),
+        ("a,b,c\n" + "\n".join(ragged), {}, "line 152 has 2 fields, the first line has 3"),
+        ("\n".join(long), {}, "line 8 has 4 fields, the first line has 3"),
         (
             "\n\n" + "\n".join(letters),
             {},
@@ -265,7 +268,11 @@ def csv_errors_name_the_line() -> str | None:
         ("1.5,2\n", {"dtype": int}, "line 1, column 1: '1.5' is no int64; dtype=float reads it"),
         ("a,b\n1,2\n# no\n\n3,?\n", {}, "line 5, column 2 ('b'): '?' is no number; usecols="),
         ("a;b\n1;2\n", {}, "line 2, column 1 ('a;b'): '1;2' is no number; delimiter=';' parts it"),
-        ("a,b\n1;2\n", {}, "line 2 has 1 fields, and not 2; delimiter=';' parts it otherwise"),
+        (
+            "a,b\n1;2\n",
+            {},
+            "line 2 has 1 field, the first line has 2; delimiter=';' parts it otherwise",
+        ),
         ("a;b\n1,5;2\n", {"sep": ";"}, "'1,5' is no number; decimal=',' reads it"),
         (
             'a,b\n1,"x\n y"\n3,4\n5,z\n',
@@ -276,7 +283,39 @@ def csv_errors_name_the_line() -> str | None:
         ('a,b\n1,"2\n3,4\n', {}, "a quote '\"' has no end; quote=None takes"),
         ("a,a\n1,2\n", {"usecols": ["a"]}, "several have that name"),
         ("1,2\n", {"delimiter": ",", "sep": ";"}, "are the same; give one"),
-        ("1,2\n", {"decimal": ","}, "cannot use decimal=','"),
+        ("1,2\n", {"decimal": ","}, "it needs another delimiter: sep=';', for example"),
+        (
+            "a;b,c\n1;2\n",
+            {},
+            "line 2 has 1 field, the first line has 2; with delimiter=';' they agree",
+        ),
+        (
+            "s,n;p;q\n1,2;3;4\n",
+            {"usecols": range(1, 4)},
+            "it has 2, from 0 on; delimiter=';' parts it",
+        ),
+        (
+            "s,n;p;q\n1,2;3;4\n",
+            {"usecols": ["p"]},
+            "('s', 'n;p;q'); delimiter=';' parts it otherwise",
+        ),
+        ("a,b\n1,2\n", {"usecols": slice(1)}, "cannot read columns slice("),
+        ("a,b\n1,2\n", {"usecols": len}, "need a name, a number, or a list of them"),
+        ("a,b\n1,2\n", {"usecols": {"a"}}, "need a name, a number, or a list of them"),
+        ("a,b\n1,2\n", {"usecols": [1.5]}, "cannot read columns [1.5]"),
+        ("a,b\n1,2\n", {"usecols": "ab"}, "cannot read column 'ab'"),
+        (
+            "a,b\n1,2\n",
+            {"na_values": "?"},
+            "cannot use na_values= in pgas.read_csv: write missing=",
+        ),
+        ("a,b\n1,2\n", {"nrows": 5}, "take a[:n]"),
+        (
+            "site,n,x,kind\nA,1,2,u\nB,3,4,v\nC,5,6,w\n",
+            {},
+            "usecols=['n', 'x'] leaves out the 2 columns of text: 'site', 'kind'",
+        ),
+        ("A,1\nB,2\nC,5\n", {"header": False}, "usecols=[1] leaves out the column of text: 0"),
         ("1,2\n", {"quote": "ab"}, "cannot use quote='ab'"),
         ("", {}, "it is empty"),
         ("a,b\n1,2\n", {"usecols": ["c"]}, "it has ('a', 'b')"),

@@ -66,6 +66,8 @@ def errors_are_one() -> str | None:
         (text, {}, "as Parquet"),
         (path, {"columns": ["z"]}, "it has ('a', 'b', 'c', 'word', 'gap')"),
         (path, {}, "column 'word'"),
+        (path, {"columns": "word"}, "columns=['a', 'b', 'c', 'gap'] leaves it out"),
+        (path, {"usecols": ["a"]}, "write columns="),
         (path, {"columns": []}, "no column"),
         (path, {"columns": ["gap"], "dtype": int}, "values are missing"),
     ]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def how_text_looks(draw: Draw) -> str | None:
 def mistakes(draw: Draw) -> str | None:
     """One error on all ranks, and no file."""
     a, path = pgas.zeros((4, 2)), folder() / "no.csv"
-    npy, text = partial(pgas.write_npy, path), partial(pgas.write_csv, path)
+    npy, text = partial(pgas.write_npy, path), cast(Any, partial(pgas.write_csv, path))
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: npy(VALUES), "need a global array; pgas.asarray makes"),
         (lambda: npy(a, limit_bytes=5), "need 256 KiB or more"),
@@ -176,12 +176,15 @@ def mistakes(draw: Draw) -> str | None:
         (lambda: pgas.write_npy(folder(), a), "it is a folder"),
         (lambda: pgas.write_npy("/dev/null", a), "it is no file"),
         (lambda: pgas.write_npy("/proc/a.npy", a), "cannot write '/proc/a.npy'"),
-        (lambda: text(a, columns=["a"]), "it has 2"),
+        (lambda: text(a, columns=["a"]), "1 name for 2 columns"),
         (lambda: text(a, columns=["a", "a"]), "'a' stands twice"),
         (lambda: text({"a": a}, columns=["a", "b"]), "names are in the dict"),
         (lambda: text({}), "no column is given"),
-        (lambda: text([a, pgas.zeros(3)]), "need as many rows"),
-        (lambda: text(pgas.zeros((2, 2, 2))), "columns have 1 dim or 2"),
+        (lambda: text([a, pgas.zeros(3)]), "columns have 4 and 3 rows; they must be"),
+        (lambda: text(pgas.zeros((2, 2, 2))), "needs 1 or 2 dims: a.reshape(2, -1) makes one"),
+        (lambda: text(a[0, 0]), "a.reshape(1) makes one; pgas.write_npy takes any array"),
+        (lambda: text(a, index=False), "cannot use index= in pgas.write_csv: leave it out"),
+        (lambda: text(a, float_format="%d"), "write fmt="),
         (lambda: text(a * 1j), "pgas.real(a)"),
         (lambda: text(a, header=True), "give columns="),
         (lambda: text(a, delimiter="ab"), "need one letter"),
