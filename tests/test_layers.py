@@ -136,7 +136,7 @@ INNER: dict[str, str] = {
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",
     "redist.measure.results": "results table chart",
-    "redist.learn": "borrowed kernels ranks near vectors cluster datasets metrics",
+    "redist.learn": "working borrowed kernels ranks near vectors cluster datasets metrics",
     "redist.learn.kernels": "exact_sums outside_tree library twins cuda steps growing messages chain",
     "redist.learn.kernels.cuda": "sources lloyd near prim messages",
     "redist.learn.ranks": "kept totals passing rows given draws order_statistics visits",

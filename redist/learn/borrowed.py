@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import sklearn
 
+from redist.learn.working import working
+
 KNOWN = "1.6 to 1.9"
 """The versions that have these names."""
 
@@ -59,8 +61,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[F], F]:
-    """Let a method check the parameters of its estimator first, as scikit-learn's own do."""
-    found: Callable[[F], F] = _fit_context(
-        prefer_skip_nested_validation=prefer_skip_nested_validation
-    )
-    return found
+    """Let a method check the parameters of its estimator first, as scikit-learn's own do.
+
+    It is :func:`~redist.learn.working.working` besides.
+    """
+    checked = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return lambda method: working(checked(method))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import TextIO, TypeVar
 
 T = TypeVar("T")
@@ -13,6 +15,8 @@ T = TypeVar("T")
 BAR = 30
 REDRAW_S = 0.1
 LINE_S = 10.0
+FIRST_S, UNASKED_S = 2.0, 5.0
+"""When the first line of work comes, if it is asked for and if not."""
 
 
 class Progress:
@@ -70,16 +74,94 @@ def nothing(done: int, total: int) -> None:
     """Say nothing."""
 
 
-def said_if(label: str, asked: bool | None, speaks: bool = True) -> Said:
-    """What says how far work has come: if asked, or on a terminal if nobody says (None); else nothing.
+class Work:
+    """Work in several phases, by one clock: says how far it has come, also where it cannot be asked.
 
-    Of several ranks only one ``speaks``.
+    >>> import io
+    >>> quiet = io.StringIO()
+    >>> with Work("HDBSCAN", True, stream=quiet):
+    ...     phase("tree")(1, 4)
+    >>> quiet.getvalue()            # nothing took long
+    ''
 
-    >>> said_if("HDBSCAN", False) is nothing, said_if("HDBSCAN", True, speaks=False) is nothing
-    (True, True)
+    If ``asked`` (True), a line is written after ``FIRST_S`` seconds, and then every ``LINE_S``. If nobody
+    says (None), there is a bar on a terminal, and elsewhere a line after ``UNASKED_S``, then after twice as
+    long each time, up to a minute. False says nothing. Of several ranks only one ``speaks``. Work inside
+    other work is part of it.
     """
-    shows = sys.stderr.isatty() if asked is None else asked
-    return Progress(label) if shows and speaks else nothing
+
+    def __init__(
+        self,
+        label: str,
+        asked: bool | None = None,
+        speaks: bool = True,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._label, self._asked = label, asked
+        self._out = sys.stderr if stream is None else stream
+        self._speaks = speaks and asked is not False
+        self._bar = self._speaks and self._out.isatty()
+        self._started = time.monotonic()
+        self._now = "", self._started, 0, 0
+        self._over = threading.Event()
+
+    def __enter__(self) -> None:
+        self._outer = _current.get()
+        if self._outer is None:
+            _current.set(self)
+            if self._speaks:
+                self._watch = threading.Thread(target=self._tell, daemon=True)
+                self._watch.start()
+
+    def __exit__(self, *problem: object) -> None:
+        if self._outer is None:
+            _current.set(None)
+            if self._speaks:
+                self._over.set()
+                self._watch.join()
+
+    def phase(self, name: str) -> Said:
+        """What is told how far a phase has come."""
+        if not self._speaks:
+            return nothing
+        started = time.monotonic()
+        self._now = name, started, 0, 0
+        draw = Progress(f"{self._label}, {name}", self._out) if self._bar else nothing
+
+        def said(done: int, total: int) -> None:
+            self._now = name, started, done, total
+            draw(done, total)
+
+        return said
+
+    def _tell(self) -> None:
+        """Write a line now and then, until the work is over."""
+        pause = FIRST_S if self._asked else UNASKED_S
+        while not self._over.wait(pause):
+            name, started, done, total = self._now
+            now = time.monotonic()
+            if not (self._bar and done < total):
+                seconds = now - (started if self._asked else self._started)
+                text = self._line(name, done, total, seconds)
+                print(text, file=self._out, flush=True)
+            pause = LINE_S if self._asked else min(2 * pause, 60.0)
+
+    def _line(self, name: str, done: int, total: int, seconds: float) -> str:
+        if not self._asked:
+            return worked_text(self._label, name, done, total, seconds)
+        label = f"{self._label}, {name}" if name else self._label
+        return (
+            line_text(label, done, total, seconds) if done else f"{label}: {seconds:.0f} s so far"
+        )
+
+
+_current: ContextVar[Work | None] = ContextVar("work", default=None)
+
+
+def phase(name: str) -> Said:
+    """What is told how far a phase of the work that goes on has come; nothing outside any."""
+    work = _current.get()
+    return nothing if work is None else work.phase(name)
 
 
 def track(items: Iterable[T], total: int, label: str, stream: TextIO | None = None) -> Iterator[T]:
@@ -115,3 +197,13 @@ def line_text(label: str, done: int, total: int, seconds: float) -> str:
     """
     left = seconds / done * (total - done)
     return f"{label}: {done} of {total} done in {seconds:.0f} s, about {left:.0f} s to go"
+
+
+def worked_text(label: str, name: str, done: int, total: int, seconds: float) -> str:
+    """One line of work that nobody asked about.
+
+    >>> worked_text("HDBSCAN", "tree", 12, 100, 5.0), worked_text("KMeans", "", 0, 0, 5.0)
+    ('HDBSCAN has worked for 5 s: tree, 12 %', 'KMeans has worked for 5 s')
+    """
+    share = f", {100 * done // total} %" if total else ""
+    return f"{label} has worked for {seconds:.0f} s" + (f": {name}{share}" if name else "")

@@ -11,13 +11,15 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from redist.learn.cluster import HDBSCAN
+from redist.learn.cluster import HDBSCAN, KMeans
 from redist.learn.kernels import chain, library, steps
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
+from redist.learn.metrics import silhouette_score
 from redist.learn.near import searching
 from redist.learn.near.searching import Search, nearest_distances
 from redist.learn.vectors.blocks import times
+from redist.text import progress
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(1003, 5))
@@ -102,3 +104,23 @@ def test_progress_is_a_bar_on_a_terminal(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     HDBSCAN(copy=True).fit(ROWS)
     assert re.search(r"HDBSCAN, neighbours \[#+", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+def test_silhouettes_show_progress(
+    metric: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = np.arange(len(ROWS)) % 3
+    want = silhouette_score(ROWS, labels, metric=metric, progress=False)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert silhouette_score(ROWS, labels, metric=metric) == want
+    assert re.search(r"silhouette_score, distances \[#+", capsys.readouterr().err)
+
+
+def test_long_fits_say_so_unasked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "UNASKED_S", 0.001)
+    KMeans(5, n_init=5).fit(ROWS)
+    assert "KMeans has worked for 0 s" in capsys.readouterr().err

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
 from redist.text import progress
-from redist.text.progress import Progress
+from redist.text.progress import Progress, Work
 
 
 class Terminal(io.StringIO):
@@ -69,3 +70,40 @@ def test_short_work_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     for done in range(4):
         long(done, 3)
     assert "long [" in out.getvalue() and out.getvalue().endswith("\r\x1b[K")
+
+
+def said_of(asked: bool | None, monkeypatch: pytest.MonkeyPatch, out: io.StringIO) -> str:
+    """What work says that goes on until it has said something, by a clock that is 100 times as fast."""
+    for name, seconds in (("FIRST_S", 0.02), ("UNASKED_S", 0.05), ("LINE_S", 0.1)):
+        monkeypatch.setattr(progress, name, seconds)
+    with Work("HDBSCAN", asked, stream=out):
+        progress.phase("neighbours")(7, 7)
+        with Work("KMeans", asked, stream=out):  # is part of it
+            progress.phase("tree")(12, 100)
+        for _ in range(1000):
+            time.sleep(0.01)
+            if out.getvalue().count("\n") > 1:
+                break
+    return out.getvalue()
+
+
+def test_work_says_where_it_is_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    unasked = said_of(None, monkeypatch, io.StringIO())
+    assert unasked.startswith("HDBSCAN has worked for 0 s: tree, 12 %\n"), unasked
+    asked = said_of(True, monkeypatch, io.StringIO())
+    assert asked.startswith("HDBSCAN, tree: 12 of 100 done in 0 s, about "), asked
+
+
+def test_work_is_silent_if_told_so_or_short() -> None:
+    out = io.StringIO()
+    for asked, speaks in ((False, True), (True, False), (None, True), (True, True)):
+        with Work("HDBSCAN", asked, speaks, out):
+            progress.phase("tree")(1, 2)
+    assert out.getvalue() == "" and progress.phase("tree") is progress.nothing
+
+
+def test_work_has_a_bar_on_a_terminal() -> None:
+    out = Terminal()
+    with Work("HDBSCAN", stream=out):
+        progress.phase("tree")(1, 2)
+    assert "HDBSCAN, tree [###" in out.getvalue()

@@ -18,6 +18,7 @@ from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows
+from redist.learn.working import working
 
 Values = NDArray[Any]
 NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
@@ -118,6 +119,7 @@ def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
     return merge_all(plain, distance_columns(plain, name), linkage)
 
 
+@working
 def ward_tree(
     X: Any,
     *,
@@ -134,6 +136,7 @@ def ward_tree(
     return _tree(X, "ward", "euclidean", n_clusters, return_distance)
 
 
+@working
 def linkage_tree(
     X: Any,
     connectivity: Any = None,
@@ -163,7 +166,7 @@ def _tree(
             "Partial build of the tree is implemented only for structured clustering (i.e. with "
             "explicit connectivity). The algorithm will build the full tree and only retain the lower "
             "branches required for the specified number of clusters",
-            stacklevel=3,
+            stacklevel=4,
         )
     rows = take_rows(BaseEstimator(), X, dtype="numeric", order=None)
     merges = merges_of(rows, linkage, metric)

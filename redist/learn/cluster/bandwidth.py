@@ -19,6 +19,7 @@ from redist.learn.ranks.passing import all_parts
 from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import all_rows, total_of
 from redist.learn.ranks.visits import Visits
+from redist.learn.working import working
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
 
@@ -27,6 +28,7 @@ BLOCK_BYTES, GPU_BLOCK_BYTES = 2**24, 2**28
 """Distances that a rank holds at a time."""
 
 
+@working
 def estimate_bandwidth(
     X: Any,
     *,

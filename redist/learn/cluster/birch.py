@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.ranks.given import is_global, take_rows
 from redist.learn.ranks.kept import KeepsAnswers
+from redist.learn.working import working
 
 Values = NDArray[Any]
 BLOCK = 4096
@@ -35,6 +36,7 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
     n_clusters: Any
     compute_labels: Any
 
+    @working
     def _fit(self, X: Any, partial: bool) -> Birch:
         """**Collective over** the communicator of ``X``. Put its rows into the tree, and cluster that."""
         if not is_global(X):

@@ -30,7 +30,7 @@ from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
-from redist.text.progress import said_if
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -55,7 +55,8 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> HDBSCAN:
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``.
 
-        ``progress`` shows how far it has come on stderr, of the first rank; by default only on a terminal.
+        ``progress=True`` says on stderr of the first rank how far it has come. By default there is a bar on
+        a terminal, elsewhere a line if it takes more than 5 s, and with False nothing.
         """
         if issparse(X) or self._is_brute():
             return self._fit_whole(X)
@@ -68,15 +69,14 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         rows, rest = _finite_rows(rows, np.isfinite(sums))
         self._check_count(rest.n)
         rows.need("fit HDBSCAN to", 24 * rows.d + 64, 48 * rows.n)
-        first = rows.comm.rank == 0
-        said = said_if("HDBSCAN, neighbours", progress, first)
+        said = phase("neighbours")
         core = distances_to_nearest(rest, self._min_samples, self._search(rest), said)[:, -1]
         metric = None
         if self.metric not in PLAIN:
             metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
         core = functions_for(core).ascontiguousarray(core)
-        said = said_if("HDBSCAN, tree", progress, first)
-        tree = spanning_tree(even_out(rest), core, self.alpha, metric, said)
+        tree = spanning_tree(even_out(rest), core, self.alpha, metric, phase("tree"))
+        phase("clusters")
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
             self._single_linkage_tree_,

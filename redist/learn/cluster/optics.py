@@ -23,7 +23,7 @@ from redist.learn.near.spanning_tree import grow
 from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
-from redist.text.progress import said_if
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 DIGITS = np.finfo(np.float64).precision
@@ -50,7 +50,8 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> OPTICS:
         """**Collective over** the communicator of ``X``. Order its rows, and cut clusters from them.
 
-        ``progress`` shows how far it has come on stderr, of the first rank; by default only on a terminal.
+        ``progress=True`` says on stderr of the first rank how far it has come. By default there is a bar on
+        a terminal, elsewhere a line if it takes more than 5 s, and with False nothing.
         """
         if issparse(X) or self.metric == "precomputed" or self.metric in BOOLEAN_METRICS:
             super().fit(whole_of(X))
@@ -59,7 +60,7 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
         rows.need("fit OPTICS to", 24 * rows.d + 64, 56 * rows.n)
         graph = optics_graph(
             rows, self.min_samples, self.max_eps, self.metric, self.p, self.metric_params,
-            self.algorithm, self.leaf_size, progress,
+            self.algorithm, self.leaf_size,
         )  # fmt: skip
         self.ordering_, self.core_distances_, self.reachability_, self.predecessor_ = graph
         self.labels_ = self._labels(graph)
@@ -159,7 +160,6 @@ def optics_graph(
     metric_params: Any,
     algorithm: str,
     leaf_size: int,
-    progress: bool | None = None,
 ) -> Graph:
     """**Collective.** The order in which rows are reached, and how far from which row, on every rank."""
     check_optics_size(min_samples, rows.n, "min_samples")
@@ -168,9 +168,7 @@ def optics_graph(
         rows.n, rows.d, n_neighbors=least, algorithm=algorithm, leaf_size=leaf_size,
         metric=metric, metric_params=metric_params, p=p,
     )  # fmt: skip
-    first = rows.comm.rank == 0
-    said = said_if("OPTICS, neighbours", progress, first)
-    core = distances_to_nearest(rows, least, search, said)[:, -1]
+    core = distances_to_nearest(rows, least, search, phase("neighbours"))[:, -1]
     core[core > max_eps] = np.inf
     core = np.around(core, DIGITS)
     options = dict(metric_params or {})
@@ -182,7 +180,8 @@ def optics_graph(
     is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
     apart = Apart(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
     step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
-    found = grow(rows, outside, apart, start, step, said_if("OPTICS, order", progress, first))
+    found = grow(rows, outside, apart, start, step, phase("order"))
+    phase("clusters")
     ordering = found[:, 1].astype(np.int64)
     reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)
     reach[ordering], predecessor[ordering] = found[:, 0], found[:, 2]

@@ -24,13 +24,18 @@ from redist.learn.ranks.given import cut_like, is_global, whole_of
 from redist.learn.ranks.rows import Rows, even_out
 from redist.learn.ranks.totals import one_random_state, same_error, total_of
 from redist.learn.ranks.visits import Visits
+from redist.learn.working import working
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 OWN_PART, VISITED_PART = 256, 8192
 """Distances of so many own rows to so many others are there at a time: 16 MiB."""
 
 
-def silhouette_samples(X: Any, labels: Any, *, metric: Any = "euclidean", **kwds: Any) -> Any:
+@working
+def silhouette_samples(
+    X: Any, labels: Any, *, metric: Any = "euclidean", progress: bool | None = None, **kwds: Any
+) -> Any:
     """**Collective.** The silhouette of every row: from -1, in a wrong cluster, to 1.
 
     In an SPMD program::
@@ -38,7 +43,8 @@ def silhouette_samples(X: Any, labels: Any, *, metric: Any = "euclidean", **kwds
         silhouette_samples(x, KMeans(8).fit(x).labels_)      # global, cut as x is
 
     Every rank visits the tiles of all: it holds two copies of its rows, a block of distances, and
-    two numbers for each own row and cluster. NumPy in, NumPy out.
+    two numbers for each own row and cluster. NumPy in, NumPy out. ``progress=True`` says on stderr of the
+    first rank how far it has come: the time grows with the square of the rows.
     """
     if issparse(X) or _asks_all_rows(metric, kwds):
         whole = whole_of(X), whole_of(labels)
@@ -48,6 +54,7 @@ def silhouette_samples(X: Any, labels: Any, *, metric: Any = "euclidean", **kwds
     return rows.answer(_silhouettes(rows, codes, _Distances(metric, kwds)))
 
 
+@working
 def silhouette_score(
     X: Any,
     labels: Any,
@@ -55,9 +62,12 @@ def silhouette_score(
     metric: Any = "euclidean",
     sample_size: int | None = None,
     random_state: Any = None,
+    progress: bool | None = None,
     **kwds: Any,
 ) -> float:
-    """**Collective.** The mean silhouette of all rows, or of ``sample_size`` of them.
+    """**Collective.** The mean silhouette of all rows, or of ``sample_size`` of them, which is far quicker.
+
+    ``progress`` is that of :func:`silhouette_samples`.
 
     >>> round(silhouette_score([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 4)
     0.8997
@@ -128,6 +138,7 @@ def _sums_by_label(rows: Rows, codes: LabelCodes, distances: _Distances) -> Valu
         bound = _bound(rows, distances, visits)
     grid = ExactGrid.for_sum(bound, rows.n)
     sums = np.zeros((2, len(rows.local), codes.k))
+    said, done = phase("distances"), 0
     for first, tile, labels in labelled:
         order = np.argsort(labels, kind="stable")
         for lo in range(0, len(order), VISITED_PART):
@@ -143,6 +154,8 @@ def _sums_by_label(rows: Rows, codes: LabelCodes, distances: _Distances) -> Valu
                     far[_itself(rows.first + at, len(mine), first + chosen)] = 0
                 for part, total in zip(grid.split(far), sums, strict=True):
                     total[at : at + OWN_PART, present] += np.add.reduceat(part, starts, axis=1)
+                done += len(mine) * len(chosen)
+                said(done, rows.n * len(rows.local))
     out: Values = sums.sum(axis=0)
     return out
 
@@ -159,12 +172,15 @@ def _bound(rows: Rows, distances: _Distances, visits: Visits) -> float:
         norms = np.sqrt((rows.local * rows.local).sum(axis=1))
         return 2.0 * largest(rows, norms) * (1 + 1e-6)
     most = 0.0
+    said, done = phase("largest distance"), 0
     for _, tile in visits:
         for lo in range(0, len(tile), VISITED_PART):
             others = np.ascontiguousarray(tile[lo : lo + VISITED_PART, :-1])
             for at in range(0, len(rows.local), OWN_PART):
                 far = distances(np.ascontiguousarray(rows.local[at : at + OWN_PART]), others)
                 most = max(most, float(np.abs(far).max(initial=0.0)))
+                done += far.size
+                said(done, rows.n * len(rows.local))
     return largest(rows, np.array([most]))
 
 

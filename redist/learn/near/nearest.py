@@ -32,7 +32,8 @@ def distances_to_nearest(rows: Rows, k: int, search: Search, said: Said = nothin
         search.over(few).kneighbors(few, k)
     if rows.on_gpu:
         return _on_gpu(rows, k)
-    return _by_slabs(rows, k, search, said) if search.by_slabs else _by_visits(rows, k, search)
+    find = _by_slabs if search.by_slabs else _by_visits
+    return find(rows, k, search, said)
 
 
 def _by_slabs(rows: Rows, k: int, search: Search, said: Said) -> Values:
@@ -50,12 +51,15 @@ def _by_slabs(rows: Rows, k: int, search: Search, said: Said) -> Values:
     return slabs.take_back(found)
 
 
-def _by_visits(rows: Rows, k: int, search: Search) -> Values:
+def _by_visits(rows: Rows, k: int, search: Search, said: Said) -> Values:
     own = even_out(rows).local
     found = np.full((len(own), k), np.inf)
+    done = 0
     for _, tile in Visits(even_out(rows)):
         if len(tile):
             found = _least(found, nearest_distances(search.over(tile), own, k), k)
+        done += len(tile)
+        said(done, rows.n)
     return found
 
 
