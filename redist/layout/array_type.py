@@ -111,6 +111,12 @@ class ArrayType:
         """
         if len(pending or {}) > 1:
             raise LayoutError("cannot make a type: one reduction can be pending, not several")
+        for dim in dims:
+            if isinstance(dim, str) or not isinstance(dim, Iterable):
+                raise LayoutError(
+                    f"cannot make a type with {dim!r} for a dim: need a list of axes, as in "
+                    "[['x'], []] for a first dim cut by x and a second that is not cut"
+                )
 
         def part(axis: str | SubAxis) -> SubAxis:
             return axis if isinstance(axis, SubAxis) else SubAxis(axis, 1, mesh.size(axis))

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +44,14 @@ class Mesh:
         ranks: Iterable[int] | None = None,
         **sizes: int,
     ) -> None:
-        pairs = list(axes.items() if isinstance(axes, Mapping) else axes or ())
-        items = tuple((name, size) for name, size in [*pairs, *sizes.items()])
+        try:
+            pairs = list(axes.items() if isinstance(axes, Mapping) else axes or ())
+            items = tuple((name, size) for name, size in [*pairs, *sizes.items()])
+        except (TypeError, ValueError):
+            raise LayoutError(
+                f"cannot make a mesh from {axes!r}: axes need names; write Mesh(x=2, y=4), Mesh({{'x': 2}}) "
+                "or Mesh.parse('x=2,y=4')"
+            ) from None
         seen: set[str] = set()
         for name, size in items:
             if not isinstance(name, str) or AXIS_NAME.fullmatch(name) is None:
@@ -63,6 +70,17 @@ class Mesh:
             raise LayoutError(f"cannot make a mesh: {n_devices} devices; at most {MAX_DEVICES}")
         object.__setattr__(self, "axes", items)
         object.__setattr__(self, "ranks", _canonical_ranks(ranks, n_devices))
+
+    @staticmethod
+    def of(given: Any) -> Any:
+        """A mesh from what users write for one: text or a dict; what is neither is left as it is.
+
+        >>> Mesh.of({"x": 2, "y": 4}) == Mesh.of("x=2,y=4") == Mesh(x=2, y=4), Mesh.of(None)
+        (True, None)
+        """
+        if isinstance(given, str):
+            return Mesh.parse(given)
+        return Mesh(given) if isinstance(given, Mapping) else given
 
     @property
     def n_devices(self) -> int:

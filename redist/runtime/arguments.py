@@ -204,7 +204,8 @@ def why_not_balanced(given: Shape, shape: Shape, t: ArrayType) -> str:
     >>> from redist.layout.mesh import Mesh
     >>> print(why_not_balanced((9,), (10,), ArrayType.parse("f64[37{x}]", Mesh(x=4))))
     ; redist cuts 37 into 10, 10, 10, 7, not into 10, 9, 9, 9 as numpy.array_split does; such balanced \
-tiles cannot be said yet: let redist.box_of(type, rank) say each rank's indices, or pad the dim to 40
+tiles cannot be said yet: let redist.box_of(type, rank) say each rank's indices, or pad every tile to 10 and \
+the dim to 40 (the padding then follows each tile)
     """
     if len(given) != len(shape):
         return ""
@@ -217,8 +218,8 @@ tiles cannot be said yet: let redist.box_of(type, rank) say each rank's indices,
             return (
                 f"; redist cuts {size} into {_listed(ours)}, not into {_listed(theirs)} as "
                 "numpy.array_split does; such balanced tiles cannot be said yet: let "
-                "redist.box_of(type, rank) say each rank's indices, or pad the dim to "
-                f"{(least + 1) * n_tiles}"
+                "redist.box_of(type, rank) say each rank's indices, or pad every tile to "
+                f"{least + 1} and the dim to {(least + 1) * n_tiles} (the padding then follows each tile)"
             )
     return ""
 

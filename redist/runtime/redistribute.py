@@ -11,6 +11,7 @@ from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
 from redist.runtime.ranks.agreement import ArrayPlace, gather_answers, raise_unless_agreed
+from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import NEW, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -106,6 +107,10 @@ def redistribute_with_transfer(
     """
     if comm is None:
         comm = comm_or_world(comm)
+    if timeout_s is not TIMEOUT_S:
+        check_timeout(timeout_s)
+    if not (mesh is None or mesh.__class__ is Mesh):
+        mesh = Mesh.of(mesh)
     world = world_of(comm, "auto", None, timeout_s)
     key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
@@ -154,6 +159,8 @@ def prepare(
         redist.prepare("f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)).peak_bytes
     """
     comm = comm_or_world(comm)
+    check_timeout(timeout_s)
+    mesh, target_mesh = Mesh.of(mesh), Mesh.of(target_mesh)
     world = world_of(comm, "auto", None, timeout_s)
     options = TransferOptions(limit_bytes, donate, topology=topology)
     asked = try_request(source, target, mesh, target_mesh, world.size, options)

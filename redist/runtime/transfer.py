@@ -29,6 +29,7 @@ from redist.runtime.ranks.agreement import (
 )
 from redist.runtime.ranks.background import run_now
 from redist.runtime.ranks.links import find_topology
+from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -92,7 +93,8 @@ class Transfer:
         node_size: int | None = None,
         timeout_s: float | None = TIMEOUT_S,
     ) -> None:
-        comm = comm_or_world(comm)
+        check_timeout(timeout_s)
+        mesh, target_mesh, comm = Mesh.of(mesh), Mesh.of(target_mesh), comm_or_world(comm)
         options = TransferOptions(
             limit_bytes, donate, objective, strategy, topology, transport, node_size
         )

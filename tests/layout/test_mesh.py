@@ -147,3 +147,9 @@ def test_a_mesh_does_not_change() -> None:
     mesh = Mesh(x=2)
     with pytest.raises(AttributeError):
         mesh.axes = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("axes", [4, (2, 2), "x=4"], ids=str)
+def test_axes_without_names_are_refused(axes: Any) -> None:
+    with pytest.raises(LayoutError, match="axes need names"):
+        Mesh(axes)

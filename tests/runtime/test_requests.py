@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import redist
 from redist import ArrayType, Mesh, RedistError, Topology
 from redist.plan.topology import FLAT, Level
 from redist.runtime.ranks.tokens import Token
@@ -111,3 +112,22 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], says: str) -> Non
     with pytest.raises(RedistError) as caught:
         asked(**wrong)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout_s", ["5", 0, -5, True, float("nan")])
+def test_a_time_that_is_none_is_refused_before_anybody_waits(timeout_s: Any) -> None:
+    for call in (redist.redistribute, redist.Transfer):
+        ends = (np.zeros(4),) if call is redist.redistribute else ()
+        with pytest.raises(RedistError, match="need seconds above 0, or None for ever"):
+            call(*ends, "f64[4{x}]", "f64[4]", mesh=Mesh(x=1), timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("comm", [Mesh(x=4), "world"], ids=str)
+def test_what_is_not_a_communicator_is_refused(comm: Any) -> None:
+    with pytest.raises(RedistError, match=r"as a communicator: .* meshes as mesh="):
+        redist.redistribute(np.zeros(4), "f64[4{x}]", "f64[4]", comm, mesh=Mesh(x=1))
+
+
+@pytest.mark.parametrize("mesh", [{"x": 1}, "x=1"], ids=str)
+def test_meshes_may_be_dicts_or_text(mesh: Any) -> None:
+    assert redist.redistribute(np.ones(4), "f64[4{x}]", "f64[4]", mesh=mesh).tolist() == [1] * 4

@@ -41,15 +41,9 @@ def mesh_of(given: Any, n_ranks: int) -> Mesh:
     >>> mesh_of({"x": 2, "y": 4}, 8) == mesh_of("x=2,y=4", 8) == Mesh(x=2, y=4)
     True
     """
-    match given:
-        case Mesh():
-            return given
-        case None:
-            return line_mesh(n_ranks)
-        case str():
-            return Mesh.parse(given)
-        case Mapping():
-            return Mesh(given)
+    found = line_mesh(n_ranks) if given is None else Mesh.of(given)
+    if isinstance(found, Mesh):
+        return found
     raise ArgumentTypeError(
         f"cannot use {given!r} as a mesh: need a Mesh, as in mesh=redist.Mesh(x={n_ranks})"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Protocol
+from typing import Any, Protocol
 
 from redist.errors import ArgumentError, PeerError
 from redist.text.call_site import call_text
@@ -36,6 +36,19 @@ def timeout_from(text: str | None) -> float | None:
             f"cannot use {VARIABLE}={text}: it is not a time above 0; give seconds, or inf for ever"
         )
     return None if math.isinf(seconds) else seconds
+
+
+def check_timeout(timeout_s: Any) -> None:
+    """**Local.** Raise unless this is a time to wait: seconds above 0, or None for ever.
+
+    >>> check_timeout(5), check_timeout(None)
+    (None, None)
+    """
+    is_number = isinstance(timeout_s, (int, float)) and not isinstance(timeout_s, bool)
+    if timeout_s is not None and not (is_number and timeout_s > 0):
+        raise ArgumentError(
+            f"cannot wait timeout_s={timeout_s!r}: need seconds above 0, or None for ever"
+        )
 
 
 class Surroundings(Protocol):

@@ -11,11 +11,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.errors import TransferError
+from redist.errors import RequestError, TransferError
 from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
+from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather, watch_over
@@ -197,8 +198,15 @@ def world_of(
     timeout_s: float | None = TIMEOUT_S,
 ) -> World:
     """The world of a communicator; **collective over** ``comm`` the first time."""
-    worlds: Any = comm.Get_attr(_KEY)
+    try:
+        worlds: Any = comm.Get_attr(_KEY)
+    except (AttributeError, MPI.Exception):
+        raise RequestError(
+            f"cannot use {comm!r} as a communicator: it was freed, or it is not one of mpi4py's; give "
+            "comm=MPI.COMM_WORLD or another, and meshes as mesh="
+        ) from None
     if worlds is None:
+        check_timeout(timeout_s)
         worlds = {}
         comm.Set_attr(_KEY, worlds)
     found: World | None = worlds.get((transport, node_size))
