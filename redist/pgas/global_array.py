@@ -24,7 +24,7 @@ from redist.pgas.methods import Methods
 from redist.pgas.namespace_info import API_VERSIONS
 from redist.pgas.numpy_functions import call_function
 from redist.pgas.onesided import epochs, get_put
-from redist.pgas.printing import format_array, format_number
+from redist.pgas.printing import format_array, format_number, format_value, number_call
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
@@ -193,7 +193,11 @@ class Array(Methods):
     def __array__(self, *args: Any, **options: Any) -> Tile:
         raise ArgumentTypeError(
             f"cannot turn the global array {self.type} into one NumPy array by itself"
-            + explain_conversion(sys._getframe(1), format_bytes(self.nbytes))
+            + explain_conversion(
+                sys._getframe(1),
+                format_bytes(self.nbytes),
+                number_call(self) if self.ndim == 0 else None,
+            )
         )
 
     def __buffer__(self, flags: int) -> memoryview:
@@ -252,6 +256,11 @@ class Array(Methods):
 
     def __float__(self) -> float:
         return float(self._element())
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if ndigits is None and self.shape == ():
+            return round(self._element().item())
+        return self.round(ndigits or 0)
 
     def __complex__(self) -> complex:
         return complex(self._element())
@@ -316,6 +325,9 @@ class Array(Methods):
 
     def __repr__(self) -> str:
         return format_array(self)
+
+    def __str__(self) -> str:
+        return format_value(self)
 
 
 def _restore(kind: type[Array], type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:

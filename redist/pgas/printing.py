@@ -29,9 +29,23 @@ def format_array(a: Tiled) -> str:
     lines = [head, f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
     lines += [f"    {line}" for line in body.splitlines()]
     if op is not None:
-        call = "float(a) or a.settled()" if a.ndim == 0 else "a.settled()"
+        call = f"{number_call(a)} or a.settled()" if a.ndim == 0 else "a.settled()"
         lines.append(f"  for the values, call {call} on every rank")
     return "\n".join(lines)
+
+
+def format_value(a: Tiled) -> str:
+    """**Local.** A number as NumPy prints it, if this rank has it; other arrays as above."""
+    if a.ndim or a.type.pending_op is not None or a.tile is None:
+        return format_array(a)
+    return str(a._memory.host(a.tile)[()])
+
+
+def number_call(a: Tiled) -> str:
+    """What to write for the number that an array without dims is."""
+    return {"b": "bool(a)", "i": "int(a)", "u": "int(a)", "c": "complex(a)"}.get(
+        a.dtype.kind, "float(a)"
+    )
 
 
 def format_number(a: Tiled, how: str) -> str:
@@ -47,5 +61,5 @@ def format_number(a: Tiled, how: str) -> str:
         why = f"its {a.type.pending_op} is pending"
     raise RequestError(
         f"cannot write {a.type} as {how!r}: {why}, and formatting sends no message; "
-        "call float(a) on every rank, and format that"
+        f"call {number_call(a)} on every rank, and format that"
     )

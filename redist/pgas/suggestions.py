@@ -180,14 +180,19 @@ def explain_function(where: str, name: str, offered: Mapping[str, Any]) -> str:
     return f"cannot use {where}.{name} on a global array" + _advice(where, name, offered, ())
 
 
-def explain_conversion(frame: FrameType | None, size: str) -> str:
-    """What an error says to code that takes a global array for one of NumPy; scikit-learn is told its own."""
+def explain_conversion(frame: FrameType | None, size: str, number: str | None = None) -> str:
+    """What an error says to code that takes a global array for one of NumPy; scikit-learn is told its own.
+
+    ``number`` is what to write for an array without dims.
+    """
     called = ""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] == "sklearn":
             called = frame.f_code.co_name if module.startswith("sklearn.metrics") else called or "-"
         frame = frame.f_back
+    if not called and number is not None:
+        return f": write {number} for its number, on every rank, or pgas.stack for an array of some"
     if not called:
         return (
             ": pgas's functions leave it where it lies; write a.gather() for all of it on every rank "

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +22,21 @@ BETWEEN = "sklearn"
 """A library whose functions call those of this package for a user, as NumPy's do: its estimators' ``fit``."""
 
 OPERATORS = {
-    **{f"__{name}__": sign for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))},
-    **{f"__{name}__": sign for name, sign in (("truediv", "/"), ("matmul", "@"), ("pow", "**"))},
-}
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+SPECIAL = {
+    **{f"__{name}__": f"a {sign} b" for name, sign in OPERATORS.items()},
+    **{f"__r{name}__": f"b {sign} a" for name, sign in OPERATORS.items()},
+    **{f"__i{name}__": f"a {sign}= b" for name, sign in OPERATORS.items()},
+    "__eq__": "a == b", "__ne__": "a != b", "__lt__": "a < b", "__le__": "a <= b", "__gt__": "a > b",
+    "__ge__": "a >= b", "__neg__": "-a", "__pos__": "+a", "__invert__": "~a", "__abs__": "abs(a)",
+    "__float__": "float(a)", "__int__": "int(a)", "__bool__": "bool(a)", "__complex__": "complex(a)",
+    "__index__": "int(a)", "__round__": "round(a)", "__getitem__": "a[...]",
+    "__setitem__": "a[...] = b", "__iter__": "iter(a)", "__contains__": "b in a",
+    "__deepcopy__": "a.copy()", "__copy__": "a.copy()",
+}  # fmt: skip
+"""What a user writes for a method that Python calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +107,22 @@ def _name_of(public: FrameType) -> str:
     """**Local.** What a user would write to make a call."""
     code, module = public.f_code, str(public.f_globals.get("__name__", ""))
     name, own = code.co_name, public.f_locals.get("self")
-    if own is None or code.co_varnames[:1] != ("self",):
+    for numpys in ("ufunc", "function"):
+        if name == f"__array_{numpys}__":
+            return f"numpy.{public.f_locals[numpys].__name__}()"
+    inner: Any = public.f_locals.get("function")
+    if name in ("called", "checked", "anywhere") and hasattr(inner, "__name__"):  # around another
+        name, args = inner.__name__, public.f_locals.get("args", ())
+        is_method = inner.__qualname__ != name and args
+        own = args[0] if is_method else None
+    elif code.co_varnames[:1] != ("self",):
+        own = None
+    if own is None:
         house = "pgas" if module.startswith("redist.pgas") else "redist"
         return f"{house}.{name}()"
     kind = type(own).__name__.lstrip("_")
     if kind.endswith("Array"):
-        return f"a {OPERATORS[name]} b" if name in OPERATORS else f"a.{name}()"
+        return SPECIAL.get(name, f"a.{name}()")
     return f"{kind}()" if name in ("__init__", "__call__") else f"{kind}.{name}()"
 
 

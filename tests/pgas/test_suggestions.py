@@ -91,6 +91,8 @@ def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -
         (lambda: np.nanmean(ARRAY, where=ARRAY > 1), "pgas.where(mask, a, pgas.nan)"),
         (lambda: np.max(ARRAY, initial=3), "write pgas.maximum(a.max(...), value)"),
         (lambda: np.asarray(ARRAY), "a.local"),
+        (lambda: np.array([ARRAY[0, 0], ARRAY[1, 0]]), "write float(a) for its number"),
+        (lambda: np.asarray(ARRAY[0, 0] > 0), "write bool(a) for its number"),
     ],
 )
 def test_usual_ones(call: Any, words: str) -> None:

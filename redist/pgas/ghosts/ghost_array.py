@@ -89,6 +89,9 @@ class GhostArray(Array):
     def __repr__(self) -> str:
         return f"<{self.type}, captured: no values>"
 
+    def __str__(self) -> str:
+        return repr(self)
+
     def __format__(self, how: str) -> str:
         if not how or self.shape:
             return format(repr(self), how)

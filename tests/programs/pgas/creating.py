@@ -187,7 +187,19 @@ def shown(draw: Draw) -> str | None:
     x = xp.ones((2 * size,), type="{x}", comm=draw.comm)
     total = xp.sum(x)
     text, done = str(total), total.settled()
+    count, every = xp.count_nonzero(x), xp.all(x)
+    if round(done, 1).item() != 2 * size or round(done + 0.4) != 2 * size:
+        return f"rounded: {round(done + 0.4)}"
     if draw.comm.rank == 0:
+        if str(done) != f"{done}" or str(done) != f"{2 * size}.0" or "pgas.Array" not in repr(done):
+            return f"{done} and {done!r}"
+        for number, call in ((count, "int(a)"), (every, "bool(a)")):
+            try:
+                said = f"{number:d}"
+            except RequestError as error:
+                said = str(error)
+            if (call in said) != (size > 1):
+                return said
         if f"{done:.1f}" != f"{2 * size}.0" or f"{total}" != text:
             return f"{done:.1f} of {text}"
         if size > 1 and not ("the sum over x is pending" in text and "float(a)" in text):

@@ -1,0 +1,51 @@
+"""A call is named as a user writes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from redist import pgas
+from redist.text.call_site import PACKAGE, _name_of, public_call
+
+ARRAY = pgas.ones((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        (lambda a: float(a[0, 0]), "float(a)"),
+        (lambda a: int(a[0, 0]), "int(a)"),
+        (lambda a: bool(a[0, 0]), "bool(a)"),
+        (lambda a: a[0], "a[...]"),
+        (lambda a: a + a, "a + b"),
+        (lambda a: 1 - a, "b - a"),
+        (lambda a: a < a, "a < b"),
+        (lambda a: a.gather(), "a.gather()"),
+        (lambda a: a.sum(), "a.sum()"),
+        (lambda a: pgas.sum(a), "pgas.sum()"),
+        (lambda a: np.sin(a), "numpy.sin()"),
+        (lambda a: np.mean(a), "numpy.mean()"),
+    ],
+)
+def test_calls_are_named(call: Callable[[Any], Any], written: str) -> None:
+    seen: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            public, line = public_call(frame)
+            if public is not None and line.file == __file__:  # no code that dataclasses make
+                seen.add(_name_of(public))
+
+    sys.setprofile(note)
+    try:
+        call(ARRAY)
+    finally:
+        sys.setprofile(None)
+    assert seen - {"a[...]"} == {written} - {"a[...]"}, seen
+    assert written in seen
