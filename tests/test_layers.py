@@ -153,7 +153,7 @@ INNER: dict[str, str] = {
     "redist.learn.datasets": "row_draws order making blobs curves classes blocks",
     "redist.torch": (
         "dtypes huge_pages combine ranks memory staging host_stage device_stage transfer world run_plan "
-        "layouts redistribute global_arrays"
+        "layouts trees redistribute global_arrays"
     ),
     "redist.doctor": "process started pairs report diagnosis __main__",
     "redist.cli": "exit_status files request command commands main __main__",

@@ -30,7 +30,7 @@ from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.topology import Level, Topology
 from redist.planner import synthesize
-from redist.text.units import format_bytes
+from redist.text.units import format_bytes, least_limit
 
 Way: TypeAlias = tuple[Plan, int]
 """A plan, and the bytes that a device holds at most while JAX runs it."""
@@ -87,20 +87,36 @@ def choose_plan(
         if limit_bytes is None or need <= limit_bytes
     ]
     if not fit:
-        raise no_plan(
-            f"{source} -> {target}", limit_bytes or 0, least_bytes(source, target, donate)
-        )
+        least = least_bytes(source, target, donate)
+        parts = least_parts(source, target, donate)
+        raise no_plan(f"{source} to {target}", limit_bytes or 0, least, parts, least)
     times = {id(plan): plan_ps(plan) for plan in fit}
     quick = [plan for plan in fit if times[id(plan)] <= NEAR * min(times.values())]
     return min(quick, key=lambda plan: (plan.received_bytes, times[id(plan)]))
 
 
-def no_plan(what: str, limit_bytes: int, least: int) -> NoPlanError:
-    """The error that says which limit would do."""
+def least_parts(
+    source: ArrayType, target: ArrayType, donate: bool = False, others_bytes: int = 0
+) -> str:
+    """What the least limit consists of, in words."""
+    ways = plans_between(source, target, donate)
+    plan, need = min(ways, key=lambda way: way[1])
+    proved = min(need, plan.peak_bytes)
+    parts = [
+        (others_bytes, "of the tree's other arrays"),
+        (proved, "of tiles and staging"),
+        (need - proved, "for XLA's copies"),
+    ]
+    return ", ".join(f"{format_bytes(n)} {what}" for n, what in parts if n)
+
+
+def no_plan(what: str, limit_bytes: int, least: int, parts: str, donated: int) -> NoPlanError:
+    """The error that says which limit would do, and which if the arrays were donated."""
+    also = f"; with donate=True {least_limit(donated)} does" if donated < least else ""
+    made_of = f", which is {parts}" if parts else ""
     return NoPlanError(
-        f"cannot move {what} within {format_bytes(limit_bytes)} on a device: no plan fits the limit of "
-        f"{limit_bytes} bytes when JAX runs it; the least that would do is {least} bytes "
-        f"({format_bytes(least)})",
+        f"cannot move {what} within limit_bytes={limit_bytes} ({format_bytes(limit_bytes)}) on a device when "
+        f"JAX runs it; the least that would do is {least_limit(least)}{made_of}{also}",
         least,
     )
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import PartitionSpec, Sharding
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from redist.errors import RequestError
-from redist.jax.choose import no_plan
+from redist.errors import NoPlanError, RequestError
+from redist.jax.choose import least_parts, no_plan
 from redist.jax.moves import LeafMove, is_on_devices, move_of
 from redist.text.columns import one_line
 
@@ -18,8 +19,8 @@ from redist.text.columns import one_line
 def moves_of(tree: Any, shardings: Any, sources: Any = None) -> tuple[list[LeafMove], Any]:
     """A move for every leaf of a tree, and the tree's structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    wanted = _spread(shardings, tree, structure, "shardings")
-    known = _spread(sources, tree, structure, "sources")
+    wanted = _spread(shardings, tree, "shardings")
+    known = _spread(sources, tree, "sources")
     named = [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
     return [
         move_of(name, leaf, sharding, source)
@@ -27,14 +28,19 @@ def moves_of(tree: Any, shardings: Any, sources: Any = None) -> tuple[list[LeafM
     ], structure
 
 
-def _spread(given: Any, tree: Any, structure: Any, what: str) -> list[Any]:
+def _spread(given: Any, tree: Any, what: str) -> list[Any]:
     """What is given for every leaf: one for all, or a tree that has one for each or for a branch."""
-    if _is_end(given):
-        return [_checked(given)] * structure.num_leaves
     spread: list[Any] = []
 
     def spread_over(one: Any, branch: Any) -> None:
-        spread.extend([_checked(one)] * len(jax.tree.leaves(branch)))
+        leaves, inside = jax.tree.flatten(branch)
+        is_branch = not jax.tree_util.treedef_is_leaf(inside)
+        _check_end(one)
+        spread.extend(_replicated(one) if is_branch and _is_scalar(a) else one for a in leaves)
+
+    if _is_end(given):
+        spread_over(given, tree)
+        return spread
 
     try:
         jax.tree.map(spread_over, given, tree, is_leaf=_is_end)
@@ -53,13 +59,23 @@ def _is_end(given: Any) -> bool:
     return given is None or isinstance(given, (Sharding, PartitionSpec))
 
 
-def _checked(given: Any) -> Any:
-    if _is_end(given):
-        return given
-    raise RequestError(
-        f"cannot move to {given!r}: it is a {type(given).__name__}; give a NamedSharding, or a "
-        'PartitionSpec such as P("x", None) for the mesh that the array is on'
-    )
+def _check_end(given: Any) -> None:
+    if not _is_end(given):
+        raise RequestError(
+            f"cannot move to {given!r}: it is a {type(given).__name__}; give a NamedSharding, or a "
+            'PartitionSpec such as P("x", None) for the mesh that the array is on'
+        )
+
+
+def _is_scalar(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray)) and leaf.ndim == 0
+
+
+def _replicated(sharding: Any) -> Any:
+    """What a sharding of a whole branch means for an array of 0 dims: it cannot be cut."""
+    if isinstance(sharding, NamedSharding):
+        return NamedSharding(sharding.mesh, PartitionSpec(), memory_kind=sharding.memory_kind)
+    return PartitionSpec() if isinstance(sharding, PartitionSpec) else sharding
 
 
 def steps_of(
@@ -70,17 +86,16 @@ def steps_of(
     An error comes before the first of them. An array that stands in the tree twice is given away by
     neither move.
     """
-    times = Counter(id(move.value) for move in moves)
-    gives = [donate and times[id(move.value)] == 1 for move in moves]
+    gives = _given_away(moves) if donate else [False] * len(moves)
     if limit_bytes is None and not donate:
         return ((k, None, False) for k in range(len(moves)))
     order = order_of(moves, gives)
-    others = others_bytes(moves, order, gives)
     if limit_bytes is None:
         return ((k, None, gives[k]) for k in order)
-    needs = (others[k] + moves[k].least_bytes(gives[k]) for k in order if moves[k].is_moved)
-    least = max(needs, default=0)
-    _check_limit(moves, limit_bytes, least)
+    others = others_bytes(moves, order, gives)
+    _check_limit(moves)
+    if _fullest(moves, gives)[0] > limit_bytes:
+        raise _over_limit(moves, limit_bytes, gives)
     return ((k, limit_bytes - others[k], gives[k]) for k in order)
 
 
@@ -116,11 +131,44 @@ def order_of(moves: Sequence[LeafMove], gives: Sequence[bool]) -> list[int]:
     return sorted(range(len(moves)), key=key)
 
 
-def _check_limit(moves: Sequence[LeafMove], limit_bytes: int, least: int) -> None:
-    """Refuse a limit that cannot be kept."""
+def _fullest(moves: Sequence[LeafMove], gives: Sequence[bool]) -> tuple[int, int | None]:
+    """What a device holds at the fullest moment of all moves, and the number of the one that moves then."""
+    order = order_of(moves, gives)
+    others = others_bytes(moves, order, gives)
+    needs = [(others[k] + moves[k].least_bytes(gives[k]), k) for k in order if moves[k].is_moved]
+    return max(needs, default=(0, None))
+
+
+def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[bool]) -> NoPlanError:
+    """The error that names the least limit, what it consists of, and what donating saves."""
+    least, most = _fullest(moves, gives)
+    assert most is not None
+    ends = moves[most].ends
+    parts = ""
+    if ends is not None:
+        others = least - moves[most].least_bytes(gives[most])
+        parts = least_parts(*ends, gives[most], others)
+    donated, _ = _fullest(moves, _given_away(moves))
+    if isinstance(moves[most].value, jax.core.Tracer):
+        donated = least  # inside jit there is nothing to give away
+    moved = [move for move in moves if move.is_moved]
+    what = f"a tree of {len(moves)} leaves, {len(moved)} of which move,"
+    if len(moved) == 1 and ends is not None:
+        what = f"{ends[0]} to {ends[1]}"
+    return no_plan(what, limit_bytes, least, parts, donated)
+
+
+def _given_away(moves: Sequence[LeafMove]) -> list[bool]:
+    """Which moves give their array away if all are donated: not those of one that stands there twice."""
+    times = Counter(id(move.value) for move in moves)
+    return [times[id(move.value)] == 1 for move in moves]
+
+
+def _check_limit(moves: Sequence[LeafMove]) -> None:
+    """Refuse a limit where redist does not know what is held."""
     moved = [move for move in moves if move.is_moved]
     for move in moved:
-        if move.ends is None and is_on_devices(move.value):
+        if move.ends is None and is_on_devices(move.value) and not _is_scalar(move.value):
             raise RequestError(
                 f"cannot keep a limit for {move.name or 'the array'}: it moves between different devices, "
                 "with jax.device_put, and redist does not know what that holds; move it without a limit"
@@ -130,9 +178,3 @@ def _check_limit(moves: Sequence[LeafMove], limit_bytes: int, least: int) -> Non
             f"cannot keep a limit for {len(moved)} arrays inside jit: XLA orders their moves; "
             "move the tree outside of jit, or give each array a limit of its own"
         )
-    if least > limit_bytes:
-        one = moved[0] if len(moved) == 1 else None
-        what = f"a tree of {len(moves)} leaves, {len(moved)} of which move,"
-        if one is not None and one.ends is not None:
-            what = f"{one.ends[0]} to {one.ends[1]}"
-        raise no_plan(what, limit_bytes, least)

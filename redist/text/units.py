@@ -86,18 +86,31 @@ def count_of(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def format_bytes(n_bytes: int) -> str:
-    """Short text for a number of bytes.
+def format_bytes(n_bytes: int, round_up: bool = False) -> str:
+    """Short text for a number of bytes: the nearest, or one that is not less.
 
     >>> format_bytes(8 * 2**20), format_bytes(1536), format_bytes(17)
     ('8 MiB', '1.5 KiB', '17 B')
+    >>> format_bytes(20975616), format_bytes(20975616, round_up=True)
+    ('20 MiB', '20.1 MiB')
     """
     for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if n_bytes >= size:
-            tenths = (n_bytes * 10 + size // 2) // size
+            tenths = (n_bytes * 10 + (size - 1 if round_up else size // 2)) // size
             whole, tenth = divmod(tenths, 10)
-            return f"{whole} {unit}" if tenth == 0 or whole >= 100 else f"{whole}.{tenth} {unit}"
+            if tenth and whole >= 100:
+                return f"{whole + round_up} {unit}"
+            return f"{whole}.{tenth} {unit}" if tenth else f"{whole} {unit}"
     return f"{n_bytes} B"
+
+
+def least_limit(n_bytes: int) -> str:
+    """The least limit that would do, as a user writes it and as it is read.
+
+    >>> least_limit(20975616)
+    'limit_bytes=20975616 (20.1 MiB)'
+    """
+    return f"limit_bytes={n_bytes} ({format_bytes(n_bytes, round_up=True)})"
 
 
 def format_time(time_ps: int) -> str:

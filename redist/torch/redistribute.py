@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,16 +13,17 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
-from redist.errors import RedistError, RequestError
+from redist.errors import NoPlanError, RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.ranks.long_wait import TIMEOUT_S
-from redist.text.units import limit_from
+from redist.text.units import format_bytes, least_limit, limit_from
 from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
 from redist.torch.transfer import TensorTransfer
+from redist.torch.trees import leaves_of, rebuilt
 from redist.torch.world import GroupWorld, world_of
 
 
@@ -66,68 +67,46 @@ def redistribute(
 
     The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
     ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
-    messages: a state dict, also of an optimizer, with dicts and lists inside. ``placements`` is then one list
-    for all, or a dict like it with a list for each name. What is not a DTensor (numbers, plain tensors,
-    None) is handed on unchanged. The result is a DTensor, or a dict; where nothing has to move it shares
-    memory, as PyTorch's own does. Gradients go back the same way. ``limit_bytes``, a number or text, bounds
-    the tiles and the staging of the fullest rank, source and target included. ``transport="messages"``
-    uses only messages of the process group; the default copies through shared memory if all ranks are on
-    one host and the tensors in memory.
+    messages: a state dict, also of an optimizer, with dicts and lists inside. ``placements`` is then one
+    list for all, or a dict like it: an entry is for a name or for the whole branch below it, names may be
+    dotted (``"layers.0.weight"``), and None leaves a tensor where it is. With a list for many, tensors of
+    0 dims are replicated. What is not a DTensor (numbers, plain tensors, None) is handed on unchanged.
+    The result is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does.
+    Gradients go back the same way. ``limit_bytes``, a number or text, bounds the tiles and the staging of
+    the fullest rank, source and target included. ``transport="messages"`` uses only messages of the
+    process group; the default copies through shared memory if all ranks are on one host and the tensors
+    in memory.
     """
     options = MoveOptions(limit_from(limit_bytes), objective, transport, timeout_s)
     if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
-        kind = type(dtensor).__name__
-        raise RequestError(
-            f"cannot move a {kind}: it is no DTensor; make it one with distribute_tensor(tensor, mesh, "
-            "placements)"
+        raise RequestError(_why_not(dtensor))
+    leaves = leaves_of(dtensor, placements)
+    go = [leaf for leaf in leaves if not leaf.stays]
+    targets = [_target(leaf.tensor, device_mesh, leaf.placements) for leaf in go]
+    names, tensors = [leaf.name for leaf in go], [leaf.tensor for leaf in go]
+    moved = iter(move(options, targets, names, tensors) if go else ())
+    return rebuilt(dtensor, (leaf.tensor if leaf.stays else next(moved) for leaf in leaves))
+
+
+def _why_not(value: Any) -> str:
+    if isinstance(value, torch.nn.Module):
+        return (
+            f"cannot move a {type(value).__name__}: it is a module; move module.state_dict(), and load what "
+            "comes back with module.load_state_dict(moved, assign=True)"
         )
-    found = list(_dtensors("", dtensor, placements))
-    targets = [_target(tensor, device_mesh, there) for _, tensor, there in found]
-    names, tensors = [name for name, _, _ in found], [tensor for _, tensor, _ in found]
-    results = move(options, targets, names, tensors) if found else ()
-    return _rebuilt(dtensor, iter(results))
-
-
-def _dtensors(name: str, value: Any, placements: Any) -> Iterator[tuple[str, DTensor, Any]]:
-    """Every DTensor in dicts and lists, by its name there, with the placements that are given for it."""
-    if isinstance(value, DTensor):
-        yield name, value, placements
-    elif isinstance(value, (Mapping, list, tuple)):
-        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, part in pairs:
-            inner = f"{name}.{key}" if name else str(key)
-            given = placements
-            if isinstance(placements, Mapping) and _has_dtensors(part):
-                if key not in placements:
-                    raise RequestError(
-                        f"cannot move {inner!r}: placements has no entry for it; add one"
-                    )
-                given = placements[key]
-            yield from _dtensors(inner, part, given)
-
-
-def _has_dtensors(value: Any) -> bool:
-    if isinstance(value, (Mapping, list, tuple)):
-        return any(map(_has_dtensors, value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, DTensor)
-
-
-def _rebuilt(value: Any, results: Iterator[DTensor]) -> Any:
-    """The same dicts and lists with the results in the places of DTensors."""
-    if isinstance(value, DTensor):
-        return next(results)
-    if isinstance(value, Mapping):
-        return {key: _rebuilt(part, results) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        parts = [_rebuilt(part, results) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return (
+        f"cannot move a {type(value).__name__}: it is no DTensor; make it one with "
+        "distribute_tensor(tensor, mesh, placements)"
+    )
 
 
 def _target(tensor: DTensor, device_mesh: DeviceMesh | None, placements: Any) -> Target:
     mesh = tensor.device_mesh if device_mesh is None else device_mesh
     if not isinstance(mesh, DeviceMesh):
-        raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh")
+        ways = (
+            "redistribute(x, mesh, placements), or redistribute(x, placements=...) on its own mesh"
+        )
+        raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh; write {ways}")
     if placements is None:
         placements = tuple(Replicate() for _ in range(mesh.ndim))
     return Target(mesh, checked_placements(placements, tensor.ndim))
@@ -232,10 +211,28 @@ def prepare(
         error = problem
 
     def make_plans(topology: Topology) -> list[Plan]:
-        limits = {"limit_bytes": options.limit_bytes, "objective": options.objective}
-        return [synthesize(a, b, topology=topology, **limits) for a, b in ends]  # type: ignore[arg-type]
+        return [
+            _plan(name, a, b, options, topology) for name, (a, b) in zip(names, ends, strict=True)
+        ]
 
     return world, world.find(text, error, device, make_plans)
+
+
+def _plan(
+    name: str, source: ArrayType, target: ArrayType, options: MoveOptions, topology: Topology
+) -> Plan:
+    """**Local.** The plan of one DTensor; an error that names it if no plan keeps the limit."""
+    limit, objective = options.limit_bytes, options.objective
+    try:
+        return synthesize(source, target, limit_bytes=limit, objective=objective, topology=topology)
+    except NoPlanError as problem:
+        which = f"{name!r}, " if name else ""
+        raise NoPlanError(
+            f"cannot move {which}{source} to {target}, within limit_bytes={limit} "
+            f"({format_bytes(limit or 0)}) on a rank: tiles and staging take more; "
+            f"give {least_limit(problem.least_bytes)}",
+            problem.least_bytes,
+        ) from problem
 
 
 def _types(

@@ -275,6 +275,55 @@ def trees(n: int) -> None:
         refused(words, lambda wrong=wrong: redist.jax.redistribute(state, wrong))
 
 
+def scalars(n: int) -> None:
+    """Under one sharding for a tree or a branch, arrays of 0 dims are replicated; alone they are refused."""
+    mesh = mesh_of({"x": 2, "y": 4})
+    rows, all_of_it = (NamedSharding(mesh, PartitionSpec(*spec)) for spec in (("x", "y"), ()))
+    columns = NamedSharding(mesh_of({"z": 8}), PartitionSpec(None, "z"))
+    w = jax.device_put(jnp.arange(64.0).reshape(8, 8), rows)
+    tree = {
+        "w": w,
+        "s": [jnp.float32(3), jax.device_put(jnp.float32(4), all_of_it)],
+        "h": np.array(5),
+    }
+    moved = redist.jax.redistribute(tree, columns, limit_bytes="1MiB")
+    assert moved["w"].sharding == columns and same(moved["w"], w)
+    for scalar, value in zip((*moved["s"], moved["h"]), (3, 4, 5), strict=True):
+        assert scalar.sharding == NamedSharding(columns.mesh, PartitionSpec()) and scalar == value
+    on = {"w": w, "s": tree["s"][1]}
+    assert redist.jax.redistribute(on, PartitionSpec("y"))["s"].sharding == all_of_it
+    assert redist.jax.compare(on, columns).n_arrays == 1
+    inside = jax.jit(lambda t: redist.jax.redistribute(t, {"b": columns}, source={"b": rows}))
+    assert same(inside({"b": on})["b"]["w"], w)
+    refused("1 entries for 0 dims", lambda: redist.jax.redistribute(on["s"], PartitionSpec("x")))
+    wrong = {"w": columns, "s": PartitionSpec("x")}
+    refused("['s']: cannot read", lambda: redist.jax.redistribute(on, wrong))
+
+
+def limit_texts(n: int) -> None:
+    """The least limit is written exactly, with its parts, and with what donating saves."""
+    mesh = mesh_of({"x": 4, "y": 2})
+    rows, columns = (
+        NamedSharding(mesh, PartitionSpec(*p)) for p in (("x", "y"), (None, ("x", "y")))
+    )
+    w = jax.device_put(jnp.ones((1024, 1024), jnp.float32), rows)
+    for tree in (w, {"a": w, "b": w + 1}):
+        try:
+            redist.jax.redistribute(tree, columns, limit_bytes="1MiB")
+        except redist.NoPlanError as error:
+            said, least = str(error), error.least_bytes
+        assert f"the least that would do is limit_bytes={least} (" in said, said
+        assert "within limit_bytes=1048576 (1 MiB)" in said and "of tiles and staging, " in said, (
+            said
+        )
+        assert "for XLA's copies" in said, said
+        assert ("of the tree's other arrays" in said) == isinstance(tree, dict), said
+        lower = int(said.partition("; with donate=True limit_bytes=")[2].partition(" ")[0])
+        assert lower < least
+        copy = jax.tree.map(lambda a: a + 0, tree)
+        redist.jax.redistribute(copy, columns, limit_bytes=lower, donate=True)
+
+
 def tree_limits(n: int) -> None:
     """A tree keeps a limit as a whole: the least that is named does, one byte less does not."""
     rng = Random(9)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.placement_types import Partial, _StridedShard
 
 import redist
@@ -40,7 +40,11 @@ def errors() -> None:
         ("2 placements for 1 mesh axes (tp)", lambda: move(rows, mesh, [Shard(0), Shard(1)])),
         ("there is no dim 2", lambda: move(rows, mesh, [Shard(2)])),
         ("'avg' cannot be pending", lambda: move(rows, mesh, [Partial("avg")])),
-        ("no plan fits the limit of 7 bytes", lambda: move(rows, mesh, [Shard(1)], 7)),
+        ("within limit_bytes=7 (7 B) on a rank: tiles and staging take more; give limit_bytes=",
+         lambda: move(rows, mesh, [Shard(1)], 7)),
+        ("cannot move 'w', f32[12", lambda: move({"w": rows}, mesh, [Shard(1)], 7)),
+        ("placements=", lambda: move(rows, [Shard(1)])),
+        ("move module.state_dict()", lambda: move(torch.nn.Linear(2, 2), mesh, [Shard(1)])),
         ("ranks ask for different things", lambda: move(rows, mesh, [Shard(min(dist.get_rank(), 1))])),
         ("distribute_tensor(tensor, mesh", lambda: move(FULL, mesh, [Shard(1)])),
         ("cannot use limit_bytes=-1", lambda: move(rows, mesh, [Shard(1)], -1)),
@@ -57,6 +61,10 @@ def errors() -> None:
         else:
             assert n == 1 and "different" in said, f"no error: {said}"
     assert torch.equal(move(rows, mesh, [Shard(1)]).full_tensor(), FULL)
+    try:
+        move(rows, mesh, [Shard(1)], 7)
+    except redist.NoPlanError as problem:
+        move(rows, mesh, [Shard(1)], problem.least_bytes)
 
 
 def move(*args: Any) -> Any:
@@ -127,8 +135,38 @@ def state_dicts() -> None:
         redist.torch.redistribute(state, mesh, {**places, "state": {0: [Shard(1)]}})
     except redist.RequestError as problem:
         assert "cannot move 'state.1': placements has no entry for it" in str(problem), problem
+        assert "give None for a tensor that stays" in str(problem), problem
     else:
         raise AssertionError("a name without placements was taken")
+    some = {"state.0.exp_avg": [Shard(1)], "state.1": None, "a.b": None, "a": None}
+    moved = redist.torch.redistribute(state, mesh, some)
+    assert moved["state"][0]["exp_avg"].placements == (Shard(1),)
+    assert torch.equal(moved["state"][0]["exp_avg"].full_tensor(), FULL)
+    assert moved["state"][1]["exp_avg"] is state["state"][1]["exp_avg"]
+    assert moved["a.b"] is state["a.b"] and moved["a"]["b"] is state["a"]["b"]
+
+
+def modules() -> None:
+    """The state dict of a module moves with its scalars, and is loaded into the module again."""
+    mesh = line()
+    module = distribute_module(
+        torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8)), mesh
+    )
+    before = {name: value.full_tensor() for name, value in module.state_dict().items()}
+    assert isinstance(module[1].num_batches_tracked, DTensor), "what this is about"
+    moved = redist.torch.redistribute(module.state_dict(), mesh, [Shard(0)])
+    assert moved["1.num_batches_tracked"].placements == (Replicate(),)
+    assert moved["0.weight"].placements == (Shard(0),)
+    module.load_state_dict(moved, assign=True)
+    assert module[0].weight.placements == (Shard(0),) and module[0].weight.requires_grad
+    for name, value in module.state_dict().items():
+        assert torch.equal(value.full_tensor(), before[name]), name
+    try:
+        move({"n": moved["1.num_batches_tracked"]}, mesh, {"n": [Shard(0)]})
+    except redist.RedistError as problem:
+        assert "n: " in str(problem) and "0 dims" in str(problem), problem
+    else:
+        raise AssertionError("a tensor of 0 dims was cut")
 
 
 def uneven_over_two_dims() -> None:
@@ -216,6 +254,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         errors,
         batches,
         state_dicts,
+        modules,
         uneven_over_two_dims,
         twice_differentiable,
         fsdp_placements,
