@@ -116,7 +116,8 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], says: str) -> Non
 
 @pytest.mark.parametrize("timeout_s", ["5", 0, -5, True, float("nan")])
 def test_a_time_that_is_none_is_refused_before_anybody_waits(timeout_s: Any) -> None:
-    for call in (redist.redistribute, redist.Transfer):
+    calls: tuple[Any, Any] = redist.redistribute, redist.Transfer
+    for call in calls:
         ends = (np.zeros(4),) if call is redist.redistribute else ()
         with pytest.raises(RedistError, match="need seconds above 0, or None for ever"):
             call(*ends, "f64[4{x}]", "f64[4]", mesh=Mesh(x=1), timeout_s=timeout_s)
