@@ -197,7 +197,7 @@ class Methods(Operators):
     def transpose(self: T, *axes: Any) -> T:
         """The dims in another order, or the other way round: ``a.transpose(1, 0)``; the tile is a view."""
         order = _one_or_many(axes) if axes and axes != (None,) else range(self.ndim)[::-1]
-        return permute.permute_dims(self, tuple(order))
+        return permute.permute_dims(self, (order,) if isinstance(order, int) else tuple(order))
 
     def swapaxes(self: T, axis1: int, axis2: int, /) -> T:
         """Two dims in each other's place; the tile is a view."""
