@@ -81,7 +81,7 @@ def _functions(xp: Any) -> Table:
         ),
         "amax": _method("max"),
         "amin": _method("min"),
-        "append": lambda arr, values, axis=None: xp.concat([arr, values], axis=axis),
+        "append": lambda arr, values, axis=None: _appended(xp, arr, values, axis),
         "argwhere": lambda a: xp.stack(a.nonzero(), axis=1),
         "around": _method("round"),
         "array2string": lambda a: str(a),
@@ -265,6 +265,12 @@ def _promoted(xp: Any, arrays: Sequence[Any]) -> list[Any]:
     check_arrays("join", *given)
     kind = np.result_type(*(x.dtype for x in given)) if given else None
     return [_in_dtype(x, kind) for x in given]
+
+
+def _appended(xp: Any, arr: Any, values: Any, axis: int | None) -> Any:
+    """Values behind others; flat if no dim is named, as NumPy's."""
+    check_arrays("append", arr, values)
+    return xp.concat(_promoted(xp, [arr, values]), axis=axis)
 
 
 def _stacked(xp: Any, arrays: Sequence[Any], axis: int) -> Any:

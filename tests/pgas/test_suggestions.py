@@ -91,13 +91,30 @@ def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -
         (lambda: np.nanmean(ARRAY, where=ARRAY > 1), "pgas.where(mask, a, pgas.nan)"),
         (lambda: np.max(ARRAY, initial=3), "write pgas.maximum(a.max(...), value)"),
         (lambda: np.asarray(ARRAY), "a.local"),
+        (lambda: ARRAY.to_numpy(), "a.gather()"),
+        (lambda: ARRAY.values, "a.local"),
+        (lambda: ARRAY.head(), "a[:5]"),
+        (lambda: ARRAY.dropna(), "a[~pgas.any(pgas.isnan(a), axis=1)]"),
+        (lambda: ARRAY.fillna(0), "pgas.where(pgas.isnan(a), value, a)"),
+        (lambda: ARRAY.tobytes(), "a.gather().tobytes()"),
+        (lambda: pgas.vstack, "numpy.vstack([a, b]), which takes global arrays"),
+        (lambda: pgas.column_stack, "numpy.column_stack([a, b])"),
+        (lambda: np.append(ARRAY, 1.0), "cannot append float"),
         (lambda: np.array([ARRAY[0, 0], ARRAY[1, 0]]), "write float(a) for its number"),
         (lambda: np.asarray(ARRAY[0, 0] > 0), "write bool(a) for its number"),
     ],
 )
 def test_usual_ones(call: Any, words: str) -> None:
-    with pytest.raises((AttributeError, TypeError), match=re.escape(words)):
+    with pytest.raises((AttributeError, TypeError, redist.RequestError), match=re.escape(words)):
         call()
+
+
+def test_a_histogram_says_what_it_cannot_count() -> None:
+    with pytest.raises(redist.RedistError, match="the values contain nan"):
+        np.histogram(pgas.asarray([1.0, np.nan, 3.0]))
+    with pytest.raises(redist.RedistError, match="the values contain infinity"):
+        np.histogram(pgas.asarray([1.0, np.inf, 3.0]))
+    assert float(np.histogram(pgas.asarray([1.0, np.nan]), range=(0, 2))[0].sum()) == 1
 
 
 def test_names_of_modules_hide_none_of_numpy() -> None:

@@ -69,11 +69,18 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
         return (edges, None), edges
     if np.ndim(bins) or int(bins) != bins or bins < 1:
         raise ArgumentError(f"cannot make a histogram of {bins!r} bins: need an int >= 1, or edges")
-    if ends is None and x.size:
+    found = ends is None and x.size > 0
+    if found:
         ends = reductions.min(x)._element(), reductions.max(x)._element()
         if x.dtype.kind == "b":
             ends = int(ends[0]), int(ends[1])
     ends = (0.0, 1.0) if ends is None else tuple(ends)
+    if found and not np.isfinite(ends).all():
+        what = "nan; a[~pgas.isnan(a)] leaves it out" if np.isnan(ends).any() else "infinity"
+        raise ArgumentError(
+            f"cannot make a histogram of {x.type}: the values contain {what}; range=(low, high) counts "
+            "what lies between"
+        )
     if not np.isfinite(ends).all():
         raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: give range=")
     if ends[0] > ends[1]:
