@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from redist.errors import PlanFormatError
 from redist.text.columns import table
+from redist.text.svg import write_if
 from redist.text.units import format_bytes, format_time
 
 FORMAT = "redist program 1"
@@ -154,17 +156,17 @@ class ProgramGraph:
             tuple(data["results"]), data["figures"],
         )  # fmt: skip
 
-    def svg(self) -> str:
-        """The graph as the text of an SVG file: calls from top to bottom, moves in colour."""
+    def svg(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The graph as SVG, written to ``path`` too: calls from top to bottom, moves in colour."""
         from redist.graph.picture import draw_graph
 
-        return draw_graph(self)
+        return write_if(draw_graph(self), path)
 
-    def html(self) -> str:
-        """The graph as a page that needs nothing else."""
+    def html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The graph as a page that needs nothing else, written to ``path`` too."""
         from redist.graph.picture import make_graph_page
 
-        return make_graph_page(self)
+        return write_if(make_graph_page(self), path)
 
     def _repr_html_(self) -> str:
         return self.svg()

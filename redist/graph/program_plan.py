@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -12,6 +13,7 @@ from redist.errors import PlanFormatError
 from redist.graph.nodes import ProgramGraph, counted, grouped
 from redist.program.memory_certificate import MemoryCertificate
 from redist.text.columns import table
+from redist.text.svg import write_if
 from redist.text.units import format_bytes, format_time
 
 FORMAT = "redist program plan 1"
@@ -63,6 +65,8 @@ class ProgramPlan:
     peak_bytes: int
     certificate: MemoryCertificate | None = None
     """Under a limit: what was shown about the memory of this rank, in every order of its work."""
+    least_bytes: int = 0
+    """Under a limit: the least that would do on all ranks."""
 
     @property
     def received_bytes(self) -> int:
@@ -136,17 +140,17 @@ class ProgramPlan:
         except (KeyError, TypeError, AttributeError) as problem:
             raise PlanFormatError(f"cannot read a plan of a program: {problem}") from None
 
-    def svg(self) -> str:
-        """The plan as the text of an SVG file: calls from top to bottom, moves in colour."""
-        return self.graph.svg()
+    def svg(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The plan as SVG, written to ``path`` too: calls from top to bottom, moves in colour."""
+        return self.graph.svg(path)
 
-    def html(self) -> str:
-        """The plan as a page that needs nothing else."""
+    def html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The plan as a page that needs nothing else, written to ``path`` too."""
         inner = (
             f"<p>{escape(self.headline())}</p>\n<p>{escape(self.figures())}</p>\n{self.svg()}\n"
             f"<h2>As text</h2>\n<pre>{escape(str(self))}</pre>"
         )
-        return page_of(f"Layouts of {self.graph.name}", inner)
+        return write_if(page_of(f"Layouts of {self.graph.name}", inner), path)
 
     def _repr_html_(self) -> str:
         return self.svg()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from redist.errors import MemoryLimitError
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
-from redist.text.units import ceil_div, format_bytes
+from redist.text.units import ceil_div, format_beside, format_bytes
 
 Tile = NDArray[Any]
 
@@ -189,11 +189,22 @@ class TileMemory:
         gc.collect()
         self.make_room(n_bytes)
         if self.live_bytes + n_bytes > limit:
-            raise MemoryLimitError(
-                f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
-                f"and the limit is {format_bytes(limit)}; free arrays, cut them into "
-                "smaller tiles, or raise the limit"
+            raise MemoryLimitError(self._no_room(n_bytes, limit))
+
+    def _no_room(self, n_bytes: int, limit: int) -> str:
+        """Why so many bytes more cannot be had, and what to do."""
+        in_blocks = "call it in a @pgas.program(limit=..., spill=...), which works in blocks"
+        if n_bytes > limit:
+            return (
+                f"cannot allocate {format_beside(n_bytes, limit)}: this array alone exceeds the limit of "
+                f"{format_beside(limit, n_bytes)}; {in_blocks}, use more ranks, or raise the limit"
             )
+        spill = "" if self.spill else ", give spill= a folder"
+        return (
+            f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
+            f"and the limit is {format_bytes(limit)}; free arrays{spill}, cut them into "
+            "smaller tiles, or raise the limit"
+        )
 
     def _take(self, size: int) -> Bytes:
         found = self._free.get(size)

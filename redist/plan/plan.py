@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redist.layout.array_type import ArrayType
@@ -13,6 +12,7 @@ from redist.plan.certificate import Certificate
 from redist.plan.memory import holder_classes, live_bytes, source_events
 from redist.plan.steps import Event, Step
 from redist.plan.topology import FLAT, Topology
+from redist.text.svg import write_if
 
 if TYPE_CHECKING:
     from redist.torch.run_plan import TorchPlan
@@ -144,7 +144,7 @@ class Plan:
         """
         from redist.draw.picture import draw
 
-        return _write(draw(self, topology), path)
+        return write_if(draw(self, topology), path)
 
     def html(self, path: str | os.PathLike[str] | None = None, topology: Topology = FLAT) -> str:
         """Write one HTML page with the picture, the plan as text and what else was considered.
@@ -158,7 +158,7 @@ class Plan:
         """
         from redist.draw.page import make_page
 
-        return _write(make_page(self, topology), path)
+        return write_if(make_page(self, topology), path)
 
     def to_mpi4py(self, topology: Topology = FLAT) -> str:
         """Write the plan as a program with plain mpi4py collectives, to read, to run and to keep.
@@ -220,10 +220,3 @@ class Plan:
         from redist.plan.table import format_plan
 
         return format_plan(self)
-
-
-def _write(text: str, path: str | os.PathLike[str] | None) -> str:
-    """Write a text to a file if there is one, and return it."""
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 MONO = 0.61
 """Width of a monospace character in font sizes."""
@@ -152,3 +154,10 @@ def _rest(cls: str, attributes: dict[str, str]) -> str:
 
 def _n(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def write_if(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Write a text to a file if there is one, and return it."""
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text

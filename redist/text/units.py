@@ -35,8 +35,18 @@ def parse_bytes(text: str) -> int:
 
     >>> parse_bytes("64MiB")
     67108864
+    >>> parse_bytes("40G")
+    Traceback (most recent call last):
+    ...
+    redist.errors.RequestError: cannot read '40G' as a number of bytes; write 40GiB (powers of 2) or 40GB
     """
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if match is not None and f"{match[2].lower()}ib" in _UNITS:
+        unit = match[2].upper()
+        raise RequestError(
+            f"cannot read {text!r} as a number of bytes; write {match[1]}{unit}iB (powers of 2) or "
+            f"{match[1]}{unit}B"
+        )
     if match is None or match[2].lower() not in _UNITS:
         raise RequestError(
             f"cannot read {text!r} as a number of bytes; write for example 4096, 64MiB or 1.5GB"
@@ -111,6 +121,17 @@ def least_limit(n_bytes: int) -> str:
     'limit_bytes=20975616 (20.1 MiB)'
     """
     return f"limit_bytes={n_bytes} ({format_bytes(n_bytes, round_up=True)})"
+
+
+def format_beside(n_bytes: int, other_bytes: int) -> str:
+    """Text for a number of bytes beside another: exact if short texts could not tell them apart.
+
+    >>> format_beside(2**20 + 8, 2**20), format_beside(2**21, 2**20), format_beside(2**20, 2**20)
+    ('1048584 bytes', '2 MiB', '1 MiB')
+    """
+    short = format_bytes(n_bytes)
+    same = n_bytes != other_bytes and short == format_bytes(other_bytes)
+    return f"{n_bytes} bytes" if same else short
 
 
 def format_time(time_ps: int) -> str:

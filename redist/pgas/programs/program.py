@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
-from pathlib import Path
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import ArgumentError, RequestError, SpillError
+from redist.errors import ArgumentError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
@@ -34,7 +33,7 @@ from redist.pgas.programs.prepare import (
 from redist.pgas.programs.prepared import Prepared, too_large_to_keep
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
-from redist.pgas.spill.spill_store import HOST
+from redist.pgas.spill.spill_store import spill_folder
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
@@ -149,9 +148,10 @@ class Program(Generic[P, R]):
         if limit is not None and not signature.has_aliases:
             within = self._limited.find(limit, signature, args, options)
             if not isinstance(within, str):
-                graph, certificate = limited_graph(within, signature.arrays)
+                graph, certificate, least = limited_graph(within, signature.arrays)
                 decided = self._limited.decide(limit, signature, args, options, within.layouts)[1]
-                return replace(make_program_plan(graph, decided), certificate=certificate)
+                planned = make_program_plan(graph, decided)
+                return replace(planned, certificate=certificate, least_bytes=least)
         found = self._found(signature, args, options)
         return make_program_plan(self.graph(*args, **options), found.decided)
 
@@ -351,22 +351,20 @@ def program(
     tiles that have no room are written to a file of that folder and loaded before they are needed. Without
     ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` says the
     least that would do. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
-    Inside ``redist.memory_limit`` programs take limit and folder from there. With
-    ``progress`` rank 0 says when it plans and how far a run within a limit has come: a bar on a terminal, a
-    line every second elsewhere.
+    Inside ``redist.memory_limit`` programs take limit and folder from there; ``spill`` without any limit
+    changes nothing. With ``progress`` rank 0 says when it plans and how far a run within a limit has come: a
+    bar on a terminal, a line every second elsewhere. Planning that takes long says so in any case.
     """
     if layouts not in (PLANNED, AS_WRITTEN):
         known = f"{PLANNED!r}, {AS_WRITTEN!r}"
         raise ArgumentError(f"cannot use layouts {layouts!r}: known are {known}")
     if prefetch not in (True, False, ALWAYS):
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
-    folder = None if spill is None else os.fspath(spill)
-    if folder is not None and folder != HOST and not Path(folder).is_dir():
-        raise SpillError(
-            f"cannot spill to {folder}: there is no such folder; make it, or give another"
-        )
+    limit_bytes = limit_from(limit, "limit")
+    if limit_bytes == 0:
+        raise RequestError(f"cannot use limit={limit!r}: no array fits; give bytes, such as '1GiB'")
     options = ProgramOptions(
-        prefetch, bool(cache), layouts, limit_from(limit, "limit"), folder, bool(progress)
+        prefetch, bool(cache), layouts, limit_bytes, spill_folder(spill), bool(progress)
     )
     if function is not None:
         return Program(function, options)

@@ -7,7 +7,7 @@ import gc
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
 from redist.pgas.spill.put_away import can_leave, last_loads, put_away
-from redist.pgas.spill.spill_store import SpillStore, store_for
+from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
 from redist.pgas.tiles.tiled import Tiled
 from redist.text.units import limit_from
 
@@ -22,21 +22,21 @@ class memory_limit:
     ...     BUFFERS.empty((2**21,), np.dtype("u1"), 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    redist.errors.MemoryLimitError: cannot allocate 2 MiB: ... alive and the limit is 1 MiB; ...
+    redist.errors.MemoryLimitError: cannot allocate 2 MiB: this array alone exceeds the limit of 1 MiB; ...
 
     **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
     ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
     move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
     a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
 
-    With ``spill``, a folder, arrays that nobody else looks at are written to a file there, the oldest first,
-    where an allocation has no room, and come back when they are touched. The file has no name and is gone
+    With ``spill``, a folder, arrays without live views are written to a file there, the oldest first, where
+    an allocation has no room, and come back when they are touched. The file has no name and is gone
     with the last array in it. ``spill="host"`` puts arrays on a GPU away into pinned memory instead. Programs
     (:func:`redist.pgas.program`) keep the limit by a plan, which is quicker: it knows what is needed next.
     """
 
     def __init__(self, limit_bytes: int | str | None, *, spill: str | None = None) -> None:
-        limit = limit_from(limit_bytes)
+        limit, spill = limit_from(limit_bytes), spill_folder(spill)
         self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()
         store = None if spill is None or limit is None else store_for(spill)

@@ -93,6 +93,17 @@ def can_leave(array: Tiled) -> bool:
     return TileLayout.of(tile) is not None
 
 
+def why_held(array: Tiled) -> str:
+    """**Local.** Why an array whose tile is large enough cannot leave, and what to do, in words."""
+    if array._space is not None:
+        return "other ranks can reach it; give a copy"
+    if array._memory.on_device:
+        return "a view of it or its tile was asked for; give a copy"
+    if TileLayout.of(held_by(array)) is None:
+        return "there are gaps in its tile; give a copy"
+    return "a view of it or its NumPy tile is still alive: delete that"
+
+
 def put_away(array: Tiled, store: SpillStore) -> None:
     """**Local.** Write the tile of an array that :func:`can_leave` to a store, and free its memory."""
     stored = StoredTile.of(held_by(array), store, array.type.tile_bytes)

@@ -7,12 +7,14 @@ import os
 import threading
 import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from redist.errors import SpillError
+from redist.errors import ArgumentError, SpillError
 from redist.pgas.memory import Tile, counted_bytes, memory_for
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_stream, to_host
@@ -123,6 +125,31 @@ class SpillStore:
 
 _STORES: weakref.WeakValueDictionary[str, SpillStore] = weakref.WeakValueDictionary()
 """By folder: one file a process, while anything is in it or somebody may put something there."""
+
+
+def spill_folder(spill: Any) -> str | None:
+    """**Local.** What ``spill`` says, a folder that is there or ``"host"``; None is none.
+
+    >>> spill_folder(True)
+    Traceback (most recent call last):
+    ...
+    redist.errors.ArgumentError: cannot spill to True: give a folder, such as "/scratch"
+    """
+    if spill is None or spill == HOST:
+        return spill
+    if not isinstance(spill, (str, os.PathLike)):
+        raise ArgumentError(f'cannot spill to {spill!r}: give a folder, such as "/scratch"')
+    folder = Path(os.fsdecode(spill))
+    if str(spill).startswith("~"):
+        with suppress(RuntimeError):  # nobody of that name: the folder is not there
+            folder = folder.expanduser()
+    if not folder.exists():
+        raise SpillError(
+            f"cannot spill to {folder}: there is no such folder; make it, or give another"
+        )
+    if not folder.is_dir():
+        raise SpillError(f"cannot spill to {folder}: it is a file, not a folder; give a folder")
+    return str(folder)
 
 
 def store_for(where: str) -> SpillStore:

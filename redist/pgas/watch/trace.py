@@ -32,6 +32,7 @@ from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line, calling_line
 from redist.text.columns import table
+from redist.text.svg import write_if
 from redist.text.units import format_bytes, format_time
 
 HEAD = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
@@ -271,8 +272,11 @@ class Trace:
             rows = [(*row, column(same)) for row, same in groups]
         return "\n".join(table([head, *rows, total], left=(0, 2, 3, 4)))
 
-    def svg(self, file: str | os.PathLike[str], comm: Comm | None = None) -> None:
-        """**Collective over** ``comm``. Draw what every rank did, and when; rank 0 writes the file."""
+    def svg(self, file: str | os.PathLike[str] | None = None, comm: Comm | None = None) -> str:
+        """**Collective over** ``comm``. Draw what every rank did, and when; rank 0 writes the file.
+
+        All ranks have the text of the picture, which is SVG.
+        """
         comm = comm_or_world(comm)
         bars = [
             Bar(
@@ -287,9 +291,7 @@ class Trace:
             for move in self.moves
         ]
         lanes: list[list[Bar]] = gather(comm, bars, TIMEOUT_S)
-        if comm.rank == 0:
-            with open(file, "w", encoding="utf-8") as out:
-                out.write(draw(lanes))
+        return write_if(draw(lanes), file if comm.rank == 0 else None)
 
 
 def trace() -> Trace:

@@ -37,7 +37,7 @@ def open_nameless(folder: Path, direct: bool) -> tuple[int, bool]:
             if extra and error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
                 continue
             raise SpillError(
-                f"cannot spill to {folder}: {error.strerror}; give another folder"
+                f"cannot spill to {folder}: no file can be made there ({error.strerror}); give another folder"
             ) from error
         if extra and not _is_direct(file):
             os.close(file)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,18 @@ from redist.text.units import format_bytes
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
 
-CHECKS = ("exact", "sums", "pairs", "no_folder", "put_away", "refused", "dead_views", "folders")
+CHECKS = (
+    "exact",
+    "sums",
+    "pairs",
+    "no_folder",
+    "put_away",
+    "refused",
+    "dead_views",
+    "folders",
+    "eager_words",
+    "least_planned",
+)
 N, M = 360, 96
 SLACK = 2**17
 
@@ -216,7 +229,8 @@ def refused(comm: MPI.Comm, folder: str) -> str | None:
         words = (
             "cannot run invert within 1 KiB a rank: ",
             "(cutting.py:",
-            "at once: f64[",
+            "at once: ",
+            " f64[",
             "held by",
         )
         missing = [word for word in words if word not in str(error)]
@@ -247,18 +261,35 @@ def dead_views(comm: MPI.Comm, folder: str) -> str | None:
     del asked
     if not fresh or held <= fresh:
         return f"{held} with live views, {fresh} without"
+    kept = weights[1].local
+    try:
+        pgas.program(limit=1, spill=folder)(lambda several: pgas.sum(several[1] * 2))(weights)
+    except NoPlanError as error:
+        named = f"argument 1, {weights[1].type} (512 KiB), cannot be put away: a view of it or its"
+        if named not in str(error) or "argument 0, " in str(error) or kept is None:
+            return str(error)
+    del kept
     return None if least() == fresh else f"{least()} after views have died, {fresh} before"
 
 
 def folders(comm: MPI.Comm, folder: str) -> str | None:
-    """A folder that is not there, and the host for arrays that are in memory, are refused."""
+    """A folder that is not there or takes no files, limits of nothing, the host for arrays in memory."""
     a, v = arguments(comm)
-    try:
-        pgas.program(limit="1MiB", spill=f"{folder}/nowhere")(kernel)
-        return "a folder that does not exist was taken"
-    except redist.SpillError as error:
-        if "there is no such folder" not in str(error):
-            return str(error)
+    odd: Any = True
+    for options, kind, words in (
+        ({"limit": "1MiB", "spill": f"{folder}/nowhere"}, redist.SpillError, "no such folder"),
+        ({"limit": "1MiB", "spill": __file__}, redist.SpillError, "is a file, not a folder"),
+        ({"limit": "1MiB", "spill": "/proc"}, redist.SpillError, "no file can be made there"),
+        ({"limit": "1MiB", "spill": odd}, redist.ArgumentError, "cannot spill to True: give a"),
+        ({"limit": "40M"}, redist.RequestError, "write 40MiB (powers of 2) or 40MB"),
+        ({"limit": 0}, redist.RequestError, "cannot use limit=0"),
+    ):
+        try:
+            pgas.program(**options)(kernel)(a, v)
+            return f"{options} was taken"
+        except kind as error:
+            if words not in str(error):
+                return f"{options}: {error}"
     try:
         pgas.program(limit="1MiB", spill="host")(kernel)(a, v)
         return "the host was taken"
@@ -266,12 +297,58 @@ def folders(comm: MPI.Comm, folder: str) -> str | None:
         return None if "give spill= a folder" in str(error) else str(error)
 
 
+def eager_words(comm: MPI.Comm, folder: str) -> str | None:
+    """Errors of eager arrays say what helps: blocks for one that is too large alone, a folder for several."""
+    a = arguments(comm)[0]
+    n_bytes = tile_bytes(a)
+    gc.collect()
+    for limit, words in (
+        (n_bytes // 2, "this array alone exceeds the limit"),
+        (BUFFERS.live_bytes + n_bytes // 2, "free arrays, give spill= a folder"),
+    ):
+        try:
+            with redist.memory_limit(limit):
+                a + 1
+            return f"{limit} bytes were enough"
+        except redist.MemoryLimitError as error:
+            if words not in str(error):
+                return str(error)
+    return None
+
+
+def least_planned(comm: MPI.Comm, folder: str) -> str | None:
+    """A plan says the least limit, and draws itself into files."""
+    a, v = arguments(comm)
+    step: Any = pgas.program(limit=tile_bytes(a) * 3 // 2, spill=folder, layouts="as written")
+    plan = step(kernel).plan(a, v)
+    try:
+        pgas.program(limit=1, spill=folder, layouts="as written")(kernel)(a, v)
+    except NoPlanError as error:
+        if error.least_bytes != plan.least_bytes:
+            return f"{plan.least_bytes} planned, {error.least_bytes} named"
+    file = Path(folder) / f"{comm.rank}.svg"
+    same = file.read_text() == plan.svg(file) if plan.svg(file) else False
+    file.unlink()
+    return None if same and "is kept in the file" in str(plan) else f"{plan}"
+
+
 def program() -> int:
     """0 if all is well."""
     comm, bad = MPI.COMM_WORLD, 0
     with tempfile.TemporaryDirectory() as own, small_blocks(2**14):
         folder = comm.bcast(own)
-        for check in (exact, sums, pairs, no_folder, put_away, refused, dead_views, folders):
+        for check in (
+            exact,
+            sums,
+            pairs,
+            no_folder,
+            put_away,
+            refused,
+            dead_views,
+            folders,
+            eager_words,
+            least_planned,
+        ):
             bad += not all_well(comm, check.__name__, check(comm, folder), "")
         comm.barrier()
     return bad

@@ -185,7 +185,7 @@ def program() -> int:
                 counting_as_large() if number % 2 else nullcontext(),
                 small_blocks() if number % 3 else nullcontext(),
             ):
-                kinds = (folder,) if number % 3 else (folder, *spills)  # only a folder has blocks
+                kinds = (folder, *spills) if number % 3 < 2 else (folder,)
                 found, is_planned = random_limited(draw, seed, kinds)
             planned += is_planned
             bad += not all_well(comm, "random", found, str(seed))

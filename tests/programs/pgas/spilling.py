@@ -147,13 +147,22 @@ def progress() -> str | None:
     """Rank 0 says how far a run has come, where that takes long; nobody else does."""
     x, several = weights(1)[0], weights(2)
     step: Any = X.program(limit="1GiB", progress=True)(layers)
-    said, line_s = io.StringIO(), progress_text.LINE_S
+    said, line_s, unasked_s = io.StringIO(), progress_text.LINE_S, progress_text.UNASKED_S
     progress_text.LINE_S = 0.0
     try:
         with contextlib.redirect_stderr(said):
             step(x, several)
+        progress_text.LINE_S, progress_text.UNASKED_S = line_s, 1e-6
+        silent = io.StringIO()
+        with contextlib.redirect_stderr(silent):
+            X.program(limit="1GiB")(layers)(x, several)
     finally:
-        progress_text.LINE_S = line_s
+        progress_text.LINE_S, progress_text.UNASKED_S = line_s, unasked_s
+    lines = {line.rpartition(" for ")[0] for line in silent.getvalue().splitlines()}
+    if lines != (
+        {"the planner of layers within 1 GiB a rank has worked"} if COMM.rank == 0 else set()
+    ):
+        return f"while it plans, {silent.getvalue()!r} is said"
     good = ("layers" in said.getvalue()) == (COMM.rank == 0)
     try:
         X.program(layers).timeline(x, several)

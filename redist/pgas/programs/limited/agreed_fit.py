@@ -19,10 +19,15 @@ from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.programs.limited.refusal import what_needs_most
 from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.spill.put_away import why_held
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.lanes.file_io import BLOCK_BYTES
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
 from redist.text.units import format_bytes
+
+MOST_PINNED = 3
+"""So many arguments are named that cannot be put away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,30 @@ class AgreedFit:
         held = f"{format_bytes(outside)} are held by arrays outside"
         here = (
             least_memory(listed)[0] + outside,
-            f"{what_needs_most(fitter, listed, types)}; {held}",
+            "; ".join(
+                [
+                    what_needs_most(fitter, listed, types, self.limit.limit_bytes),
+                    held,
+                    *self._pinned(arrays, arguments),
+                ]
+            ),
         )
         return max(gather(self.comm, here, TIMEOUT_S))[1]
+
+    def _pinned(self, arrays: Sequence[Tiled], arguments: Sequence[ArgumentTile]) -> list[str]:
+        """**Local.** The arguments that could be put away if nobody else held them, the largest first."""
+        if not self.far.leave_to:
+            return []
+        pinned = [one for one in arguments if not one.place and not one.may_leave]
+        pinned = [one for one in pinned if one.size_bytes >= BLOCK_BYTES]
+        pinned.sort(key=lambda one: (-one.size_bytes, one.number))
+        words = [
+            f"argument {one.number}, {arrays[one.number].type} ({format_bytes(one.size_bytes)}), cannot be "
+            f"put away: {why_held(arrays[one.number])}"
+            for one in pinned[:MOST_PINNED]
+        ]
+        left = len(pinned) - MOST_PINNED
+        return [*words, *([f"nor can {left} others"] if left > 0 else [])]
 
     def _try(
         self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int

@@ -21,6 +21,7 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.runtime.ranks.free_memory import all_fit
 from redist.runtime.ranks.world import Comm
+from redist.text.progress import Work
 from redist.text.units import format_bytes
 
 MOST_LIMITED = 16
@@ -62,12 +63,14 @@ class LimitedCalls:
             return found
         if found is not None and self._still_serves(found, limit, signature):
             return found
-        if progress and signature.arrays and signature.arrays[0].comm.rank == 0:
-            words = f"{self._name}: planning within {format_bytes(limit.limit_bytes)} a rank"
-            print(words, file=sys.stderr, flush=True)
-        found, decided = self._make(limit, signature, args, options)
-        if not isinstance(found, str) and decided is not None and limit.spill is None:
-            found = self._fitting(found, bool(decided.why), limit, signature, args, options)
+        speaks = bool(signature.arrays) and signature.arrays[0].comm.rank == 0
+        within = format_bytes(limit.limit_bytes)
+        if progress and speaks:
+            print(f"{self._name}: planning within {within} a rank", file=sys.stderr, flush=True)
+        with Work(f"the planner of {self._name} within {within} a rank", None, speaks):
+            found, decided = self._make(limit, signature, args, options)
+            if not isinstance(found, str) and decided is not None and limit.spill is None:
+                found = self._fitting(found, bool(decided.why), limit, signature, args, options)
         if len(self._known) >= MOST_LIMITED:
             self._known.pop(next(iter(self._known)))
         self._known[key] = found

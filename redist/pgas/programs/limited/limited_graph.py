@@ -19,8 +19,8 @@ from redist.program.memory_certificate import MemoryCertificate
 
 def limited_graph(
     program: LimitedProgram, given: Sequence[Tiled]
-) -> tuple[ProgramGraph, MemoryCertificate]:
-    """**Collective.** The graph of a program with how it keeps its limit, and what was shown about that."""
+) -> tuple[ProgramGraph, MemoryCertificate, int]:
+    """**Collective.** The graph of a program with how it keeps its limit, what was shown, the least limit."""
     arrays = [*given, *(one.array for one in program.outside)]
     fitted, least = program.agreed.look(arrays)
 
@@ -32,4 +32,4 @@ def limited_graph(
     types = [array.type for array in arrays]
     graph = graph_of(program.name, program.captured, types, plan, words)
     lines = memory_lines(fitted, program.limit.limit_bytes, least)
-    return replace(graph, memory=lines), fitted.certificate
+    return replace(graph, memory=lines), fitted.certificate, least

@@ -43,7 +43,7 @@ from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
 from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.together import make_together, run_together
-from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.free_memory import all_fit
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
@@ -61,7 +61,13 @@ def _open_together(comm: Comm, name: str, spill: str | None) -> SpillStore | Non
     except SpillError as problem:
         error = problem
     if spill is not None:
-        all_agree(comm, f"cannot run {name}", "", error, TIMEOUT_S)
+        answers = gather_answers(comm, "", error, TIMEOUT_S)
+        try:
+            raise_unless_agreed(f"cannot run {name}", answers, error)
+        except RequestError as problem:
+            if any(failed for _, failed, *_ in answers):
+                raise SpillError(str(problem)) from error
+            raise
     return store
 
 

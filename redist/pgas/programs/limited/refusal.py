@@ -9,21 +9,23 @@ from redist.layout.array_type import ArrayType
 from redist.offload.least_limit import least_memory
 from redist.pgas.programs.limited.fit import MemoryFitter
 from redist.program.tasks import TaskList
-from redist.text.units import format_bytes
+from redist.text.units import count_of, format_beside, format_bytes
 
-TIMES = ("", "once", "twice", "three times")
 SMALL = 1000
 """Arrays that take one of so many parts of the largest are not named."""
 MOST_NAMED = 4
 """So many kinds of arrays are named."""
 
 
-def what_needs_most(fitter: MemoryFitter, listed: TaskList, types: Mapping[int, ArrayType]) -> str:
+def what_needs_most(
+    fitter: MemoryFitter, listed: TaskList, types: Mapping[int, ArrayType], limit_bytes: int
+) -> str:
     """**Local.** The operation that needs most at once, its line, and the arrays that it holds, in words.
 
     ``types`` are those of arguments, by memory.
     """
     least = least_memory(listed)[0]
+    at_once = f"{format_beside(least, limit_bytes)} at once"
     sizes = [tile.size_bytes for tile in listed.tiles]
     fixed = {number for number, tile in enumerate(listed.tiles) if tile.is_fixed}
     held = sum(sizes[number] for number in fixed)
@@ -37,7 +39,7 @@ def what_needs_most(fitter: MemoryFitter, listed: TaskList, types: Mapping[int, 
         what = "its results need" if end == least else "its arguments need"
         there = [n for n, tile in enumerate(listed.tiles) if 0 in tile.ends]
         named = _named(fitter, [memories[n] for n in there], types)
-        return f"{what} {format_bytes(least)} at once: {named}"
+        return f"{what} {at_once}: {named}"
     number = needs.index(max(needs))
     task = listed.tasks[number]
     own = [memories[tile] for tile in task.tiles]
@@ -46,17 +48,17 @@ def what_needs_most(fitter: MemoryFitter, listed: TaskList, types: Mapping[int, 
     if task.staging_bytes:
         parts.append(f"{format_bytes(task.staging_bytes)} on the way")
     if others:
-        parts.append(f"{format_bytes(others)} of other arguments, which must stay in memory")
-    named = " and ".join(part for part in parts if part)
+        parts.append(f"{format_bytes(others)} of other arguments, which stay in memory")
+    named = ", and ".join(part for part in parts if part)
     node = fitter.captured.nodes[fitter.listed.tasks[number].task.node]
     name = f"{node.name} ({node.line})"
     name = name if task.name == name else f"{name}: {task.name}"
-    return f"{name} needs {format_bytes(least)} at once: {named}"
+    return f"{name} needs {at_once}: {named}"
 
 
 def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayType]) -> str:
     """Arrays by type, how often each is there, and what one takes; the largest first."""
-    found: Counter[tuple[int, str]] = Counter()
+    found: Counter[tuple[int, str, bool]] = Counter()
     whole = {
         block: memory
         for memory, blocks in (fitter.cut.blocks.items() if fitter.cut else ())
@@ -76,11 +78,18 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
             t = next((kind for kind in kinds if kind.tile_bytes >= n_bytes), None)
         shape = fitter.captured.shapes.get(root, ())
         text = f"an array of shape {shape}" if t is None else str(t)
-        found[size, f"a block of {text}" if root != memory else text] += 1
-    listed = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], one[0][1]))
-    words = [
-        f"{text} {TIMES[n] if n < len(TIMES) else f'{n} times'} at {format_bytes(size)}"
-        for (size, text), n in listed[:MOST_NAMED]
-    ]
+        found[size, text, root != memory] += 1
+    listed = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], *one[0][1:]))
+    words = [_counted(n, *one) for one, n in listed[:MOST_NAMED]]
     left = len(listed) - MOST_NAMED
-    return ", ".join([*words, *([f"{left} others"] if left > 0 else [])])
+    return ", and ".join([*words, *([f"{left} others"] if left > 0 else [])])
+
+
+def _counted(n: int, size_bytes: int, text: str, is_block: bool) -> str:
+    """Arrays of a kind, and what one takes.
+
+    >>> _counted(2, 2**19, "f64[4000{x}, 4000]", True), _counted(1, 2**20, "f64[8]", False)
+    ('2 blocks of f64[4000{x}, 4000], 512 KiB each', '1 array f64[8], 1 MiB')
+    """
+    what = f"{count_of(n, 'block')} of {text}" if is_block else f"{count_of(n, 'array')} {text}"
+    return f"{what}, {format_bytes(size_bytes)}{' each' if n > 1 else ''}"

@@ -25,8 +25,12 @@ def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> t
         f"modelled   {format_time(modelled_ps(graph))}, {format_time(alone)} without a limit",
     ]
     if fitted.away:
+        several = len(fitted.away) > 1
         numbers = ", ".join(map(str, sorted(fitted.away)))
-        lines.append(f"put away   arguments {numbers}")
+        who = f"arguments {numbers} are" if several else f"argument {numbers} is"
+        places = sorted({graph.places[place].name for place in fitted.away.values()})
+        where = " and ".join("pinned memory" if one == "host" else f"the {one}" for one in places)
+        lines.append(f"put away   {who} kept in {where}")
     cut = fitted.fitter.cut
     if cut is not None:
         blocks = [len(ranges) for ranges in cut.cuts.ranges.values()]

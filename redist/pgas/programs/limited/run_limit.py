@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from redist.errors import NoPlanError
-from redist.text.units import format_bytes
+from redist.text.units import format_beside, format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,13 @@ class RunLimit:
     def refusal(self, name: str, needed_bytes: int, why: str) -> NoPlanError:
         """The error of a program that needs more; ``why`` names what does."""
         folder = "" if self.spill else ", a folder to spill to (spill=)"
+        limit, needed = self.limit_bytes, needed_bytes
+        short = format_bytes(needed)
+        size = f" ({short})" if short != format_bytes(limit) else ""
         return NoPlanError(
-            f"cannot run {name} within {format_bytes(self.limit_bytes)} a rank: {why}; "
-            f"give limit={needed_bytes} ({format_bytes(needed_bytes)}){folder}, or more ranks",
-            needed_bytes,
+            f"cannot run {name} within {format_beside(limit, needed)} a rank: {why}; "
+            f"give limit={needed}{size}{folder}, or more ranks",
+            needed,
         )
 
 

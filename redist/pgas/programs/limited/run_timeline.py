@@ -13,7 +13,7 @@ from redist.pgas.watch.timeline import ticks
 from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
 from redist.text.columns import table
-from redist.text.svg import Figure, document, line, rect, text, with_title
+from redist.text.svg import Figure, document, line, rect, text, with_title, write_if
 from redist.text.units import format_bytes, format_time
 
 LANES = ("compute", "moves", "load", "store")
@@ -76,10 +76,12 @@ class RunTimeline:
                 rows.append((str(rank), lane, str(len(here)), _time(busy), share, words))
         return "\n".join(table(rows, left=range(6), gap="  "))
 
-    def svg(self, file: str | os.PathLike[str]) -> None:
-        """**Local.** Draw it: a row for every lane of every rank, and a curve of its memory."""
-        with open(file, "w", encoding="utf-8") as out:
-            out.write(draw_lanes(self.ranks, self.memory, self.limit_bytes))
+    def svg(self, file: str | os.PathLike[str] | None = None) -> str:
+        """**Local.** Draw it: a row for every lane of every rank, and a curve of its memory.
+
+        Returns SVG, and writes it to ``file`` too.
+        """
+        return write_if(draw_lanes(self.ranks, self.memory, self.limit_bytes), file)
 
 
 def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpan, ...]:

@@ -23,6 +23,7 @@ from redist.pgas.tiles.arranging import Arranger, Types
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
+from redist.text.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,14 @@ def decide_layouts(
         steered = CallRecorder(calls, held, recorder.decisions)
         planned = plan, steered, capture_again(steered)
         said = repr(calls)
-    except (RequestError, CaptureError, NoPlanError) as problem:
+    except NoPlanError as problem:
+        why = str(problem)
+        if (
+            problem.least_bytes
+        ):  # what lies in a file may still leave room for the layouts as written
+            need = format_bytes(problem.least_bytes)
+            why = f"planned layouts would need {need}, with all arguments in memory"
+    except (RequestError, CaptureError) as problem:
         why = str(problem)
     if len(union_of(comm, [said])) > 1:
         return DecidedLayouts(written, recorder, "ranks found different plans")
