@@ -17,3 +17,7 @@ except ImportError as _problem:
     raise ImportError(
         f"cannot import redist.learn: scikit-learn is not installed; {_install_line('learn')}"
     ) from _problem
+
+from redist.learn.ranks.kept import gathered
+
+__all__ = ["gathered"]

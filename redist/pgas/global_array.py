@@ -331,13 +331,22 @@ class Array(Methods):
 
 
 def _restore(kind: type[Array], type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:
-    """**Local.** Load a pickle, which has what one rank holds; refuse it where that is not this rank's."""
+    """**Local.** Load a pickle, which has what one rank holds; refuse it where that is not this rank's.
+
+    What every rank held whole is held whole by every rank here, however many there are.
+    """
     comm = comm_or_world(None)
+    if (
+        local is not None and not type.used and comm.size != size
+    ):  # everything: each rank has it here
+        alike = ((),) * len(type.shape)
+        return kind(ArrayType(line_mesh(comm.size), type.dtype, type.shape, alike), comm, local)
     has_all = type.mesh.n_devices == size and not type.used
     if comm.size != size or (comm.rank != rank and not has_all):
         raise RequestError(
             f"cannot load {type} on rank {comm.rank} of {comm.size}: the pickle has what rank {rank} of "
-            f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy"
+            f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy; of a fitted "
+            "scikit-learn model pickle redist.learn.gathered(model)"
         )
     return kind(type, comm, local)
 

@@ -131,7 +131,8 @@ def test_every_picture_is_drawn_by_a_command() -> None:
 )
 def test_programs_run(program: Program, tmp_path: Path) -> None:
     for name, target in (("jax", "frameworks"), ("torch", "frameworks"), ("sklearn", "learn")):
-        if re.search(rf"^import {name}\b", program.text, re.MULTILINE) and find_spec(name) is None:
+        uses = rf"^(import|from) ({name}|redist\.{target})\b"
+        if re.search(uses, program.text, re.MULTILINE) and find_spec(name) is None:
             pytest.skip(f"needs {name}: make {target} has an environment with it")
     path = tmp_path / program.name
     path.write_text(program.text, encoding="utf-8")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from redist.errors import MissingNameError, RedistError
 from redist.pgas.global_array import Array
 
@@ -74,3 +76,27 @@ class KeepsAnswers:
             f"cannot give {name} of this {kind}, which was loaded from a pickle: {why}; or, before it is "
             f"pickled, let every rank write model.{name} = model.{name}.gather()"
         )
+
+
+def gathered(model: Any) -> Any:
+    """**Collective.** A copy of a fitted model or pipeline, with NumPy arrays where it has global ones.
+
+    In an SPMD program::
+
+        whole = gathered(model)                     # on all ranks
+        if comm.rank == 0:
+            pickle.dump(whole, file)                # loads and predicts anywhere
+
+    Arrays of all its steps are gathered on every rank, ``labels_`` too. The model itself is not changed.
+    """
+    if isinstance(model, Array):
+        return model.gather()
+    if isinstance(model, BaseEstimator):
+        twin = object.__new__(type(model))
+        twin.__dict__.update({name: gathered(one) for name, one in vars(model).items()})
+        return twin
+    if type(model) in (list, tuple):
+        return type(model)(gathered(one) for one in model)
+    if type(model) is dict:
+        return {name: gathered(one) for name, one in model.items()}
+    return model

@@ -6,6 +6,7 @@ table in ``docs/how-to/clustering.md``.
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 
 import redist
 from redist import pgas
+from redist.learn import gathered
 from redist.learn.cluster import KMeans
 from tests.programs.together import main, run_named
 
@@ -174,6 +176,33 @@ def pipelines_end_in_ours() -> str | None:
     return None if same and is_cut(ours.labels_) else "other labels"
 
 
+def pipelines_are_pickled_whole() -> str | None:
+    """What one rank pickles loads on every rank, has no global array, and predicts; the model stays."""
+    parts = preprocessing.StandardScaler(), preprocessing.MinMaxScaler(), KMeans(4, random_state=0)
+    with sklearn.config_context(array_api_dispatch=True):
+        model = make_pipeline(*parts).fit(cut(X))
+    text = COMM.bcast(pickle.dumps(gathered(model)), COMM.size - 1)
+    if b"redist.pgas" in text:
+        return "a global array in the pickle"
+    again, labels = pickle.loads(text), model[-1].labels_.gather()
+    if not np.array_equal(again.predict(X), labels) or not is_cut(model[-1].labels_):
+        return "other labels"
+    try:
+        pickle.loads(COMM.bcast(pickle.dumps(model), COMM.size - 1))
+    except redist.RequestError as error:
+        return None if "redist.learn.gathered(model)" in str(error) else str(error)
+    return None if COMM.rank == COMM.size - 1 else "loaded another rank's tile"
+
+
+def scalers_do_not_warn() -> str | None:
+    """Their 0 / 0, which scikit-learn silences for NumPy alone, is silent under ``np.errstate``."""
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("error")
+        with sklearn.config_context(array_api_dispatch=True):
+            preprocessing.StandardScaler().fit(cut(X))
+    return None
+
+
 def no_tile_is_taken_for_the_whole() -> str | None:
     """These stop with an error that says what to write instead."""
     for name in REFUSED if COMM.size > 1 else ():
@@ -188,15 +217,18 @@ def no_tile_is_taken_for_the_whole() -> str | None:
     return None
 
 
-CHECKS = (*works(), "pipelines_end_in_ours", "no_tile_is_taken_for_the_whole")
+OTHERS = (
+    pipelines_end_in_ours, pipelines_are_pickled_whole, scalers_do_not_warn,
+    no_tile_is_taken_for_the_whole,
+)  # fmt: skip
+CHECKS = (*works(), *(check.__name__ for check in OTHERS))
 
 
 def program() -> int:
     """0 if all is as with NumPy."""
     warnings.simplefilter("ignore")  # of divisions by 0 on tiles, which are put right afterwards
     checks = {name: partial(is_numpys, work) for name, work in works().items()}
-    last = {work.__name__: work for work in (pipelines_end_in_ours, no_tile_is_taken_for_the_whole)}
-    return run_named({**checks, **last})
+    return run_named({**checks, **{check.__name__: check for check in OTHERS}})
 
 
 if __name__ == "__main__":
