@@ -5,7 +5,9 @@ As in ``mpirun -n 3 python -m tests.programs.learn.frame``.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import pickle
 import warnings
 from collections.abc import Callable
@@ -35,6 +37,7 @@ from redist.learn.ranks.draws import draw, draw_distinct
 from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import Totals, all_rows, total_of
 from redist.pgas.memory import BUFFERS
+from redist.text import progress
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
@@ -220,6 +223,24 @@ def pickles_hold_no_half() -> str | None:
     return None if not hasattr(pickle.loads(pickle.dumps(again)), "labels_") else "labels after all"
 
 
+def the_first_rank_says_what_takes_long() -> str | None:
+    """Unasked, after a while; nothing if told so, and nothing elsewhere."""
+    x, waited = pgas.asarray(X, type="{x}, {}"), progress.UNASKED_S
+    progress.UNASKED_S = 1e-4
+    said, silent = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            HDBSCAN(copy=True).fit(x)
+        with contextlib.redirect_stderr(silent):
+            HDBSCAN(copy=True).fit(x, progress=False)
+    finally:
+        progress.UNASKED_S = waited
+    speaks = said.getvalue().startswith("HDBSCAN has worked for ")
+    if silent.getvalue() or speaks != (COMM.rank == 0) or (COMM.rank and said.getvalue()):
+        return f"{said.getvalue()!r}, {silent.getvalue()!r}"
+    return None
+
+
 def scikit_learn_is_told_its_own() -> str | None:
     """What of scikit-learn takes a global array for one of NumPy is told where it is taken."""
     x = pgas.asarray(X, type="{x}, {}")
@@ -321,7 +342,7 @@ CHECKED = (
     labels_are_cut_as_the_rows, numpy_in_numpy_out, errors_come_on_all_ranks,
     spectral_errors_and_affinities_are_scikit_learns,
     ranks_draw_the_same_seed, weights_come_in_any_form, manners_are_scikit_learns,
-    pickles_hold_no_half, scikit_learn_is_told_its_own,
+    pickles_hold_no_half, the_first_rank_says_what_takes_long, scikit_learn_is_told_its_own,
     seeds_are_scikit_learns, draws_are_numpys, totals_are_those_of_all_ranks,
     a_round_is_one_all_reduce, limits_are_kept_before_work_begins,
 )  # fmt: skip
