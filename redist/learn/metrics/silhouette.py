@@ -155,7 +155,7 @@ def _sums_by_label(rows: Rows, codes: LabelCodes, distances: _Distances) -> Valu
                 for part, total in zip(grid.split(far), sums, strict=True):
                     total[at : at + OWN_PART, present] += np.add.reduceat(part, starts, axis=1)
                 done += len(mine) * len(chosen)
-                said(done, rows.n * len(rows.local))
+                said(done // len(rows.local), rows.n)
     out: Values = sums.sum(axis=0)
     return out
 
@@ -180,7 +180,7 @@ def _bound(rows: Rows, distances: _Distances, visits: Visits) -> float:
                 far = distances(np.ascontiguousarray(rows.local[at : at + OWN_PART]), others)
                 most = max(most, float(np.abs(far).max(initial=0.0)))
                 done += far.size
-                said(done, rows.n * len(rows.local))
+                said(done // len(rows.local), rows.n)
     return largest(rows, np.array([most]))
 
 
