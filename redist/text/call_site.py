@@ -18,8 +18,8 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
-BETWEEN = "sklearn"
-"""A library whose functions call those of this package for a user, as NumPy's do: its estimators' ``fit``."""
+BETWEEN = ("sklearn", "torch")
+"""Libraries whose functions call those of this package for a user, as NumPy's do: ``fit``, ``backward``."""
 
 OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -118,7 +118,8 @@ def _name_of(public: FrameType) -> str:
     elif code.co_varnames[:1] != ("self",):
         own = None
     if own is None:
-        house = "pgas" if module.startswith("redist.pgas") else "redist"
+        part = module.split(".")[1:2]
+        house = {"pgas": "pgas", "torch": "redist.torch"}.get("".join(part), "redist")
         return f"{house}.{name}()"
     kind = type(own).__name__.lstrip("_")
     if kind.endswith("Array"):
@@ -127,5 +128,5 @@ def _name_of(public: FrameType) -> str:
 
 
 def _is_between(frame: FrameType) -> bool:
-    """**Local.** Whether a call is one of scikit-learn's own functions."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == BETWEEN
+    """**Local.** Whether a call is one of the own functions of such a library."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in BETWEEN

@@ -15,10 +15,11 @@ import numpy as np
 from redist.errors import PeerError, TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
+from redist.runtime.ranks.long_wait import LongWait
 from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.processes import is_alive
 from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
-from redist.torch.ranks import Ranks
+from redist.torch.ranks import Group, Ranks
 
 CONTROL_BYTES = 4096
 """The first bytes of every rank's segment: meetings, and whether it has given up; the pool follows."""
@@ -27,9 +28,11 @@ WORD, STATUS = 8, 1
 SLICE_NS = 50_000_000
 """Waits look up so often: at the clock, and at whether the others live."""
 MARK_AT, MARK_BYTES = 256, 16
+REASON_AT = 512
+"""From here to the end of its control page a rank writes why it has given up."""
 
 
-class SharedMemory:
+class SharedMemory(Group):
     """What the ranks of one host share. Making one is **collective**; :meth:`join` finds out if it can be."""
 
     def __init__(self, ranks: Ranks) -> None:
@@ -106,7 +109,7 @@ class SharedMemory:
         self.seq += 1
         compiled = kernels()
         assert compiled is not None
-        start = 0.0
+        long: LongWait | None = None
         while True:
             answer = compiled.meet(
                 address_of(self._table), self.ranks.size, self.ranks.rank, self.seq, word, None,
@@ -116,8 +119,9 @@ class SharedMemory:
                 self._raise_aborted()
             if answer != NOT_YET:
                 return bool(answer == ALL_SAME)
-            start = start or time.monotonic()
-            self._look(start)
+            now = time.monotonic()
+            long = long or LongWait(now, self.ranks.timeout_s, self)
+            self._look(long, now)
 
     def words(self) -> list[int]:
         """**Local.** What every rank said at the last meeting."""
@@ -126,27 +130,40 @@ class SharedMemory:
 
     def give_up(self, reason: str) -> None:
         """**Local.** Tell the others that this rank cannot go on; nothing can be used after that."""
-        self.broken = self.broken or reason
+        if self.broken is None:
+            self.broken = reason
+            text = np.frombuffer(reason.encode()[: CONTROL_BYTES - REASON_AT], np.uint8)
+            self.own[REASON_AT : REASON_AT + len(text)] = text
         self._control[STATUS] = 1
 
-    def _look(self, start: float) -> None:
-        """Raise if a rank has died, or if it takes too long."""
-        names, timeout_s = self.ranks.names, self.ranks.timeout_s
+    def absent(self) -> tuple[list[int], list[int], int]:
+        """**Local.** Who has come to this meeting and who has not; the first who waits is to say it."""
+        names = self.ranks.names
+        counts = [int(page[:8].view(np.uint64)[0]) for page in self.pages]
+        here = [name for name, seen in zip(names, counts, strict=True) if seen >= self.seq]
+        late = [name for name in names if name not in here]
+        says = names[self.ranks.rank] == min(here, default=-1)
+        return here if says else [], late, len(names)
+
+    def _look(self, long: LongWait, now: float) -> None:
+        """Raise if a rank has died, or if it takes too long; say so if it takes long."""
         for rank, pid in enumerate(self.pids):
             if rank != self.ranks.rank and not is_alive(pid):
-                self._fail(f"rank {names[rank]} died (process {pid} is gone)")
-        if timeout_s is not None and time.monotonic() - start > timeout_s:
-            counts = [int(page[:8].view(np.uint64)[0]) for page in self.pages]
-            late = [names[rank] for rank, seen in enumerate(counts) if seen < self.seq]
-            self._fail(f"ranks {late} did not come within {timeout_s:g} s")
+                self._fail(f"rank {self.ranks.names[rank]} died (process {pid} is gone)")
+        try:
+            long.look(now)
+        except PeerError as late:
+            self._fail(str(late))
 
     def _raise_aborted(self) -> None:
-        gone = [
-            self.ranks.names[rank]
-            for rank, page in enumerate(self.pages)
-            if page[:CONTROL_BYTES].view(np.uint64)[STATUS]
-        ]
-        self._fail(f"ranks {gone} have given up")
+        """Raise with the cause of the first who gave up: others pass it on, in more words."""
+        gone = {}
+        for name, page in zip(self.ranks.names, self.pages, strict=True):
+            if page[:CONTROL_BYTES].view(np.uint64)[STATUS]:
+                text = bytes(page[REASON_AT:CONTROL_BYTES]).rstrip(b"\0")
+                gone[name] = text.decode(errors="replace")
+        first = min(gone, key=lambda name: len(gone[name]))
+        self._fail(f"rank {first} has given up: {gone[first] or 'it has failed'}")
 
     def _fail(self, reason: str) -> None:
         self.give_up(reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,16 +14,31 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from redist.errors import PeerError, RequestError
-from redist.runtime.ranks.long_wait import TIMEOUT_S
+from redist.runtime.ranks.long_wait import TIMEOUT_S, LongWait
+from redist.text.units import ranks_in_words
 
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 """Its name from PyTorch 2.13 on, and before."""
+SLICE = timedelta(seconds=0.05)
+"""Waits for a collective look up so often."""
+CLOSED = ("closed by peer", "reset by peer", "Broken pipe", "Connection refused")
+"""What gloo says if a process has ended."""
 Ints = NDArray[np.int64]
 Sent = tuple[int, torch.Tensor]
 """The number of a rank in the group, and the bytes that go there or come from there."""
 
 
-class Ranks:
+class Group:
+    """What a wait knows of the ranks of a group: they do not tell each other in which call they wait."""
+
+    def say_waiting(self, call: str | None) -> None:
+        """**Local.** Nobody is told."""
+
+    def raise_if_apart(self) -> None:
+        """**Local.** Nobody knows."""
+
+
+class Ranks(Group):
     """Some ranks of a group, by default all; methods that speak are **collective over** these.
 
     ``names`` has their numbers in the whole job; ``rank`` is the number of this one among them. If they
@@ -113,18 +129,52 @@ class Ranks:
                 self.exchange([(0, mine)], [])
                 self.exchange([], [(0, out)])
             return
-        self._wait(lambda: [_GATHER(out, mine, group=self.group, async_op=True)])
+        self._wait(lambda: [_GATHER(out, mine, group=self.group, async_op=True)], can_look=True)
 
-    def _wait(self, start: Callable[[], list[Any]]) -> None:
-        """Start work and wait until it is done; an error of the backend names what it may mean."""
+    def absent(self) -> tuple[list[int], list[int], int]:
+        """**Local.** This rank waits; a collective does not tell who is missing."""
+        return [self.names[self.rank]], [], self.size
+
+    def _wait(self, start: Callable[[], list[Any]], can_look: bool = False) -> None:
+        """Start work and wait until it is done; an error of the backend names what it may mean.
+
+        A wait that can look says so when it takes long. Messages of gloo cannot: a wait for one that is
+        given up breaks it.
+        """
+        begin = time.monotonic()
         try:
             for work in start():
-                if self.timeout_s is None or self._device != "cpu":
+                if self._device != "cpu":
                     work.wait()  # NCCL has its own watch over the clock
+                elif can_look:
+                    self._wait_and_look(work, begin)
+                elif self.timeout_s is None:
+                    work.wait()
                 else:
                     work.wait(timedelta(seconds=self.timeout_s))
         except (RuntimeError, ValueError) as error:
-            raise PeerError(
-                f"another rank of {list(self.names)} failed, died or did not come within "
-                f"{self.timeout_s} s: {error}"
-            ) from error
+            if isinstance(error, PeerError):
+                raise
+            raise PeerError(self._why(str(error), time.monotonic() - begin)) from error
+
+    def _wait_and_look(self, work: Any, begin: float) -> None:
+        long: LongWait | None = None
+        while True:
+            try:
+                work.wait(SLICE)
+                return
+            except RuntimeError:
+                if work.is_completed():
+                    work.wait()  # it failed, or it ended well just after the slice
+                    return
+            long = long or LongWait(begin, self.timeout_s, self)
+            long.look(time.monotonic())
+
+    def _why(self, error: str, waited: float) -> str:
+        others = ranks_in_words([name for name in self.names if name != self.names[self.rank]], 0)
+        if any(words in error for words in CLOSED):
+            return (
+                f"cannot go on moving: one of {others} closed its connection, {waited:.1f} s after this rank "
+                f"began to wait; it has probably ended: look for its traceback ({error})"
+            )
+        return f"cannot go on moving: no word from one of {others} after {waited:.1f} s: {error}"

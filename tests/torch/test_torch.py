@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -70,6 +71,29 @@ def test_a_death_is_an_error_on_the_others() -> None:
     done = run("checks", 3, "death")
     assert done.statuses == (-9, 0, 0), f"{done.statuses}\n{done.output}"
     assert done.output.count("was told") == 2, done.output
+
+
+def test_a_long_wait_is_told() -> None:
+    said = must_pass("checks", 3, "late")
+    waits = r"waited \d+ s in redist\.torch\.redistribute\(\) \(checks\.py:\d+\) for"
+    assert re.search(f"rank [02] has {waits} other ranks; every rank must make this call", said), (
+        said
+    )
+    assert re.search(f"{waits} ranks? 1", said), said
+
+
+def test_a_rank_that_ends_before_the_first_move() -> None:
+    done = run("checks", 3, "ends_early")
+    assert done.statuses == (3, 0, 0), f"{done.statuses}\n{done.output}"
+    assert done.output.count("closed its connection, ") == 2 and "300" not in done.output, (
+        done.output
+    )
+
+
+def test_the_cause_is_passed_on() -> None:
+    said = must_pass("checks", 3, "gives_up")
+    cause = "cannot go on moving: rank 1 has given up: MemoryError: no room for a tile\n"
+    assert said.count(cause) == 2, said
 
 
 def test_the_example_hands_weights_over() -> None:

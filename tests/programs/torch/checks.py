@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch.distributed.tensor.placement_types import Partial, _StridedShard
 
 import redist
 import redist.torch
+from redist.runtime.ranks import long_wait
+from redist.torch import ranks
 from redist.torch.huge_pages import HUGE_BYTES
 from redist.torch.redistribute import MoveOptions, Target, prepare
 from redist.torch.world import world_of
@@ -310,11 +313,64 @@ def death() -> int:
     os._exit(1)
 
 
+def late() -> int:
+    """Ranks that wait for another say so: in shared memory with its number, before the first move without."""
+    long_wait.FIRST_WORD_S = 0.5
+    mesh = line()
+    x = distribute_tensor(FULL, mesh, [Shard(0)])
+    for _ in range(
+        2
+    ):  # the first joins the ranks by a collective, the second meets in shared memory
+        if dist.get_rank() == 1:
+            time.sleep(1.5)
+        redist.torch.redistribute(x, mesh, [Shard(1)])
+    ranks.SLICE = timedelta(milliseconds=1)
+    everyone = ranks.Ranks(dist.group.WORLD)
+    for number in range(500):  # some end just after a slice
+        time.sleep(0.0005 * ((dist.get_rank() + number) % 5))
+        everyone.barrier()
+    return 0
+
+
+def ends_early() -> int:
+    """A rank that ends before the first move: the others say what they know, and not that time is up."""
+    mesh = line()
+    x = distribute_tensor(FULL, mesh, [Shard(0)])
+    dist.barrier()
+    if dist.get_rank() == 0:
+        os._exit(3)
+    try:
+        move(x, mesh, [Shard(1)])
+    except redist.PeerError as problem:
+        print(f"rank {dist.get_rank()} was told: {problem}", flush=True)
+        os._exit(0)
+    os._exit(1)
+
+
+def gives_up() -> int:
+    """A rank that fails in the middle of a move tells the others why."""
+    mesh = line()
+    x = distribute_tensor(FULL, mesh, [Shard(0)])
+    move(x, mesh, [Shard(1)])
+    world = world_of(None, "auto", 60.0)
+    dist.barrier()
+    try:
+        if dist.get_rank() == 1:
+            assert world.memory is not None
+            world.memory.give_up("MemoryError: no room for a tile")
+        else:
+            move(x, mesh, [Shard(1)])
+    except redist.PeerError as problem:
+        print(f"rank {dist.get_rank()} was told: {problem}", flush=True)
+    return 0
+
+
 def program() -> int:
     """Run the checks that the command line names, or all."""
     names = sys.argv[1:] or list(CHECKS)
-    if names == ["death"]:
-        return death()
+    alone = {"death": death, "late": late, "ends_early": ends_early, "gives_up": gives_up}
+    if names[0] in alone:
+        return alone[names[0]]()
     if names == ["global_arrays"]:
         CHECKS["global_arrays"] = global_arrays
     status = 0
