@@ -12,7 +12,7 @@ import jax
 
 from redist.errors import ArgumentError, RequestError
 from redist.jax.choose import XLA
-from redist.jax.moves import LeafMove, compiled, plan_between
+from redist.jax.moves import LeafMove, compiled, is_on_devices, plan_between
 from redist.jax.trees import moves_of, order_of, others_bytes, steps_of
 from redist.jax.types import sharding_from
 from redist.lower.hlo import received_bytes
@@ -114,10 +114,7 @@ def compare(x: Any, sharding: Any, limit_bytes: int | str | None = None) -> Comp
     rooms = {k: room for k, room, _ in steps_of(moves, limit_from(limit_bytes), False)}
     planned = [k for k, move in enumerate(moves) if move.ends is not None]
     if not planned:
-        raise RequestError(
-            "cannot compare: no plan moves anything here; the arrays are in place already, or JAX moves "
-            "them by itself, from the host or between different devices"
-        )
+        raise RequestError(f"cannot compare: no plan moves anything here; {_why_no_plan(moves)}")
     gives = [False] * len(moves)
     others = others_bytes(moves, order_of(moves, gives), gives)
     held = [others[k] for k in planned]
@@ -134,6 +131,22 @@ def compare(x: Any, sharding: Any, limit_bytes: int | str | None = None) -> Comp
         _fullest([peak_bytes(lower_plan(plan, XLA)) for plan in plans], held),
         max(plan.peak_bytes for plan in plans),
     )
+
+
+def _why_no_plan(moves: Sequence[LeafMove]) -> str:
+    moved = [move for move in moves if move.is_moved]
+    far = [move for move in moved if is_on_devices(move.value)]
+    if far:
+        wanted = far[0].wanted
+        assert wanted is not None
+        n, to = len(far[0].value.sharding.device_set), len(wanted.device_set)
+        return (
+            f"{far[0].name or 'the array'} changes devices ({n} to {to}), and JAX moves it by itself, with "
+            "jax.device_put; compare shardings over the same devices"
+        )
+    if moved:
+        return "the arrays come from the host, and JAX puts them on the devices by itself"
+    return "the arrays are in place already"
 
 
 def _fullest(needs: Sequence[int], others: Sequence[int]) -> int:

@@ -443,7 +443,13 @@ def compared(n: int) -> None:
     assert lines[2].startswith("XLA's own") and " less on a device than XLA's own" in lines[4], (
         lines
     )
-    refused("no plan moves anything", lambda: redist.jax.compare(w, rows))
+    few = NamedSharding(Mesh(jax.devices()[:2], "q"), PartitionSpec("q"))
+    for words, value, there in (
+        ("no plan moves anything here; the arrays are in place already", w, rows),
+        ("changes devices (8 to 2)", w, few),
+        ("come from the host", np.ones((8, 8), np.float32), few),
+    ):
+        refused(words, lambda value=value, there=there: redist.jax.compare(value, there))
     refused("the least that would do", lambda: redist.jax.compare(w, columns, limit_bytes="1MiB"))
 
 
