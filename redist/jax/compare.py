@@ -65,7 +65,7 @@ class Comparison:
     def __str__(self) -> str:
         arrays = "1 array" if self.n_arrays == 1 else f"{self.n_arrays} arrays"
         rows = [
-            (f"{arrays}, {self.n_devices} devices", "received by all", "", "held by one"),
+            (f"{arrays}, {self.n_devices} devices", "received by all", "", "peak per device"),
             self._row("redist", self.redist),
             self._row("XLA's own", self.xla),
             (

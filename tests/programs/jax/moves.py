@@ -438,7 +438,7 @@ def compared(n: int) -> None:
     assert two.n_arrays == 2 and two.lower_bound_bytes == 2 * one.lower_bound_bytes
     assert two.redist.held_bytes == (one.redist.held_bytes or 0) + 2 * tile, "all that is held"
     lines = str(one).splitlines()
-    assert lines[0].split() == "1 array, 8 devices received by all held by one".split()
+    assert lines[0].split() == "1 array, 8 devices received by all peak per device".split()
     assert lines[1].split()[:4] == ["redist", "3.5", "MiB", "1.00"], lines
     assert lines[2].startswith("XLA's own") and " less on a device than XLA's own" in lines[4], (
         lines
