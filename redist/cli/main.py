@@ -63,10 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except NoPlanError as error:
-        return _say(
-            f"{error} (that is {format_bytes(error.least_bytes)}; try --limit {error.least_bytes})",
-            NO_PLAN,
-        )
+        least = format_bytes(error.least_bytes, round_up=True)
+        return _say(f"{error} (that is {least}; try --limit {error.least_bytes})", NO_PLAN)
     except CheckError as error:
         return _say_bug(f"in the plan that was found {error}")
     except RedistError as error:

@@ -21,7 +21,7 @@ def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> t
     lines = [
         f"memory     {fitted.certificate}; limit {format_bytes(limit_bytes)} a rank, "
         f"{format_bytes(others)} of it held by other arrays",
-        f"least      limit={least_bytes} ({format_bytes(least_bytes)}) would do",
+        f"least      limit={least_bytes} ({format_bytes(least_bytes, round_up=True)}) would do",
         f"modelled   {format_time(modelled_ps(graph))}, {format_time(alone)} without a limit",
     ]
     if fitted.away:
