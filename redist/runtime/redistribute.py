@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from redist.errors import RedistError
@@ -110,7 +111,8 @@ def redistribute_with_transfer(
     if timeout_s is not TIMEOUT_S:
         check_timeout(timeout_s)
     if not (mesh is None or mesh.__class__ is Mesh):
-        mesh = Mesh.of(mesh)
+        with suppress(RedistError):  # what is wrong is told to all ranks below
+            mesh = Mesh.of(mesh)
     world = world_of(comm, "auto", None, timeout_s)
     key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
@@ -160,7 +162,6 @@ def prepare(
     """
     comm = comm_or_world(comm)
     check_timeout(timeout_s)
-    mesh, target_mesh = Mesh.of(mesh), Mesh.of(target_mesh)
     world = world_of(comm, "auto", None, timeout_s)
     options = TransferOptions(limit_bytes, donate, topology=topology)
     asked = try_request(source, target, mesh, target_mesh, world.size, options)

@@ -149,7 +149,8 @@ def try_request(
 ) -> tuple[TransferRequest | None, RedistError | None]:
     """**Local.** The request, or the error that :meth:`TransferRequest.of` raises."""
     try:
-        return TransferRequest.of(source, target, mesh, target_mesh, size, options), None
+        meshes = Mesh.of(mesh), Mesh.of(target_mesh)
+        return TransferRequest.of(source, target, *meshes, size, options), None
     except RedistError as error:
         return None, error
 

@@ -94,7 +94,7 @@ class Transfer:
         timeout_s: float | None = TIMEOUT_S,
     ) -> None:
         check_timeout(timeout_s)
-        mesh, target_mesh, comm = Mesh.of(mesh), Mesh.of(target_mesh), comm_or_world(comm)
+        comm = comm_or_world(comm)
         options = TransferOptions(
             limit_bytes, donate, objective, strategy, topology, transport, node_size
         )

@@ -87,8 +87,13 @@ def limit_is_no_number_of_bytes(s: Scene) -> None:
 
 
 @fault("rank 1: ", "mesh")
-def mesh_of_one_rank_is_text(s: Scene) -> None:
-    s.transfer(mesh="x=4" if s.on(1) else s.mesh)
+def mesh_of_one_rank_is_a_number(s: Scene) -> None:
+    s.transfer(mesh=4 if s.on(1) else s.mesh)
+
+
+@fault("rank 1: ", "expected an axis and its size")
+def mesh_of_one_rank_is_wrong_text(s: Scene) -> None:
+    s.transfer(mesh="x=" if s.on(1) else s.mesh)
 
 
 @fault("rank 0: ", "None is not a type")
