@@ -62,7 +62,7 @@ class ProgramEnd:
     def _leave(self, error: BaseException | None) -> None:
         if os.getpid() != self._pid or MPI.Is_finalized():
             return
-        if not isinstance(error, PeerError):  # what this one has heard others hear as well
+        if not (isinstance(error, PeerError) or _HEARD):  # what this one has heard others hear too
             _put_up_sign()
         failures = list(_FAILURES)
         known = {f.size for f in failures if f.broken is None}
@@ -80,6 +80,8 @@ class ProgramEnd:
 
 _ENDS: list[ProgramEnd] = []
 _TOLD: list[Any] = []
+_HEARD: list[PeerError] = []
+"""What this rank was told at its first call: who leaves because of that is not to blame."""
 
 
 def _stay(kind: str) -> None:
@@ -139,7 +141,8 @@ class _Beginning:
         status = MPI.Status()
         if MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, Tag.ENDED, status):
             text = MPI.COMM_WORLD.recv(source=status.source, tag=Tag.ENDED)
-            raise PeerError(f"rank {status.source} ended: {text}")
+            _HEARD.append(PeerError(f"rank {status.source} ended: {text}"))
+            raise _HEARD[-1]
 
     def raise_if_broken(self) -> None:
         pass
@@ -154,7 +157,8 @@ class _Beginning:
         for rank, known in enumerate(self._ranks):
             if known not in (MPI.UNDEFINED, MPI.COMM_WORLD.rank) and _has_left(known):
                 self.raise_if_any()
-                raise left_without(rank)
+                _HEARD.append(left_without(rank))
+                raise _HEARD[-1]
 
     def absent(self) -> tuple[list[int], list[int], int]:
         return [MPI.COMM_WORLD.rank], [], MPI.COMM_WORLD.size
