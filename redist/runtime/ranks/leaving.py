@@ -141,8 +141,7 @@ class _Beginning:
         status = MPI.Status()
         if MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, Tag.ENDED, status):
             text = MPI.COMM_WORLD.recv(source=status.source, tag=Tag.ENDED)
-            _HEARD.append(PeerError(f"rank {status.source} ended: {text}"))
-            raise _HEARD[-1]
+            raise PeerError(f"rank {status.source} ended: {text}")
 
     def raise_if_broken(self) -> None:
         pass
@@ -157,8 +156,7 @@ class _Beginning:
         for rank, known in enumerate(self._ranks):
             if known not in (MPI.UNDEFINED, MPI.COMM_WORLD.rank) and _has_left(known):
                 self.raise_if_any()
-                _HEARD.append(left_without(rank))
-                raise _HEARD[-1]
+                raise left_without(rank)
 
     def absent(self) -> tuple[list[int], list[int], int]:
         return [MPI.COMM_WORLD.rank], [], MPI.COMM_WORLD.size
@@ -166,7 +164,11 @@ class _Beginning:
 
 def wait_to_begin(comm: MPI.Comm, timeout_s: float | None) -> None:
     """**Collective.** Wait for all ranks of a communicator, which share nothing yet."""
-    wait_for([comm.Ibarrier()], timeout_s, _Beginning(comm))
+    try:
+        wait_for([comm.Ibarrier()], timeout_s, _Beginning(comm))
+    except PeerError as error:
+        _HEARD.append(error)
+        raise
 
 
 watch_exit()
