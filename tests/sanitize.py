@@ -102,7 +102,8 @@ def main() -> int:
         for part in ("redist", "tests", "bench"):
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-        shutil.copy(ROOT / "pyproject.toml", folder)
+        for file in ("pyproject.toml", "setup.py"):  # as in a checkout
+            shutil.copy(ROOT / file, folder)
         for place, options in NATIVE.items():
             build(folder / place / "native", folder / place / "_kernels.so", options)
         if (

@@ -9,6 +9,9 @@ In an SPMD program::
     labels = KMeans(8, random_state=0).fit(x).labels_        # a global array, cut as x is
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from redist.text.extras import install_line as _install_line
 
 try:
@@ -18,6 +21,15 @@ except ImportError as _problem:
         f"cannot import redist.learn: scikit-learn is not installed; {_install_line('learn')}"
     ) from _problem
 
-from redist.learn.ranks.kept import gathered
+if _TYPE_CHECKING:
+    from redist.learn.ranks.kept import gathered
 
 __all__ = ["gathered"]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "gathered":  # global arrays bring MPI along: not before somebody asks
+        from redist.learn.ranks.kept import gathered
+
+        return gathered
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
