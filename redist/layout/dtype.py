@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +54,14 @@ class DType:
     itemsize: int
 
     @staticmethod
-    def parse(name: str) -> DType:
-        """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name of fixed size."""
+    def parse(name: Any) -> DType:
+        """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name or dtype of fixed size.
+
+        >>> DType.parse(np.zeros(3).dtype).name
+        'f64'
+        """
+        if not isinstance(name, str):
+            return DType._of_numpy(name)
         short = _SHORT.get(name, name)
         if short in _NUMPY:
             return DType(short, np.dtype(_NUMPY[short]).itemsize)
@@ -64,6 +71,10 @@ class DType:
             raise LayoutError(
                 "cannot use dtype 'f8': it is ambiguous; write f64, or f8e4m3fn, f8e5m2, ..."
             )
+        return DType._of_numpy(name)
+
+    @staticmethod
+    def _of_numpy(name: Any) -> DType:
         try:
             dtype = np.dtype(name)
         except (TypeError, ValueError, SyntaxError):

@@ -67,7 +67,7 @@ def make(
     if max(mesh.ranks) >= comm.size:
         raise LayoutError(
             f"cannot use the mesh {mesh}: the communicator has {count_of(comm.size, 'rank')}; "
-            f"start the program with 'mpirun -n {max(mesh.ranks) + 1}'"
+            f"start the program with 'mpirun -n {max(mesh.ranks) + 1}', or use a mesh of {comm.size}"
         )
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
     if t.pending_op is not None:

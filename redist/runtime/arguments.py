@@ -203,23 +203,21 @@ def why_not_balanced(given: Shape, shape: Shape, t: ArrayType) -> str:
 
     >>> from redist.layout.mesh import Mesh
     >>> print(why_not_balanced((9,), (10,), ArrayType.parse("f64[37{x}]", Mesh(x=4))))
-    ; redist cuts 37 into 10, 10, 10, 7, not into 10, 9, 9, 9 as numpy.array_split does; such balanced \
-tiles cannot be said yet: let redist.box_of(type, rank) say each rank's indices, or pad every tile to 10 and \
-the dim to 40 (the padding then follows each tile)
+    ; redist cuts 37 into 10, 10, 10, 7, not into 10, 9, 9, 9 as numpy.array_split does: \
+redist.box_of(type, rank) gives each rank's indices, or pad every tile to 10 and the dim to 40
     """
     if len(given) != len(shape):
         return ""
     for dim, (have, want) in enumerate(zip(given, shape, strict=True)):
         size, n_tiles = t.shape[dim], t.cuts[dim]
         least, more = divmod(size, n_tiles)
-        if have != want and more and have in (least, least + 1):
+        if have != want and more and have == least:
             ours = [hi - lo for lo, hi in pairwise(t.cut(dim).edges().tolist())]
             theirs = [least + (i < more) for i in range(n_tiles)]
             return (
                 f"; redist cuts {size} into {_listed(ours)}, not into {_listed(theirs)} as "
-                "numpy.array_split does; such balanced tiles cannot be said yet: let "
-                "redist.box_of(type, rank) say each rank's indices, or pad every tile to "
-                f"{least + 1} and the dim to {(least + 1) * n_tiles} (the padding then follows each tile)"
+                "numpy.array_split does: redist.box_of(type, rank) gives each rank's indices, or pad "
+                f"every tile to {least + 1} and the dim to {(least + 1) * n_tiles}"
             )
     return ""
 

@@ -132,7 +132,8 @@ class TransferRequest:
                 raise RequestError(
                     f"{t} on {t.mesh} needs rank {max(t.mesh.ranks)}, "
                     f"but the communicator has {count_of(size, 'rank')}; "
-                    f"start the program with 'mpirun -n {max(t.mesh.ranks) + 1}'"
+                    f"start the program with 'mpirun -n {max(t.mesh.ranks) + 1}', "
+                    f"or use a mesh of {size}"
                 )
             if t.pending_op is not None:
                 check_reduces(t.pending_op, t.dtype)

@@ -279,7 +279,8 @@ class Transfer:
         world.failure.raise_if_broken()
         start = time.perf_counter()
         try:
-            call.run(sources, results, self.timeout_s)
+            if not call.run(sources, results, self.timeout_s):
+                self._recorded.note_mismatch(call)
         except Disagreement:
             place = place_of(local, out)
             if self._explain(None, place):

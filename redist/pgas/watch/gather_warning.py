@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import lru_cache
 
@@ -27,10 +28,15 @@ def gathered_bytes(source: ArrayType, target: ArrayType) -> int:
     (6291456, 0)
     """
     n_bytes = source.global_elems * source.dtype.itemsize
-    if n_bytes < SMALL_BYTES or target.tile_bytes <= source.tile_bytes:
+    if n_bytes < SMALL_BYTES or _copies(target) <= _copies(source):
         return 0
     received = lower_bound_bytes(source, target) // target.mesh.n_devices
     return received if received * SHARE > n_bytes else 0
+
+
+def _copies(t: ArrayType) -> int:
+    """How many devices hold each element, or a part of its pending value."""
+    return t.mesh.n_devices // math.prod(t.cuts)
 
 
 def warn_of_gather(source: ArrayType, target: ArrayType, rank: int, warned: set[Line]) -> None:

@@ -31,6 +31,8 @@ AddressTables = tuple[Addresses, Addresses]
 """Base addresses for even and for odd meetings."""
 MOST_CALLS = 3
 """Recorded calls that a transfer keeps."""
+MOST_MISMATCHES = 8
+"""How often a transfer records another call because other ranks did otherwise."""
 
 
 class RecordedCalls:
@@ -42,6 +44,7 @@ class RecordedCalls:
     def __init__(self, host: HostExecutor, token: int, meets_first: bool) -> None:
         self.host, self.token, self.meets_first = host, token, meets_first
         self.calls: list[RecordedCall] = []
+        self._n_mismatches = 0
         world, schedule = host.world, host.schedule
         self._can_record = (
             world.one_node
@@ -52,16 +55,32 @@ class RecordedCalls:
         )
 
     def find(self, sources: Arrays, outs: Arrays) -> tuple[RecordedCall, Arrays] | None:
-        """A call that these arrays fit, pointed at them, and the arrays for its results."""
+        """A call that these arrays fit, pointed at them, and the arrays for its results.
+
+        Arrays that neighbours read in place fit their own call, and often one that passes any array through
+        a pool, too. Other ranks may have only the first: that one is taken.
+        """
         calls = self.calls
         if calls[0].is_again(sources, outs):
             return calls[0], outs
-        for call in calls:
-            if call.fits(sources, outs):
-                results = call.results(outs)
-                call.point_at(sources, results)
-                return call, results
-        return None
+        fitting = [
+            call for call in calls if call.fits(sources, outs) and not call.is_set_apart(sources[0])
+        ]
+        if not fitting:
+            return None
+        call = max(fitting, key=lambda one: one.n_fixed)
+        results = call.results(outs)
+        call.point_at(sources, results)
+        return call, results
+
+    def note_mismatch(self, call: RecordedCall) -> None:
+        """Other ranks did otherwise: another call is recorded next time, from what they do then.
+
+        Not again and again: a neighbour may bring new arrays each time.
+        """
+        if self._n_mismatches < MOST_MISMATCHES:
+            self._n_mismatches += 1
+            call.set_apart()
 
     def record(self, tiles: Tiles, record: CallRecord) -> None:
         """Make the next call with arrays like these a short one, if it can be."""
@@ -107,6 +126,9 @@ class RecordedCall:
             for whose, arrays in ((Whose.SOURCE, sources), (Whose.TARGET, targets))
         )
         self.ends = (*self.targets, *self.sources)
+        self.n_fixed = sum(end.is_fixed for end in self.ends)
+        self.mismatched: list[Any] = []
+        """Sources with which other ranks did otherwise."""
         self.kept: list[AnyArray] = []
         """What operations have the addresses of."""
         self.stage_of: list[int] = []
@@ -260,34 +282,48 @@ class RecordedCall:
 
     # Running
 
-    def run(self, sources: Arrays, results: Arrays, timeout_s: float | None) -> None:
-        """**Collective.** Move between the arrays that the call was pointed at, which these are."""
+    def is_set_apart(self, source: Any) -> bool:
+        """Whether other ranks did otherwise than recorded when this array was moved."""
+        return any(one() is source for one in self.mismatched)
+
+    def set_apart(self) -> None:
+        """Do not take the call again for the arrays that it has just moved."""
+        self.mismatched.append(self.sources[0].last)
+        for end in self.ends:
+            end.forget()
+
+    def run(self, sources: Arrays, results: Arrays, timeout_s: float | None) -> bool:
+        """**Collective.** Move between the arrays that the call was pointed at, which these are.
+
+        False if other ranks did otherwise than when this was recorded; the data have come all the same.
+        """
         state, meeting = self.state, self.meeting
         state.at, state.entered, state.seq = 0, 0, meeting.seq
         answer = self.replay_in_c(self.pointer)
         if answer == kernels.ALL_SAME:
             meeting.seq = state.seq
-            return
+            return True
         with self.world.operation(timeout_s):
-            done, in_place = self._wait(answer)
+            done, in_place, answer = self._wait(answer)
             if done < len(self.stages) or in_place:
                 tiles = tiles_of(self.host.schedule, sources, results)
                 self.host.finish(self.token, tiles, done, in_place)
+        return answer not in (kernels.CHANGED, kernels.DIFFERENT)
 
-    def _wait(self, answer: int) -> tuple[int, bool]:
+    def _wait(self, answer: int) -> tuple[int, bool, int]:
         """Wait where the kernel waits, and stop it if what was recorded does not apply any more.
 
-        How many stages are done, and whether arrays may still be read in place.
+        How many stages are done, whether arrays may still be read in place, and the kernel's last answer.
         """
         state, meeting = self.state, self.meeting
         while True:
             meeting.seq = state.seq
             if answer == kernels.ALL_SAME:
-                return len(self.stages), False
+                return len(self.stages), False, answer
             if answer == kernels.REFUSED:
                 raise TransferError("the system does not let this process read its neighbours")
             if answer in (kernels.CHANGED, kernels.DIFFERENT):
-                return self._leave(self.stage_of[state.at])
+                return *self._leave(self.stage_of[state.at]), answer
             answer = meeting.wait_until(lambda: int(self.replay_in_c(self.pointer)))
 
     def _leave(self, number: int) -> tuple[int, bool]:

@@ -56,6 +56,10 @@ class RecordedEnd:
             and (not self.is_fixed or self.last() is array)
         )
 
+    def forget(self) -> None:
+        """Be no array's until the next one comes; the tables stay as they are."""
+        self.last = _nothing
+
     def point_at(self, array: Any) -> None:
         """Take an array for the next run."""
         if array is None:

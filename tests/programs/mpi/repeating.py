@@ -6,6 +6,7 @@ As in ``mpirun -n 4 python -m tests.programs.mpi.repeating``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist.errors import TransferError
+from redist.runtime.host.recorded import RecordedCall
 from redist.runtime.ranks.world import world_of
 from redist.runtime.redistribute import TransferCache
 from tests.programs.pgas.rounds import names_of
@@ -74,6 +76,46 @@ def a_repeated_batch_is_recorded_and_right(comm: MPI.Intracomm) -> str | None:
     return None
 
 
+def own_and_other_arrays_take_turns(comm: MPI.Intracomm) -> str | None:
+    """Why not, if ranks repeat different calls for the same arrays.
+
+    Runs to the last rank are shorter than 4096 bytes and others longer, so some ranks' arrays are read in
+    place and others pass through pools. A rank whose pooled call fits the transfer's own buffers must not
+    take it.
+    """
+    mesh, n, wrong = redist.Mesh(x=comm.size), 11 * comm.size - 3, None
+    for own_first in (True, False):
+        with redist.Transfer(
+            f"f64[37{{x}}, {n}, 53]", f"f64[37, {n}{{x}}, 53]", comm, mesh=mesh
+        ) as t:
+            local = np.random.default_rng(comm.rank).random(t.input.shape)
+            t.input[...] = local
+            out = np.empty_like(t.output)
+            ways = [partial(t), partial(t, local, out)]
+            want = t(local.copy(), np.empty_like(t.output))
+            for time in range(12):
+                got = ways[(time % 2 == 0) is own_first]()
+                if got.tobytes() != want.tobytes():
+                    wrong = f"call {time} is wrong"
+            met: list[bool] = []
+            seen = RecordedCall.run
+
+            def run(self: Any, *given: Any, met: list[bool] = met, seen: Any = seen) -> bool:
+                met.append(seen(self, *given))
+                return met[-1]
+
+            RecordedCall.run = run  # type: ignore[assignment,method-assign]
+            try:
+                for time in range(6):
+                    ways[time % 2]()
+            finally:
+                RecordedCall.run = seen  # type: ignore[method-assign]
+            world = world_of(comm)
+            if world.one_node and world.node.kernels is not None and met != [True] * 6:
+                wrong = f"calls are not repeated as they were recorded: {met}"
+    return wrong
+
+
 def several_moves_are_under_way(comm: MPI.Intracomm) -> str | None:
     """Why not, if handles give other results than calls, or own buffers move twice at a time."""
     mesh = redist.Mesh(x=comm.size)
@@ -119,6 +161,7 @@ def what_is_prepared_is_used(comm: MPI.Intracomm) -> str | None:
 
 PARTS: tuple[Callable[[MPI.Intracomm], str | None], ...] = (
     a_repeated_batch_is_recorded_and_right,
+    own_and_other_arrays_take_turns,
     several_moves_are_under_way,
     what_is_prepared_is_used,
 )
