@@ -81,10 +81,9 @@ def _command(name: str) -> Callable[[Sequence[str]], int] | None:
     """What has a command line of its own; None if it is a benchmark as above."""
     match name:
         case "run":
-            from bench.peers import CONTENDERS
             from redist.measure.job import main as measure
 
-            return lambda rest: measure(rest, "python -m bench run", CONTENDERS)
+            return lambda rest: measure(rest, "python -m bench run")
         case "gpu":
             from bench.gpu.command import main as chosen
         case "clustering":

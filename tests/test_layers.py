@@ -47,7 +47,7 @@ INNER: dict[str, str] = {
         "free_memory collectives"
     ),
     "redist.runtime.lanes": (
-        "stores file_io host_tiles spill_file policies vertex_table timeline residencies ready "
+        "stores file_io spill_file policies vertex_table timeline residencies ready "
         "loop run_graph together"
     ),
     "redist.runtime.index_sets": "positions held shared part",
@@ -75,7 +75,7 @@ INNER: dict[str, str] = {
     ),
     "redist.graph": "nodes picture program_plan",
     "redist.arrange": (
-        "solving ein_graph eindecomp domain move_prices price_book strategies device_file ways tile_lives "
+        "solving ein_graph domain move_prices price_book strategies device_file ways tile_lives "
         "layout_plan layouts judge_layouts groupings least_access lower_bounds"
     ),
     "redist.arrange.solving": (
@@ -131,7 +131,7 @@ INNER: dict[str, str] = {
     "redist.pgas.random": "philox generators",
     "redist.pgas.statistics": "averages quantiles without_nan counts",
     "redist.measure": (
-        "machine peers timing pages memory cases values options computing calibrate contenders results "
+        "machine timing pages memory cases values options computing calibrate contenders results "
         "compare session job __main__"
     ),
     "redist.measure.contenders": "contender floors naive by_hand ours registry",

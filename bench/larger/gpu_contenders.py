@@ -14,7 +14,8 @@ from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import TaskList
-from redist.runtime.cuda.pinned_store import DeviceTiles, PinnedStore, launched
+from redist.runtime.cuda.arrays import empty_on_device
+from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.vertex_table import TaskWork
@@ -162,7 +163,11 @@ def limited(values: StackOnGpu, graph: MemoryGraph, policy: str, awake: bool) ->
     """A memory graph, event-driven or one vertex at a time; ``awake`` if every rank has a core for itself."""
     stack = values.stack
     shapes: list[tuple[int, ...]] = [*stack.shapes]
-    tiles = DeviceTiles(shapes, [F32] * len(shapes))
+    apart = SeparateMemory()
+
+    def tiles(tile: int) -> Any:
+        with apart:
+            return empty_on_device(shapes[tile], F32)
 
     def work(stage: Any) -> TaskWork:
         def function(*arrays: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.larger.host_tiles import HostTiles
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.lanes.host_tiles import HostTiles
 from redist.runtime.lanes.stores import TileStore, bytes_of
 from redist.runtime.lanes.vertex_table import TaskWork
 

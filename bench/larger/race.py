@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.larger import blocks_race, empty, waiting
+from bench.larger.host_tiles import HostTiles
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Report, Table, Value, save_json
@@ -19,7 +20,6 @@ from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
-from redist.runtime.lanes.host_tiles import HostTiles
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile

@@ -1,7 +1,7 @@
 """Other libraries as contenders: the same work in the same run, where each can express it.
 
-``redist bench -n 8 --peers`` or ``mpirun -n 8 python -m bench run --peers``; those that are not
-installed say so. ``pip install -e '.[peers]'`` brings all of them.
+``redist bench -n 8 --peers bench.peers``, or ``mpirun -n 8 python -m bench run --peers bench.peers``; those
+that are not installed say so. ``pip install -e '.[peers]'`` brings all of them.
 """
 
 from __future__ import annotations

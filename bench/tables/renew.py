@@ -68,7 +68,9 @@ def steps() -> list[Measurement]:
         Measurement(name, ("-m", "bench", name, *options, "--plot", os.devnull), minutes)
         for name, options, minutes in asked
     ]
-    peers = ("--peers",) if any(why_absent(module) is None for module in PEERS) else ()
+    peers = (
+        ("--peers", "bench.peers") if any(why_absent(module) is None for module in PEERS) else ()
+    )
     for name, options, variables in mpi_libraries():
         for ranks in RANKS:
             words = ("-m", "redist.cli", "bench", "-n", str(ranks), *options, *peers)

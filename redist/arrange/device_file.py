@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,6 @@ from redist.errors import TopologyError
 from redist.layout.dtype import DType
 from redist.plan.topology import read_tables
 from redist.text.columns import table
-
-if sys.version_info >= (3, 11):
-    pass
-else:  # pragma: no cover
-    pass
 
 KNOWN = ("device", "memory_gb_s", "other", *KINDS)
 FS = 10**6

@@ -210,21 +210,3 @@ class EinGraph:
         if len(found) < len(self.nodes):
             raise RequestError("cannot use a graph with operations that have no rule")
         return found
-
-
-def chain_of_products(rows: int, b: int, columns: int, d: int, e: int) -> EinGraph:
-    """(A B) + (C (D E)): rows x b, b x columns, rows x d, d x e and e x columns."""
-
-    def product(left: int, right: int, sides: Sequence[int]) -> EinNode:
-        return EinNode("ij,jk->ik", (left, right), dict(zip("ijk", sides, strict=True)))
-
-    sides = ((rows, b), (b, columns), (rows, d), (d, e), (e, columns))
-    return EinGraph(
-        tuple(EinInput(pair) for pair in sides),
-        (
-            product(~0, ~1, (rows, b, columns)),
-            product(~3, ~4, (d, e, columns)),
-            product(~2, 1, (rows, d, columns)),
-            EinNode("ik,ik->ik", (0, 2), {"i": rows, "k": columns}, "add"),
-        ),
-    )

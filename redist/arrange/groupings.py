@@ -5,14 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from redist.arrange.ein_graph import EinGraph
-from redist.arrange.layout_plan import LayoutPlan
-from redist.arrange.layouts import plan_layouts
-from redist.arrange.strategies import DeviceCosts
-from redist.errors import RequestError
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Topology
 
 MOST_FACTORS = 3
 
@@ -38,28 +32,3 @@ def _splits(name: str, pre: int, size: int) -> Iterator[tuple[SubAxis, ...]]:
         if size % first == 0:
             for rest in _splits(name, pre * first, size // first):
                 yield (SubAxis(name, pre, first), *rest)
-
-
-def plan_over_groupings(
-    graph: EinGraph,
-    mesh: Mesh,
-    topology: Topology = FLAT,
-    device: DeviceCosts | None = None,
-    most: int = MOST_FACTORS,
-) -> LayoutPlan:
-    """The best of the plans for all ways to split the mesh into few factors; inputs and results are free."""
-    best: LayoutPlan | None = None
-    why = ""
-    for parts in list_groupings(mesh, most):
-        try:
-            plan = plan_layouts(graph, mesh, parts, topology, device)
-        except (
-            RequestError
-        ) as problem:  # more types than can be listed, or a graph too tangled for them
-            why = str(problem)
-            continue
-        if best is None or plan.time_ps < best.time_ps:
-            best = plan
-    if best is None:
-        raise RequestError(f"cannot plan these layouts on any factors of {mesh}: {why}")
-    return best

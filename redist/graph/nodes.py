@@ -153,7 +153,7 @@ class ProgramGraph:
             nodes.append(GraphNode(**node, moves=moves, needs=needs, arguments=arguments))
         return ProgramGraph(
             data["name"], data["mesh"], tuple(data["arguments"]), tuple(nodes),
-            tuple(data["results"]), data["figures"],
+            tuple(data["results"]), data["figures"], tuple(data.get("memory", ())),
         )  # fmt: skip
 
     def svg(self, path: str | os.PathLike[str] | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -143,12 +142,6 @@ class ArrayType:
     def ndim(self) -> int:
         """Number of dims of the array."""
         return len(self.shape)
-
-    @property
-    def rank(self) -> int:
-        """The old name of :attr:`ndim`; it warns and goes in the next release."""
-        warnings.warn("ArrayType.rank is called ndim now", DeprecationWarning, stacklevel=2)
-        return self.ndim
 
     def cut(self, dim: int) -> Cut:
         """How a dim is cut: which tile holds which of its indices.

@@ -55,7 +55,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """CombineAll block k of all members at member k: a reduce-scatter."""
+    """Combine block k of all members at member k: a reduce-scatter."""
 
     axes: Axes
     shape: tuple[int, ...]
@@ -64,7 +64,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class CombineAll:
-    """CombineAll the tiles of all members, for all of them: an all-reduce."""
+    """Combine the tiles of all members, for all of them: an all-reduce."""
 
     axes: Axes
     op: str

@@ -42,7 +42,7 @@ def all_gather(comm, tile):
 ''',
     "reduce_scatter": '''
 def reduce_scatter(comm, blocks, op):
-    """CombineAll block k of all members at member k."""
+    """Combine block k of all members at member k."""
     sent = np.ascontiguousarray(blocks).reshape(comm.size, -1)
     got = np.empty_like(sent[0])
     comm.Reduce_scatter_block(sent, got, op)
@@ -50,7 +50,7 @@ def reduce_scatter(comm, blocks, op):
 ''',
     "all_reduce": '''
 def all_reduce(comm, tile, op):
-    """CombineAll the tiles of all members, for all of them."""
+    """Combine the tiles of all members, for all of them."""
     got = np.empty(tile.shape, tile.dtype)
     comm.Allreduce(np.ascontiguousarray(tile), got, op)
     return got

@@ -14,7 +14,6 @@ from mpi4py import MPI
 from redist.errors import RequestError
 from redist.measure.contenders.registry import Ways, load_peers
 from redist.measure.options import BenchOptions, add_options, names_text
-from redist.measure.peers import peer_modules
 from redist.measure.results.chart import draw
 from redist.measure.results.table import as_text
 from redist.measure.session import measure
@@ -27,11 +26,9 @@ OK, FAILED, WRONG_REQUEST = 0, 1, 2
 def main(
     argv: Sequence[str] | None = None,
     prog: str = "python -m redist.measure",
-    peers: Mapping[str, Ways] | None = None,
 ) -> int:
     """Measure on all ranks; rank 0 prints. The exit status is 1 if a result was wrong.
 
-    ``peers`` take part with ``--peers``; without them, those that the project here names.
     **Collective over all ranks of the job.**
     """
     comm = MPI.COMM_WORLD
@@ -41,11 +38,7 @@ def main(
         args = _parser(prog).parse_args(argv)
         _check_ranks(comm.size, args.ranks)
         options = BenchOptions.read(args)
-        if not options.with_peers:
-            peers = {}
-        elif peers is None:
-            peers = load_peers(peer_modules())
-        return _run(comm, options, peers, args.bar or None)
+        return _run(comm, options, load_peers(options.peers), args.bar or None)
     except RequestError as error:
         return _say(comm.rank, f"redist: {error}")
     except SystemExit:

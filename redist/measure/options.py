@@ -32,7 +32,8 @@ class BenchOptions:
     cases: tuple[str, ...]
     contenders: tuple[str, ...]
     repeats: int
-    with_peers: bool
+    peers: tuple[str, ...]
+    """Modules whose ``CONTENDERS`` take part too."""
     json: str | None
     plot: str | None
 
@@ -44,7 +45,7 @@ class BenchOptions:
             _read_names(args.cases, list(KINDS), "--cases"),
             _read_names(args.contenders, list(CONTENDER_NAMES), "--contenders"),
             _read_repeats(args.repeat),
-            args.peers,
+            () if args.peers is None else tuple(_split_list(args.peers, "--peers")),
             args.json,
             _check_picture(args.plot),
         )
@@ -53,7 +54,7 @@ class BenchOptions:
         """The command line that reads as these options."""
         out = ["--sizes", ",".join(map(str, self.sizes)), "--cases", ",".join(self.cases)]
         out += ["--contenders", ",".join(self.contenders), "--repeat", str(self.repeats)]
-        out += ["--peers"] if self.with_peers else []
+        out += ["--peers", ",".join(self.peers)] if self.peers else []
         for name, value in (("--json", self.json), ("--plot", self.plot)):
             out += [] if value is None else [name, value]
         return out
@@ -75,7 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--repeat", metavar="N", default="15", help="repetitions of each (default %(default)s)"
     )
     parser.add_argument(
-        "--peers", action="store_true", help="mpi4py-fft, Heat, DTensor and JAX take part too"
+        "--peers",
+        metavar="MODULE,...",
+        help="modules with more contenders; bench.peers, in redist's repository, has other libraries",
     )
     parser.add_argument("--json", metavar="FILE", help="write all figures")
     parser.add_argument("--plot", metavar="FILE", help="draw them (SVG, PNG, PDF; extra 'plot')")

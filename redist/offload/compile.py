@@ -29,7 +29,7 @@ def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGra
     >>> compile_memory(tasks, (MemoryPlace("memory", 15), MemoryPlace("disk")))
     Traceback (most recent call last):
     redist.errors.NoPlanError: cannot keep 3 tasks within 15 bytes of memory: task 0 ('copy') works on
-    16 bytes at once; give 16 bytes, or cut its tiles into chunks
+    16 bytes at once; give 16 bytes, or cut the task into smaller ones
     """
     _refuse_places(listed, places)
     limit = places[0].limit_bytes
@@ -39,7 +39,7 @@ def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGra
             raise no_plan(listed, places)
         raise NoPlanError(
             f"cannot keep {len(listed.tasks)} tasks within {limit} bytes of {places[0].name}: {why} "
-            f"at once; give {least} bytes, or cut its tiles into chunks",
+            f"at once; give {least} bytes, or cut the task into smaller ones",
             least,
         )
     slack = 0 if limit is None else limit - least

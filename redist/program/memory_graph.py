@@ -6,17 +6,14 @@ vertex takes were given back by vertices before it, its *credits*, so no order e
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from redist.errors import PlanFormatError, RequestError
-from redist.program.tasks import TaskList, digest_of, read_format, row_of, with_tuples
+from redist.errors import RequestError
+from redist.program.tasks import TaskList
 from redist.text.units import format_bytes
 
-FORMAT = "redist memory graph 1"
 KINDS = ("run", "load", "store", "drop", "free")
 
 
@@ -145,45 +142,3 @@ class MemoryGraph:
             f"{n['run']} tasks, {n['load']} loads ({format_bytes(moved['load'])}), "
             f"{n['store']} stores ({format_bytes(moved['store'])}), {n['drop'] + n['free']} frees; {limits}"
         )
-
-    def to_json(self) -> str:
-        """The graph as JSON; :meth:`from_json` reads it."""
-        vertices = [
-            row_of(one) | ({"credits": list(map(row_of, one.credits))} if one.credits else {})
-            for one in self.vertices
-        ]
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "tasks": json.loads(self.tasks.to_json()),
-                "places": list(map(row_of, self.places)),
-                "residencies": [(one.tile, one.place, one.number) for one in self.residencies],
-                "n_given": self.n_given,
-                "vertices": vertices,
-            }
-        )
-
-    @staticmethod
-    def from_json(text: str) -> MemoryGraph:
-        """Read what :meth:`to_json` wrote."""
-        data = read_format(text, FORMAT)
-        try:
-            return MemoryGraph(
-                TaskList.from_json(json.dumps(data["tasks"])),
-                tuple(MemoryPlace(**row) for row in data["places"]),
-                tuple(Residency(*row) for row in data["residencies"]),
-                data["n_given"],
-                tuple(map(_vertex_from, data["vertices"])),
-            )
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise PlanFormatError(f"cannot read a memory graph: {problem}") from None
-
-    @property
-    def digest(self) -> str:
-        """A short text that differs for different graphs: what ranks compare."""
-        return digest_of(self.to_json())
-
-
-def _vertex_from(row: dict[str, Any]) -> Vertex:
-    credits = tuple(Credit(**one) for one in row.pop("credits", ()))
-    return Vertex(**with_tuples(row), credits=credits)

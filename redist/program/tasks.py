@@ -6,13 +6,10 @@ All ranks have the same list: sizes are the largest over ranks.
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-from redist.errors import PlanFormatError, RequestError
+from redist.errors import RequestError
 
-FORMAT = "redist tasks 1"
 LANES = ("compute", "moves")
 
 
@@ -76,8 +73,8 @@ class TaskList:
 
     >>> tiles = (MemoryTile(8, begins=(0,)), MemoryTile(8), MemoryTile(8, ends=(0,)))
     >>> tasks = TaskList(tiles, (MemoryTask("double", (0,), (1,)), MemoryTask("sum", (0, 1), (2,))))
-    >>> TaskList.from_json(tasks.to_json()) == tasks
-    True
+    >>> [task.name for task in tasks.tasks]
+    ['double', 'sum']
     """
 
     tiles: tuple[MemoryTile, ...]
@@ -97,59 +94,6 @@ class TaskList:
         missing = [n for n, tile in enumerate(self.tiles) if tile.ends and n not in there]
         if missing:
             raise RequestError(f"cannot list tasks: none makes tile {missing[0]}, a result")
-
-    def to_json(self) -> str:
-        """The tasks as JSON; :meth:`from_json` reads it."""
-        tiles, tasks = (list(map(row_of, part)) for part in (self.tiles, self.tasks))
-        return json.dumps({"format": FORMAT, "tiles": tiles, "tasks": tasks})
-
-    @staticmethod
-    def from_json(text: str) -> TaskList:
-        """Read what :meth:`to_json` wrote."""
-        data = read_format(text, FORMAT)
-        try:
-            tiles = tuple(MemoryTile(**with_tuples(row)) for row in data["tiles"])
-            tasks = tuple(MemoryTask(**with_tuples(row)) for row in data["tasks"])
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise PlanFormatError(f"cannot read tasks: {problem}") from None
-        return TaskList(tiles, tasks)
-
-    @property
-    def digest(self) -> str:
-        """A short text that differs for different lists: what ranks compare."""
-        return digest_of(self.to_json())
-
-
-def row_of(value: Any) -> dict[str, Any]:
-    """The fields of a flat value by name, without those that have their default.
-
-    >>> row_of(MemoryTile(8, begins=(0,)))
-    {'size_bytes': 8, 'begins': (0,)}
-    """
-    known = {one.name: one.default for one in fields(value)}
-    row = {name: getattr(value, name) for name in known}
-    return {name: one for name, one in row.items() if one != known[name]}
-
-
-def with_tuples(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of JSON with tuples for its lists.
-
-    >>> with_tuples({"name": "a", "reads": [1, 2]})
-    {'name': 'a', 'reads': (1, 2)}
-    """
-    return {name: tuple(one) if isinstance(one, list) else one for name, one in row.items()}
-
-
-def read_format(text: str, expected: str) -> dict[str, Any]:
-    """A JSON object that names its format.
-
-    >>> read_format('{"format": "redist tasks 1", "tiles": []}', "redist tasks 1")
-    {'tiles': []}
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.pop("format", None) != expected:
-        raise PlanFormatError(f"cannot read a program: expected the format {expected!r}")
-    return data
 
 
 def digest_of(text: str) -> str:

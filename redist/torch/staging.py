@@ -17,7 +17,7 @@ from redist.text.units import ceil_div
 from redist.torch.ranks import Ranks
 
 LEAST_BYTES = 8192
-"""TensorStaging is never smaller: where a plan leaves none at all, data trickles through this."""
+"""Staging is never smaller: where a plan leaves none at all, data trickles through this."""
 ALIGN = 16
 """Parts begin at multiples of this where tensors are made of them: no element of PyTorch is larger."""
 

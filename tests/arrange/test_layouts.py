@@ -14,7 +14,7 @@ from bench.layouts.layer_graph import layers
 from redist import ArrayType, Mesh
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
-from redist.arrange.groupings import list_groupings, plan_over_groupings
+from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
@@ -302,10 +302,22 @@ def test_the_best_split_of_the_mesh_is_found() -> None:
         (EinNode("ij,jk->ik", (~0, ~1), {"i": 4, "j": 64, "k": 64}),),
     )
     mesh, device = Mesh(x=8), DeviceCosts(100_000, 10)
-    best = plan_over_groupings(graph, mesh, STEPS, device)
     single = plan_layouts(graph, mesh, [whole(mesh, "x")], STEPS, device)
-    several = [
-        plan_layouts(graph, mesh, parts, STEPS, device).time_ps for parts in list_groupings(mesh)
-    ]
-    assert best.time_ps == min(several) <= single.time_ps
+    several = [plan_layouts(graph, mesh, parts, STEPS, device) for parts in list_groupings(mesh)]
+    best = min(several, key=lambda plan: plan.time_ps)
+    assert best.time_ps <= single.time_ps
     judge_layouts(best, device, price)
+
+
+def test_mistakes_in_notation() -> None:
+    for notation, sizes in (("ij,jk", "ijk"), ("ij->ik", "ijk"), ("ii->i", "i"), ("ij->ij", "i")):
+        with pytest.raises(RequestError, match="cannot read"):
+            EinNode(notation, (~0,) * len(notation.split(",")), dict.fromkeys(sizes, 4))
+    given, sizes_ = (EinInput((2, 3)),), {"i": 2, "j": 3}
+    with pytest.raises(RequestError, match="cannot aggregate"):
+        EinNode("ij->i", (~0,), sizes_, agg="mean")
+    one = EinNode("ij->ji", (~0,), sizes_)
+    with pytest.raises(RequestError, match="comes later"):
+        EinGraph(given, (EinNode("ij->ij", (0,), sizes_),))
+    with pytest.raises(RequestError, match="of shape"):
+        EinGraph(given, (one, EinNode("ij->ij", (0,), sizes_)))

@@ -33,15 +33,6 @@ def test_wrong_requests_are_one_line(redist: Run, argv: tuple[str, ...], said: s
     assert said in done.one_line()
 
 
-def test_peers_need_the_repository(
-    redist: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = redist("bench", "-n", "2", "--peers")
-    assert done.status == 2
-    assert "run in redist's repository" in done.one_line()
-
-
 def test_options_reach_the_job(redist: Run, tmp_path: Path) -> None:
     mpirun = fake(tmp_path, MPICH, f'printf "%s\\n" "$@" > {tmp_path}/argv; exit 1')
     done = redist(

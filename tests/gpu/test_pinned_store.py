@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.cuda.pinned_store import DeviceTiles, PinnedStore, launched
+from redist.runtime.cuda.arrays import empty_on_device
+from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
@@ -60,6 +61,17 @@ def work_of(tasks: TaskList) -> list[TaskWork]:
     return [work(number) for number in range(len(tasks.tasks))]
 
 
+def tile_maker(sizes: list[int]) -> Callable[[int], Any]:
+    """Makes arrays for tiles, in memory apart from that of kernels."""
+    apart = SeparateMemory()
+
+    def make(tile: int) -> Any:
+        with apart:
+            return empty_on_device((sizes[tile],), np.dtype(np.uint8))
+
+    return make
+
+
 def graph_of(rng: random.Random) -> MemoryGraph:
     """One that stores and loads between all three places."""
     while True:
@@ -79,7 +91,7 @@ def test_three_levels_give_the_same_bits(cupy: Any, tmp_path: Path) -> None:
     for number in range(sample(8, of=150)):
         graph = graph_of(rng)
         sizes = [tile.size_bytes for tile in graph.tasks.tiles]
-        tiles = DeviceTiles([(n,) for n in sizes], [np.dtype(np.uint8)] * len(sizes))
+        tiles = tile_maker(sizes)
         policy = LanePolicy("random", number) if number % 3 else LanePolicy()
         pinned, disk = PinnedStore(2**16), SpillFile(tmp_path, cached=True)
         runner = GraphRunner(graph, work_of(graph.tasks), [pinned, disk], tiles, policy=policy)
@@ -126,7 +138,7 @@ def test_what_kernels_take_on_the_way_is_never_a_tile(cupy: Any) -> None:
         store = PinnedStore(2**16)
         space = store.take(40)
         store.memory_of(space)[:] = first_values(tasks)[1]
-        maker = DeviceTiles([(40,)] * 3, [np.dtype(np.uint8)] * 3)
+        maker = tile_maker([40] * 3)
         with cupy.cuda.Stream(non_blocking=True):
             held = GraphRunner(graph, work_of(tasks), [store], maker).run({(1, 1): space}).held
         for tile in (0, 2):

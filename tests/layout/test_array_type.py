@@ -197,9 +197,3 @@ def test_a_type_does_not_change() -> None:
     t = ArrayType.parse("f32[8]", Mesh(x=2))
     with pytest.raises(AttributeError):
         t.shape = (9,)  # type: ignore[misc]
-
-
-def test_the_old_name_of_ndim_warns() -> None:
-    t = ArrayType.parse("f32[4{x}, 6]", Mesh(x=2))
-    with pytest.warns(DeprecationWarning, match="called ndim"):
-        assert t.rank == t.ndim == 2

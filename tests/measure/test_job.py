@@ -98,7 +98,7 @@ def test_the_same_by_way_of_bench(tmp_path: Path) -> None:
     path = tmp_path / "out.json"
     done = job(
         2, "-m", "bench", "run", "--sizes", "4KiB", "--cases", "uneven", "--contenders",
-        "redist,naive", "--repeat", "1", "--json", str(path), "--peers",
+        "redist,naive", "--repeat", "1", "--json", str(path), "--peers", "bench.peers",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (case,) = json.loads(path.read_text(encoding="utf-8"))["cases"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from redist.errors import RequestError
 from redist.measure.cases import KINDS
 from redist.measure.contenders.registry import CONTENDERS, choose_contenders, load_peers
 from redist.measure.options import CONTENDER_NAMES, BenchOptions, add_options, names_text
-from redist.measure.peers import peer_modules
 
 
 def read(*argv: str) -> BenchOptions:
@@ -20,7 +18,7 @@ def read(*argv: str) -> BenchOptions:
 
 def test_defaults() -> None:
     assert read() == BenchOptions(
-        (128 * 2**20, 2**20), tuple(KINDS), tuple(CONTENDER_NAMES), 15, False, None, None
+        (128 * 2**20, 2**20), tuple(KINDS), tuple(CONTENDER_NAMES), 15, (), None, None
     )
 
 
@@ -33,7 +31,7 @@ def test_names_are_those_of_the_contenders() -> None:
 def test_arguments_read_as_the_options() -> None:
     options = read(
         "--sizes", "1KiB,2MiB,1KiB", "--cases", "uneven,swap", "--contenders", "redist",
-        "--repeat", "3", "--peers", "--json", "a b.json", "--plot", "p.SVG",
+        "--repeat", "3", "--peers", "bench.peers", "--json", "a b.json", "--plot", "p.SVG",
     )  # fmt: skip
     assert options.sizes == (1024, 2 * 2**20)
     assert options.cases == ("uneven", "swap")  # in the order of the list
@@ -66,28 +64,3 @@ def test_peers_come_from_modules() -> None:
     for module in ("no_such_module.peers", "json"):
         with pytest.raises(RequestError, match="run where it can be imported"):
             load_peers([module])
-
-
-def test_the_nearest_project_names_the_modules(tmp_path: Path) -> None:
-    assert peer_modules(Path(__file__).parent) == ("bench.peers",)
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    with pytest.raises(RequestError, match="run in redist's repository"):
-        peer_modules(inner)
-    (tmp_path / "pyproject.toml").write_text('[tool.redist]\ncontenders = ["a", "b.c"]\n')
-    (inner / "pyproject.toml").write_text("[project]\n")
-    assert peer_modules(inner) == ("a", "b.c")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[tool.redist", "cannot read"),
-        ('[tool.redist]\ncontenders = "a"', "need a list of modules"),
-        ("[tool.redist]\ncontenders = [1]", "need a list of modules"),
-    ],
-)
-def test_what_is_wrong_with_a_project_is_said(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(RequestError, match=said):
-        peer_modules(tmp_path)

@@ -17,8 +17,7 @@ from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
 from redist.offload.needs import tasks_before
 from redist.offload.orders import orders_of
-from redist.program.memory_graph import MemoryGraph, MemoryPlace
-from redist.program.tasks import TaskList
+from redist.program.memory_graph import MemoryPlace
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.tiers import sample
 
@@ -97,24 +96,14 @@ def test_orders_keep_what_tasks_need() -> None:
             assert all(place[a] < place[b] for b, needs in enumerate(before) for a in needs)
 
 
-def test_graphs_are_read_as_they_were_written() -> None:
-    rng = random.Random(10)
-    for _ in range(20):
-        tasks = random_tasks(rng)
-        graph = compile_memory(tasks, random_places(rng, tasks))
-        assert TaskList.from_json(tasks.to_json()) == tasks
-        assert MemoryGraph.from_json(graph.to_json()) == graph
-        assert MemoryGraph.from_json(graph.to_json()).digest == graph.digest
-
-
-DIGESTS = """
+PRINTED = """
 import random
 from redist.offload.compile import compile_memory
 from tests.offload.random_tasks import random_places, random_tasks
 rng = random.Random(11)
 for _ in range(5):
     tasks = random_tasks(rng)
-    print(compile_memory(tasks, random_places(rng, tasks)).digest)
+    print(repr(compile_memory(tasks, random_places(rng, tasks))))
 """
 
 
@@ -122,13 +111,13 @@ def test_every_process_compiles_the_same_graph() -> None:
     found = set()
     for seed in ("0", "1", "77"):
         done = subprocess.run(
-            [sys.executable, "-c", DIGESTS],
+            [sys.executable, "-c", PRINTED],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert len(done.stdout.split()) == 5
+        assert len(done.stdout.splitlines()) == 5
         found.add(done.stdout)
     assert len(found) == 1

@@ -10,7 +10,6 @@ from redist.cli.files import check_folder
 from redist.cli.request import add_mpirun, read_ranks
 from redist.launch.launcher import find_launcher, launch
 from redist.measure.options import BenchOptions, add_options, names_text
-from redist.measure.peers import peer_modules
 
 EPILOG = f"""\
 {names_text()}
@@ -41,8 +40,6 @@ def run(args: argparse.Namespace) -> int:
     for option, name in (("--json", options.json), ("--plot", options.plot)):
         if name is not None:
             check_folder(name, option)
-    if options.with_peers:
-        peer_modules()
     launcher = find_launcher(args.mpi)
     program = ["-m", "redist.measure", "--ranks", str(n_ranks), *options.arguments()]
     program += ["--bar"] if sys.stderr.isatty() else []

@@ -1,10 +1,7 @@
 """Who takes part, by the name on the command line: redist's contenders, and peers of others.
 
-Peers come from modules with a mapping ``CONTENDERS``. A project names its modules in its
-``pyproject.toml``, as redist's own repository does for other libraries::
-
-    [tool.redist]
-    contenders = ["my_project.contenders"]
+Peers come from modules with a mapping ``CONTENDERS``, named on the command line:
+``redist bench -n 8 --peers my_project.contenders``.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ come from :class:`SeparateMemory`, which no kernel uses for anything else.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from redist.errors import SpillError
-from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address, empty_on_device
+from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 from redist.runtime.lanes.stores import Bytes
 from redist.runtime.lanes.vertex_table import TaskWork
@@ -88,19 +88,6 @@ def _tile_stream(gpu: int) -> Any:
     import cupy
 
     return cupy.cuda.Stream(non_blocking=True)
-
-
-class DeviceTiles:
-    """Makes arrays for tiles of known shapes, in :class:`SeparateMemory`."""
-
-    def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]) -> None:
-        self._shapes, self._dtypes = shapes, dtypes
-        self._apart = SeparateMemory()
-
-    def __call__(self, tile: int) -> Any:
-        """**Local.** A new array for a tile."""
-        with self._apart:
-            return empty_on_device(self._shapes[tile], self._dtypes[tile])
 
 
 class PinnedSpace(NamedTuple):

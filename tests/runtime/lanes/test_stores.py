@@ -14,7 +14,6 @@ import pytest
 
 from redist.errors import SpillError
 from redist.runtime.lanes.file_io import BLOCK_BYTES, BUFFER_BYTES, empty_aligned
-from redist.runtime.lanes.host_tiles import SMALL_BYTES, HostTiles
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import MemoryStore, bytes_of
 from redist.runtime.shm.first_fit import FirstFit
@@ -158,28 +157,3 @@ def test_what_fails_in_the_middle_is_one_error(
     with pytest.raises(SpillError, match="there are gaps in it"):
         bytes_of(np.zeros((3, 4))[:, :2])
     store.close()
-
-
-def test_memory_of_dead_tiles_is_used_again_within_the_limit() -> None:
-    rng = random.Random(6)
-    sizes = [rng.choice((0, 10, SMALL_BYTES, SMALL_BYTES + 1, 2**16)) for _ in range(50)]
-    most = 2**19
-    tiles = HostTiles([(n,) for n in sizes], [np.dtype(np.uint8)] * 50, most)
-    alive: list[Any] = []
-    for time in range(300):
-        tile = rng.randrange(50)
-        while sum(len(one) for one in alive) + sizes[tile] > most // 2:
-            alive.pop(rng.randrange(len(alive)))
-        alive.append(tiles(tile)[rng.randrange(2) :])  # a view keeps its memory, too
-        alive[-1][:] = time % 256
-        assert tiles.live_bytes + tiles.kept_bytes <= most
-    for one in alive:
-        assert len(set(one.tolist())) <= 1  # no two share memory
-    used = {one.ctypes.data for one in alive if len(one) >= SMALL_BYTES}
-    assert len(used) == len([one for one in alive if len(one) >= SMALL_BYTES])
-    alive.clear()
-    del one
-    tiles(sizes.index(2**16))
-    assert tiles.live_bytes == 2**16
-    tiles.forget()
-    assert not tiles.kept_bytes
