@@ -88,7 +88,7 @@ INNER: dict[str, str] = {
     "redist.pgas": (
         "keeper memory suggestions watch tiles spill printing namespace_info elementwise indexing shapes "
         "reductions products ordering onesided ufuncs operators methods numpy_functions global_array "
-        "device_array ghosts joins creation conversion files linalg fft random statistics programs"
+        "device_array ghosts joins creation conversion files linalg fft random statistics programs call_check"
     ),
     "redist.pgas.watch": "gather_warning seam timeline trace",
     "redist.pgas.files": (

@@ -22,6 +22,7 @@ from numpy import (
 import redist.runtime.mpi_library as _mpi_library  # noqa: F401  (first: it says what is missing)
 from redist.errors import MissingNameError as _MissingNameError
 from redist.pgas import fft, linalg, random
+from redist.pgas.call_check import check_calls as _check_calls
 from redist.pgas.global_array import Array
 from redist.pgas.conversion import array, asarray, from_dlpack, from_local
 from redist.pgas.creation import (
@@ -118,3 +119,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> _NoReturn:
     raise _MissingNameError(_explain_missing("pgas", name, globals(), _NUMPY_TAKEN))
+
+
+_check_calls(globals())

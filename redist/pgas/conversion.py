@@ -17,7 +17,7 @@ from redist.pgas.tiles.devices import is_gpu
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.runtime.arguments import why_not_balanced
+from redist.runtime.arguments import refuse_masked, why_not_balanced
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import as_device, to_device, to_host
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -42,6 +42,7 @@ def from_local(
         local = as_device(local)
     elif local is not None and not isinstance(local, np.ndarray):
         raise ArgumentTypeError(f"cannot use {local!r} as a tile: need a NumPy array, or None")
+    refuse_masked(local)
     shape = tile_shape(type, comm.rank)
     if local is None or shape is None:
         if local is not shape:
@@ -132,6 +133,12 @@ def _must_have_arithmetic(dtype: np.dtype[Any]) -> None:
 
 
 def _in_memory(obj: Any, dtype: Any) -> Tile:
+    refuse_masked(obj)
+    if obj is None:
+        raise ArgumentTypeError(
+            "cannot make a global array of None: every rank must give the same values; comm.bcast them "
+            "first, or use pgas.from_local, to which each rank gives its tile"
+        )
     try:
         return np.asarray(obj, dtype=dtype)
     except TypeError:

@@ -177,9 +177,25 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
     if not isinstance(array, (np.ndarray, np.generic)):
         kind = "None" if array is None else _an(type(array).__name__)
         raise RequestError(f"{kind} is not a {what}: need a NumPy array {t.dtype}{list(shape)}")
+    refuse_masked(array)
     array = np.asarray(array)
     dtype = check_tile(array, shape, t, what)
     return array if array.dtype == dtype else array.view(dtype)
+
+
+def refuse_masked(array: Any) -> None:
+    """**Local.** Raise for an array of ``numpy.ma``: its mask would be lost.
+
+    >>> refuse_masked(np.ma.masked_less([1, 2], 2))
+    Traceback (most recent call last):
+    redist.errors.RequestError: cannot take a MaskedArray: its mask would be lost; move a.data and a.mask \
+apart, or give a.filled(value)
+    """
+    if type(array) is not np.ndarray and isinstance(array, np.ndarray) and hasattr(array, "mask"):
+        raise RequestError(
+            f"cannot take {_an(type(array).__name__)}: its mask would be lost; move a.data and a.mask "
+            "apart, or give a.filled(value)"
+        )
 
 
 def check_tile(array: Any, shape: Shape, t: ArrayType, what: str) -> np.dtype[Any]:

@@ -113,6 +113,8 @@ def _name_of(public: FrameType) -> str:
     inner: Any = public.f_locals.get("function")
     if name in ("called", "checked", "anywhere") and hasattr(inner, "__name__"):  # around another
         name, args = inner.__name__, public.f_locals.get("args", ())
+        if name in ("__array_ufunc__", "__array_function__"):
+            return f"numpy.{args[1].__name__}()"
         is_method = inner.__qualname__ != name and args
         own = args[0] if is_method else None
     elif code.co_varnames[:1] != ("self",):

@@ -83,6 +83,10 @@ PROMISES = [
     promised(2, ("spill_faults",), slow=SEVERAL),
     promised(2, ("numpy_on_gpus",)),
     promised(3, ("reaching",), "--nodes"),
+    Job(2, (Run("pgas.checked_calls"),), ("REDIST_CHECK_CALLS",)),
+    Job(4, (Run("pgas.checked_calls", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
+    Job(3, (Run("pgas.indexing", ("--n", "30"), SEVERAL),), ("REDIST_CHECK_CALLS",)),
+    Job(3, (Run("pgas.captured", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(
         4,

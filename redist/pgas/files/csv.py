@@ -71,7 +71,7 @@ def read_csv(
     wanted = Wanted(comm, type, mesh, device)
     must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
     paths = _paths(comm, file)
-    heads = look(comm, paths[0], lambda: _heads_of(paths, dialect, header))
+    heads = look(comm, paths[0], lambda: _heads_of(paths, dialect, header), *paths[1:])
     columns = _columns(paths[0], heads[0], usecols, dialect.delimiter)
     reader = Reader(comm, dialect, columns, kind)
     tell = teller(comm, "read", paths[0], progress)

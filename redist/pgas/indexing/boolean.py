@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from redist.pgas.watch.seam import traffic
 from redist.runtime.elements.by_index import rows
 from redist.runtime.elements.by_position import all_counts
 from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
+from redist.runtime.ranks.collectives import tell_all
+from redist.runtime.ranks.world import Comm
 
 CHUNK_ELEMS = 2**14
 """So many elements are looked at in one go."""
@@ -46,11 +49,27 @@ def get(x: T, items: Sequence[Item]) -> T:
     n = math.prod(x.shape[i] for i in mask.dims)
     flat = reshape(x, (*x.shape[:at], n, *x.shape[mask.dims[-1] + 1 :]))
     keep = _flat_mask(flat, mask.mask, at, n)
-    counts = all_counts(x.comm, int(np.count_nonzero(keep)))
+    counts = _counts_of_one_mask(x.comm, mask.mask, int(np.count_nonzero(keep)))
     tile = _uneven_tile(flat, flat.type, counts, at)
     if tile is not None and flat.tile is not None:
         _compress(flat.tile, keep, at, tile)
     return rebalance(flat, tile, at, counts)
+
+
+def _counts_of_one_mask(comm: Comm, mask: Any, own: int) -> list[int]:
+    """**Collective.** How many elements each rank keeps; an error on all if NumPy's masks differ."""
+    if isinstance(mask, Tiled):
+        return all_counts(comm, own)
+    said = tell_all(
+        comm, np.array([own, zlib.crc32(np.packbits(mask).tobytes()), np.count_nonzero(mask)])
+    )
+    if (said[:, 1:] == said[0, 1:]).all():
+        return [int(n) for n in said[:, 0]]
+    holds = "; ".join(f"rank {rank}: {int(n)} True" for rank, n in enumerate(said[:, 2]))
+    raise IndexKeyError(
+        f"cannot index by masks that differ between ranks, of shape {mask.shape} ({holds}); every rank "
+        "must give the same mask; a.local[mask] takes of a rank's own tile"
+    )
 
 
 def _refuse_to_explain(x: Tiled) -> None:

@@ -82,6 +82,8 @@ def calls(x: Arrays) -> dict[str, Callable[[], Any]]:
         "iterate over none": lambda: list(xp.sum(a)),
         "hash": lambda: hash(a),
         "numpy.asarray": lambda: np.asarray(a),
+        "a masked array": lambda: xp.asarray(np.ma.masked_less([1, 2], 2)),
+        "None for values": lambda: xp.asarray(None),
         "numpy.sum into an array": lambda: np.sum(a, out=np.ones(())),
         "numpy.mean of some": lambda: np.mean(a, where=True),
         "numpy.interp": lambda: np.interp(a, a, a),
@@ -143,6 +145,10 @@ def calls(x: Arrays) -> dict[str, Callable[[], Any]]:
         "indices too far on one rank": lambda: a[far],
         "take too far on one rank": lambda: xp.take(i, far),
         "take along too far": lambda: xp.take_along_axis(i, far, axis=0),
+        "a mask of each rank's own": lambda: a[np.arange(7) % COMM.size == COMM.rank],
+        "a file of each rank's own": lambda: xp.read_npy(f"none{COMM.rank}.npy"),
+        "files of each rank's own": lambda: xp.read_csv(["none.csv", f"none{COMM.rank}.csv"]),
+        "write a file of each rank's own": lambda: xp.write_npy(f"none{COMM.rank}.npy", a),
         "write another shape": lambda: operator.setitem(a, 0, xp.ones(4)),
         "write too far": lambda: operator.setitem(a, 7, 1.0),
         "put outside an epoch": lambda: a.put(0, 1.0),
@@ -192,7 +198,8 @@ LARGE: list[Any] = []
 ALONE = {
     "another type on every rank", "another shape on every rank", "move too much",
     "indices too far on one rank", "take too far on one rank", "take along too far",
-    "two meshes", "product of two meshes",
+    "two meshes", "product of two meshes", "a mask of each rank's own", "a file of each rank's own",
+    "files of each rank's own", "write a file of each rank's own",
 }  # fmt: skip
 """No mistakes where there is one rank, or for which one rank must have more than another."""
 
