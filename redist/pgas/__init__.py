@@ -37,7 +37,7 @@ from redist.pgas.elementwise.binary import (
     not_equal, pow, remainder, subtract,
 )  # fmt: skip
 from redist.pgas.elementwise.closeness import isclose
-from redist.pgas.elementwise.where import clip, where
+from redist.pgas.elementwise.where import clip, nan_to_num, where
 from redist.pgas.elementwise.unary import (
     abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
@@ -54,7 +54,7 @@ from redist.pgas.namespace_info import (
 from redist.pgas.joins.ein import ein
 from redist.pgas.linalg.powers import diag
 from redist.pgas.numpy_functions import TAKEN as _NUMPY_TAKEN
-from redist.pgas.ordering.searching import searchsorted
+from redist.pgas.ordering.searching import digitize, isin, searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 from redist.pgas.products.einsum import einsum
@@ -89,15 +89,15 @@ __all__ = [
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
     "complex64", "complex128", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
-    "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "divide", "e",
+    "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
     "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",
     "from_local", "full", "full_like", "greater", "greater_equal", "histogram", "hypot", "iinfo",
-    "imag", "inf", "int8", "int16", "int32", "int64", "isclose", "isdtype", "isfinite", "isinf",
+    "imag", "inf", "int8", "int16", "int32", "int64", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10",
     "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "map_tiles", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
-    "move_together", "moveaxis", "multiply", "nan", "nanmax", "nanmean", "nanmedian",
+    "move_together", "moveaxis", "multiply", "nan", "nan_to_num", "nanmax", "nanmean", "nanmedian",
     "nanmin", "nanstd", "nansum", "nanvar", "negative", "newaxis", "nextafter", "nonzero",
     "not_equal", "ones", "ones_like", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
     "program", "ptp", "quantile", "random", "read_csv", "read_npy", "read_parquet", "real",

@@ -242,7 +242,7 @@ class Array(Methods):
         if self.shape != ():
             raise ArgumentTypeError(
                 f"cannot say whether an array of shape {self.shape} is true; "
-                "write pgas.any or pgas.all"
+                "write pgas.any or pgas.all, or & and | between masks"
             )
         return bool(self._element())
 

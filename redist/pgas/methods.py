@@ -36,14 +36,15 @@ REFUSED = {
     "out": "it is not written into another array; use what it returns",
     "where": "choose between results, as in pgas.where(mask, result, a)",
     "initial": "combine the result with the first value",
-    "order": "tiles are in C order",
-    "kind": "say stable= if equal elements can differ",
+    "order": "tiles are in C order; a.transpose() has the dims the other way round",
     "mode": "indices must be in range",
     "casting": "values are converted as pgas.astype does it",
     "subok": "the result is a global array",
     "mean": "it is computed here",
 }
 """Arguments of NumPy's methods and functions that are not offered, and what to do."""
+AS_IT_IS = {"order": (None, "C", "A", "K")}
+"""Values that ask for what is done anyway."""
 _CHOSEN = {
     "sum": "0", "prod": "1", "any": "False", "all": "True", "max": "-pgas.inf", "min": "pgas.inf",
     **dict.fromkeys(("nansum", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin"), "pgas.nan"),
@@ -86,7 +87,7 @@ def refuse_arguments(function: F, name: str | None = None) -> F:
     @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         for one in refused & options.keys():
-            if options.pop(one) is not None:
+            if options.pop(one) not in AS_IT_IS.get(one, (None,)):
                 raise ArgumentTypeError(
                     f"cannot use {one}= in {called_as} of a global array: {told(one)}"
                 )
@@ -185,13 +186,15 @@ class Methods(Operators):
         return reshape(self, _one_or_many(shape), copy=copy)
 
     @refuse_arguments
-    def ravel(self: T) -> T:
-        """All elements in one dim; a view if nothing must move, as NumPy's."""
+    def ravel(self: T, order: str = "C") -> T:
+        """All elements in one dim, row by row; a view if nothing must move, as NumPy's."""
+        _check_order("ravel", order)
         return reshape(self, (-1,))
 
     @refuse_arguments
-    def flatten(self: T) -> T:
-        """All elements in one dim, in new tiles."""
+    def flatten(self: T, order: str = "C") -> T:
+        """All elements in one dim, row by row, in new tiles."""
+        _check_order("flatten", order)
         return reshape(self, (-1,), copy=True)
 
     def transpose(self: T, *axes: Any) -> T:
@@ -293,15 +296,19 @@ class Methods(Operators):
     # Order
 
     @refuse_arguments
-    def sort(self, axis: int = -1, *, stable: bool = True) -> None:
+    def sort(self, axis: int = -1, kind: str | None = None, *, stable: bool | None = None) -> None:
         """Sort in place along a dim, as NumPy's method does; :func:`pgas.sort` gives a new array."""
-        dispatch.put(self, ..., sorting.sort(self, axis=axis, stable=stable))
+        keep = sorting.is_stable(kind, stable)
+        dispatch.put(self, ..., sorting.sort(self, axis=axis, stable=keep))
 
     @refuse_arguments
-    def argsort(self: T, axis: int | None = -1, *, stable: bool = True) -> T:
+    def argsort(
+        self: T, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None
+    ) -> T:
         """The indices that sort along a dim, or all elements if it is None."""
+        keep = sorting.is_stable(kind, stable)
         x, dim = _along(self, axis)
-        return sorting.argsort(x, axis=dim, stable=stable)
+        return sorting.argsort(x, axis=dim, stable=keep)
 
     def searchsorted(self: T, v: Any, side: str = "left", sorter: T | None = None) -> T:
         """Where values would stand in this sorted array."""
@@ -361,6 +368,13 @@ def _two_dims(x: Tiled, axis1: int, axis2: int) -> tuple[int, int]:
     if i == j:
         raise ArgumentError(f"cannot take a diagonal of dim {i} alone: name two dims")
     return i, j
+
+
+def _check_order(what: str, order: str | None) -> None:
+    if order not in AS_IT_IS["order"]:
+        raise ArgumentError(
+            f"cannot {what} in order {order!r}: tiles are in C order; write a.transpose().{what}()"
+        )
 
 
 def _along(x: T, axis: int | None) -> tuple[T, int]:

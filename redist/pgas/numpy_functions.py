@@ -15,6 +15,7 @@ import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.methods import Methods, dot, refuse_arguments
+from redist.pgas.ordering.sorting import is_stable
 from redist.pgas.suggestions import explain_function
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.tiled import Tiled
@@ -24,7 +25,7 @@ Table = dict[str, Function]
 
 METHODS = (
     "all", "any", "argmax", "argmin", "argsort", "astype", "cumprod", "cumsum", "diagonal", "max",
-    "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "searchsorted", "squeeze", "std",
+    "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "squeeze", "std",
     "sum", "swapaxes", "take", "trace", "transpose", "var",
 )  # fmt: skip
 """Functions of NumPy that are methods with the same arguments."""
@@ -117,6 +118,7 @@ def _functions(xp: Any) -> Table:
         ),
         "cross": lambda a, b, axis=-1: xp.linalg.cross(a, b, axis=axis),
         "diag": lambda v, k=0: xp.diag(v, k),
+        "digitize": lambda x, bins, right=False: xp.digitize(x, bins, right=right),
         "diff": lambda a, n=1, axis=-1, prepend=None, append=None: xp.diff(
             a, n=n, axis=axis, prepend=prepend, append=append
         ),
@@ -142,6 +144,9 @@ def _functions(xp: Any) -> Table:
             a, b, rtol=rtol, atol=atol, equal_nan=equal_nan
         ),
         "iscomplexobj": lambda x: x.dtype.kind == "c",
+        "isin": lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: (
+            xp.isin(element, test_elements, invert=invert)
+        ),
         "isrealobj": lambda x: x.dtype.kind != "c",
         "median": lambda a, axis=None, keepdims=False: xp.median(a, axis=axis, keepdims=keepdims),
         "moveaxis": lambda a, source, destination: xp.moveaxis(a, source, destination),
@@ -149,6 +154,9 @@ def _functions(xp: Any) -> Table:
         **{name: _without_nan(getattr(xp, name), True) for name in ("nanmean", "nanstd", "nanvar")},
         "nansum": lambda a, axis=None, dtype=None, keepdims=False: xp.nansum(
             a, axis=axis, dtype=dtype, keepdims=keepdims
+        ),
+        "nan_to_num": lambda x, copy=True, nan=0.0, posinf=None, neginf=None: xp.nan_to_num(
+            x, copy=copy, nan=nan, posinf=posinf, neginf=neginf
         ),
         "ndim": lambda a: a.ndim,
         "ones_like": lambda a, dtype=None: xp.ones_like(a, dtype=dtype),
@@ -165,10 +173,13 @@ def _functions(xp: Any) -> Table:
             newshape if shape is None else shape, copy=copy
         ),
         "roll": lambda a, shift, axis=None: xp.roll(a, shift, axis=axis),
+        "searchsorted": lambda a, v, side="left", sorter=None: xp.searchsorted(
+            a, v, side=side, sorter=sorter
+        ),
         "shape": lambda a: a.shape,
         "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],
-        "sort": lambda a, axis=-1, stable=True: xp.sort(
-            a.ravel() if axis is None else a, axis=-1 if axis is None else axis
+        "sort": lambda a, axis=-1, kind=None, *, stable=None: _sorted(
+            xp, a, axis, is_stable(kind, stable)
         ),
         "split": lambda ary, indices_or_sections, axis=0: _split(
             ary, indices_or_sections, axis, even=True
@@ -275,6 +286,12 @@ def _appended(xp: Any, arr: Any, values: Any, axis: int | None) -> Any:
 
 def _stacked(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
     return xp.concat(_promoted(xp, arrays), axis=axis)
+
+
+def _sorted(xp: Any, a: Any, axis: int | None, stable: bool) -> Any:
+    check_arrays("sort", a)
+    x, dim = (a.ravel(), -1) if axis is None else (a, axis)
+    return xp.sort(x, axis=dim, stable=stable)
 
 
 def _rows(x: Any) -> Any:

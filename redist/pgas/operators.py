@@ -1,6 +1,7 @@
 """Python's operators of a global array, each a NumPy function on the tiles; those of matrices too.
 
-An operand that is no number and no array is left to its own operators.
+Lists, tuples and arrays of NumPy are refused by name; what else is no number and no global array is left to
+its own operators.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from redist.pgas.elementwise.standard_limits import floor_divide
 from redist.pgas.products.matmul import matmul, update_by_product
 from redist.pgas.tiles.tiled import T, Tiled
 
-ARRAYS = (Tiled, np.ndarray)
-"""Operands of a matrix product; NumPy's are refused by name."""
+ARRAYS = (Tiled, np.ndarray, list, tuple)
+"""Operands of a matrix product; all but global arrays are refused by name."""
 
 
 class Operators(Tiled):

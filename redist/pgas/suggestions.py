@@ -30,11 +30,10 @@ RENAMED = {
     "select": "where", "choose": "where", "sort_complex": "sort",
     "swapaxes": "permute_dims", "trace": "linalg.trace", "transpose": "permute_dims",
     "true_divide": "divide", "unique": "unique_values", "vdot": "vecdot",
-    "save": "write_npy", "savez": "write_npy", "savez_compressed": "write_npy",
+    "save": "write_npy",
     "savetxt": "write_csv", "tofile": "write_npy", "read_table": "read_csv", "to_csv": "write_csv",
     "to_parquet": "write_parquet",
     "vectorize": "map_tiles", "frompyfunc": "map_tiles",
-    "apply_along_axis": "map_tiles", "apply_over_axes": "map_tiles",
 }  # fmt: skip
 """NumPy's name, and ours that does it."""
 
@@ -45,12 +44,23 @@ INSTEAD = {
     "dstack": "pgas.stack([a, b], axis=2) for matrices, pgas.concat([a, b], axis=2) for three dims",
     **dict.fromkeys(("numpy", "to_numpy", "values"),
                     "a.gather() for all of it on every rank, or a.local for this rank's tile"),
+    **dict.fromkeys(("apply_along_axis", "apply_over_axes"),
+                    "it with axis=, or pgas.map_tiles for a function that keeps the shape of a tile"),
+    **dict.fromkeys(("savez", "savez_compressed"), "pgas.write_npy(file, a), once for each array"),
+    "lexsort": "order = pgas.argsort(minor) and order = order[pgas.argsort(main[order])]: argsort is stable, "
+               "so the main key comes last",
+    "interp": "x = pgas.clip(x, xp[0], xp[-1]), i = pgas.clip(pgas.searchsorted(xp, x), 1, len(xp) - 1) and "
+              "fp[i - 1] + (x - xp[i - 1]) / (xp[i] - xp[i - 1]) * (fp[i] - fp[i - 1])",
+    **dict.fromkeys(("histogram2d", "histogramdd"),
+                    "pgas.bincount(i * n + j, minlength=m * n).reshape(m, n), with i = "
+                    "pgas.clip(pgas.digitize(x, edges) - 1, 0, m - 1) and j alike; what lies "
+                    "outside counts in the outermost bins"),
     "head": "a[:5]", "tail": "a[-5:]", "iloc": "a[i]", "loc": "a[i]",
     "dropna": "a[~pgas.any(pgas.isnan(a), axis=1)] for rows without nan",
     "fillna": "pgas.where(pgas.isnan(a), value, a)", "isna": "pgas.isnan(a)", "isnull": "pgas.isnan(a)",
     "angle": "pgas.atan2(a.imag, a.real)",
     "array_equiv": "pgas.all(a == b)", "array2string": "str(a)", "array_repr": "repr(a)",
-    "array_str": "str(a)", "digitize": "pgas.searchsorted(edges, a, side='right')",
+    "array_str": "str(a)",
     "flatiter": "a.reshape(-1)", "nested_iters": "a.local, this rank's tile",
     "isfortran": "a.local.flags.fnc, of this rank's tile",
     "may_share_memory": "numpy.may_share_memory(a.local, b.local)",
@@ -78,7 +88,6 @@ INSTEAD = {
     "iscomplex": "a.imag != 0", "isreal": "a.imag == 0",
     "isneginf": "pgas.isinf(a) & (a < 0)", "isposinf": "pgas.isinf(a) & (a > 0)",
     "ix_": "a[rows][:, columns]", "kron": "pgas.einsum('ij,kl->ikjl', a, b).reshape(m, n)",
-    "nan_to_num": "pgas.where(pgas.isfinite(a), a, 0)",
     "nanprod": "pgas.prod(pgas.where(pgas.isnan(a), 1, a), axis=axis)",
     "nanpercentile": "pgas.percentile(a[~pgas.isnan(a)], q) for all of a; along a dim, for each a[:, j]",
     "nanquantile": "pgas.quantile(a[~pgas.isnan(a)], q) for all of a; along a dim, for each a[:, j]",
@@ -100,7 +109,9 @@ INSTEAD = {
     "view": "a.astype(dtype), or a.local.view(dtype) for this rank's tile",
     "itemset": "a[index] = value", "copy": "a.copy()",
     "cond": "s = pgas.linalg.svdvals(a) and s[0] / s[-1]", "multi_dot": "a @ b @ c",
-    "eig": "pgas.linalg.eigh(a) if a is symmetric", "lstsq": "pgas.linalg.lstsq(a, b), the solution alone",
+    "eig": "pgas.linalg.eigh(a) if a is symmetric",
+    "lstsq": "x = pgas.linalg.lstsq(a, b), the solution alone; pgas.sum((b - a @ x) ** 2, axis=0) has the "
+    "residuals, pgas.linalg.svdvals(a) the singular values",
     "eigvals": "pgas.linalg.eigvalsh(a) if a is symmetric",
     "LinAlgError": "numpy.linalg.LinAlgError, from which redist's errors of matrices derive",
     "fft2": "pgas.fft.fftn(a, axes=(-2, -1))", "ifft2": "pgas.fft.ifftn(a, axes=(-2, -1))",
@@ -172,8 +183,8 @@ def explain_missing(
     "an Array has no 'roll'; write pgas.roll"
     >>> explain_missing("pgas", "cbrt", {})
     "pgas has no 'cbrt'; write numpy.cbrt(a), which takes global arrays"
-    >>> explain_missing("pgas", "interp", {})
-    "pgas has no 'interp': it is not offered; a.gather() brings all of a to every rank, for numpy.interp"
+    >>> explain_missing("pgas", "unwrap", {})
+    "pgas has no 'unwrap': it is not offered; a.gather() brings all of a to every rank, for numpy.unwrap"
     """
     said = f"{where} has no {name!r}"
     if name.startswith("_"):

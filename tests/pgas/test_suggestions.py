@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,9 @@ import redist
 from redist import pgas
 from redist.pgas import suggestions
 
-ARRAY = pgas.ones((3, 2))
+ARRAY: Any = pgas.ones((3, 2))
+LOOSE: Any = np
+"""NumPy for arguments that its annotations refuse."""
 
 
 def names(thing: Any) -> list[str]:
@@ -80,7 +83,8 @@ def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -
         (lambda: ARRAY.strides, "a.local.strides"),
         (lambda: np.save("never.npy", ARRAY), "pgas.write_npy"),
         (lambda: np.savetxt("never.csv", ARRAY), "pgas.write_csv"),
-        (lambda: np.interp(ARRAY, ARRAY, ARRAY), "a.gather()"),
+        (lambda: np.interp(ARRAY, ARRAY, ARRAY), "pgas.searchsorted(xp, x)"),
+        (lambda: np.unwrap(ARRAY), "a.gather()"),
         (lambda: np.nanprod(ARRAY), "pgas.prod(pgas.where("),
         (lambda: np.nanquantile(ARRAY, 0.5, axis=0), "along a dim, for each a[:, j]"),
         (lambda: np.sum(ARRAY, where=ARRAY > 1), "pgas.sum(pgas.where(mask, a, 0), axis=axis)"),
@@ -99,14 +103,89 @@ def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -
         (lambda: ARRAY.tobytes(), "a.gather().tobytes()"),
         (lambda: pgas.vstack, "numpy.vstack([a, b]), which takes global arrays"),
         (lambda: pgas.column_stack, "numpy.column_stack([a, b])"),
-        (lambda: np.append(ARRAY, 1.0), "cannot append float"),
+        (lambda: np.append(ARRAY, 1.0), "cannot use a float in append"),
         (lambda: np.array([ARRAY[0, 0], ARRAY[1, 0]]), "write float(a) for its number"),
         (lambda: np.asarray(ARRAY[0, 0] > 0), "write bool(a) for its number"),
+        (lambda: LOOSE.sort(ARRAY, kind="bubble"), "known are 'stable', 'quicksort', 'mergesort'"),
+        (lambda: ARRAY.argsort(0, "bubble"), "cannot sort by kind='bubble'"),
+        (lambda: ARRAY - [1.0, 2], "cannot use a list in subtract with a global array; make it"),
+        (lambda: (1.0, 2) * ARRAY, "cannot use a tuple in multiply with a global array; make it"),
+        (lambda: ARRAY == [1.0, 2], "cannot use a list in equal with a global array; make it"),
+        (lambda: ARRAY @ [1.0, 2], "cannot use a list in matmul: it is not a global array"),
+        (lambda: operator.iadd(ARRAY, [1.0, 2]), "cannot use a list in add with a global array"),
+        (lambda: np.add(ARRAY, [1.0, 2]), "cannot use a list in add with a global array"),
+        (lambda: ARRAY @ np.ones(2), "cannot use a NumPy array of shape (2,) in matmul: it is not"),
+        (lambda: pgas.where(ARRAY > 0, np.ones(2), 0), "cannot use a NumPy array of shape (2,) in"),
+        (
+            lambda: pgas.argsort(LOOSE.arange(2)),
+            "cannot use a NumPy array of shape (2,) in argsort: it is",
+        ),
+        (lambda: (ARRAY > 1) and (ARRAY < 3), "or & and | between masks"),
+        (lambda: ARRAY.ravel("F"), "tiles are in C order; write a.transpose().ravel()"),
+        (lambda: ARRAY.flatten("F"), "tiles are in C order; write a.transpose().flatten()"),
+        (lambda: np.ravel(ARRAY, order="F"), "tiles are in C order"),
+        (lambda: setattr(ARRAY, "shape", (2, 3)), "write a = a.reshape((2, 3))"),
+        (lambda: np.linalg.lstsq(ARRAY, ARRAY, rcond=None), "x = pgas.linalg.lstsq(a, b), the"),
+        (lambda: LOOSE.percentile(ARRAY, 5, method="weibull"), "linear, lower, higher, midpoint"),
+        (lambda: np.savez("never.npz", a=ARRAY), "pgas.write_npy(file, a), once for each array"),
+        (lambda: np.apply_along_axis(len, 0, ARRAY), "it with axis=, or pgas.map_tiles for a"),
+        (lambda: np.lexsort((ARRAY[0], ARRAY[1])), "order[pgas.argsort(main[order])]"),
+        (lambda: np.histogram2d(ARRAY[0], ARRAY[1]), "pgas.bincount(i * n + j"),
     ],
 )
 def test_usual_ones(call: Any, words: str) -> None:
     with pytest.raises((AttributeError, TypeError, redist.RequestError), match=re.escape(words)):
         call()
+
+
+class Foreign:
+    """An array of another library, as a Series of pandas is: NumPy can convert it."""
+
+    def __init__(self, values: list[bool] | list[int]) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._values, dtype)
+
+
+def test_masks_and_indices_of_other_libraries_are_taken() -> None:
+    a = pgas.asarray(np.arange(6.0).reshape(3, 2))
+    assert a[Foreign([True, False, True])].tolist() == [[0, 1], [4, 5]]
+    assert a[Foreign([2, 0]), 1].tolist() == [5, 1]
+    a[Foreign([False, True, False])] = 7
+    assert a[:, 0].tolist() == [0, 7, 4]
+
+
+def test_other_operands_are_left_to_their_own_operators() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        ARRAY + "text"
+    assert (ARRAY == None) is False  # noqa: E711
+
+
+def test_every_kind_of_sort_is_taken_and_c_order_too() -> None:
+    a = pgas.asarray([3.0, 1, 2])
+    for kind in (None, "stable", "quicksort", "mergesort", "heapsort"):
+        assert np.sort(a, kind=kind).tolist() == [1, 2, 3]
+        assert np.argsort(a, -1, kind).tolist() == a.argsort(kind=kind).tolist() == [1, 2, 0]
+        b = a.copy()
+        b.sort(0, kind)
+        assert b.tolist() == [1, 2, 3]
+    assert ARRAY.ravel("C").shape == np.ravel(ARRAY, order="K").shape == (6,)
+
+
+def test_what_is_said_of_interp_and_lexsort_and_histogram2d_gives_what_numpy_gives() -> None:
+    rng = np.random.default_rng(0)
+    at, of, given = np.sort(rng.random(9)), rng.random(9), rng.random(50)
+    x, xp, fp = map(pgas.asarray, (given, at, of))
+    x = pgas.clip(x, xp[0], xp[-1])
+    i = pgas.clip(pgas.searchsorted(xp, x), 1, len(xp) - 1)
+    found = fp[i - 1] + (x - xp[i - 1]) / (xp[i] - xp[i - 1]) * (fp[i] - fp[i - 1])
+    np.testing.assert_allclose(found.gather(), np.interp(given, at, of))
+    keys = rng.integers(0, 4, (2, 50))
+    minor, main = map(pgas.asarray, keys)
+    order = pgas.argsort(minor)
+    order = order[pgas.argsort(main[order])]
+    np.testing.assert_array_equal(order.gather(), np.lexsort(tuple(keys)))
 
 
 def test_a_histogram_says_what_it_cannot_count() -> None:

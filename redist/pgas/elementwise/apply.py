@@ -13,7 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arguments import kind_of_value, takes_array
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -31,7 +31,8 @@ from redist.pgas.tiles.tiled import T, Tile, Tiled
 SCALARS = (bool, int, float, complex)
 Number = bool | int | float | complex | np.generic
 """What an element may be combined with, beside global arrays: also a NumPy array without dims."""
-OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray)
+OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray, list, tuple)
+"""What operators answer themselves: arrays of NumPy with dims, lists and tuples by an error."""
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +48,10 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     """**Collective** if operands must move. Apply a NumPy function element by element."""
     arrays = [x for x in operands if isinstance(x, Tiled)]
     if not arrays:
-        raise RequestError(f"cannot {function.__name__}: no operand is a global array")
+        raise RequestError(
+            f"cannot use {function.__name__} of pgas: no operand is a global array; "
+            "make one with pgas.asarray"
+        )
     first = arrays[0]
     t = first.type
     memory = first._memory
@@ -174,19 +178,21 @@ def _is_linear(
 def update(function: Callable[..., Any], a: T, other: Any) -> T:
     """**Collective** if the other operand must move. Write ``function(a, other)`` into a's own tile."""
     here = resolve_pending(a)
-    value = other
+    value: Any = other
     if isinstance(other, Tiled):
         check_alike(function.__name__, here, other)
         _check_together(function, [here, other])
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
             raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
         value = move(other, operand_type(other.type, here.type))
+    else:
+        value = _scalar(function, other)
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     if here.tile is not None:
-        tile = value.tile if isinstance(value, Tiled) else _scalar(function, value)
+        tile = value.tile if isinstance(value, Tiled) else value
         if not here._memory.on_device:
             here._memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
         else:
@@ -226,9 +232,9 @@ def _scalar(function: Callable[..., Any], x: Any) -> Any:
         return x
     if isinstance(x, (np.ndarray, np.generic)) and x.ndim == 0:
         return np.asarray(x)
-    what = f"a NumPy array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(type(x))
     raise RequestError(
-        f"cannot {function.__name__} a global array and {what}; make it global with pgas.asarray"
+        f"cannot use {kind_of_value(x)} in {function.__name__} with a global array; "
+        "make it global with pgas.asarray"
     )
 
 
@@ -237,7 +243,7 @@ def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> No
     for x in arrays[1:]:
         if x.comm != first.comm or x.mesh != first.mesh:
             raise RequestError(
-                f"cannot {function.__name__} arrays on {first.mesh} and on {x.mesh}: "
+                f"cannot use arrays on {first.mesh} and on {x.mesh} in {function.__name__}: "
                 "bring them to one mesh with .to(type)"
             )
     try:
@@ -245,7 +251,7 @@ def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> No
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in arrays)
         raise ShapeError(
-            f"cannot {function.__name__} shapes {shapes}: they do not broadcast"
+            f"cannot use shapes {shapes} in {function.__name__}: they do not broadcast"
         ) from None
 
 

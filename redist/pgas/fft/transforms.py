@@ -33,9 +33,13 @@ def transform_lengths(
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     dims = tuple(axes)
     if any(not -x.ndim <= i < x.ndim for i in dims) or len({i % x.ndim for i in dims}) < len(dims):
-        raise ArgumentError(f"cannot {name} along dims {dims} of {x.ndim}")
+        raise ArgumentError(
+            f"cannot use dims {dims} in {name}: the array has {x.ndim}, each can be named once"
+        )
     if s is not None and len(s) != len(dims):
-        raise ArgumentError(f"cannot {name}: {len(s)} lengths for {len(dims)} dims")
+        raise ArgumentError(
+            f"cannot use {len(s)} lengths for {len(dims)} dims in {name}: give one for each"
+        )
     return tuple(i % x.ndim for i in dims), tuple(s) if s is not None else (None,) * len(dims)
 
 
@@ -92,7 +96,7 @@ def _shape_and_dtype(name: str, size: int, n: int | None, dtype: np.dtype[Any]) 
     function = getattr(np.fft, name)
     short = n if n is not None else size
     if (short if name not in ("irfft", "hfft") else (n if n is not None else 2 * (size - 1))) < 1:
-        raise ArgumentError(f"cannot {name} along a dim of size {size}: nothing to transform")
+        raise ArgumentError(f"cannot use a dim of size {size} in {name}: nothing to transform")
     made = function(np.zeros(2, dtype))
     if name in ("rfft", "ihfft"):
         return short // 2 + 1, made.dtype

@@ -81,6 +81,12 @@ def read_npy(
 def _head_of(path: Path) -> NpyHead:
     """**Local.** Read what a file says of itself; an error if its data are not such, or not there."""
     with path.open("rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise ReadError(
+                f"cannot read {str(path)!r}: this is an .npz, an archive of several arrays; write "
+                f"pgas.asarray(numpy.load({str(path)!r})['name']), which every rank reads whole"
+            )
+        file.seek(0)
         try:
             version = npy_format.read_magic(file)
             reads = {

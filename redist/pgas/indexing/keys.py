@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, IndexKeyError
 from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.copies.gpu_arrays import is_device
 from redist.text.units import count_of
 
 Indices = NDArray[Any] | Tiled
@@ -137,6 +138,8 @@ def _plain(one: Any) -> Any:
     try:
         return operator.index(one)
     except TypeError:
+        if hasattr(one, "__array__") and not is_device(one):  # a Series of pandas, for example
+            return _plain(np.asarray(one))
         raise IndexKeyError(
             f"cannot index by {one!r}: use integers, slices, '...', None, or arrays of integers or "
             "booleans"

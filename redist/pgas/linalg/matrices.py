@@ -11,6 +11,7 @@ from redist.errors import ArgumentError, ArgumentTypeError, MatrixError, Request
 from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
 from redist.pgas.memory import as_tile
+from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of
@@ -31,16 +32,19 @@ R = TypeVar("R")
 
 def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = True) -> None:
     """Raise unless ``x`` is a global stack of matrices of the wanted kind."""
-    if not isinstance(x, Tiled):
-        raise RequestError(f"cannot {name} a {type(x).__name__}; make it global with pgas.asarray")
+    check_arrays(name, x)
     if x.ndim < 2:
-        raise ArgumentError(f"cannot {name} an array of shape {x.shape}: need at least 2 dims")
+        raise ArgumentError(
+            f"cannot use an array of shape {x.shape} in {name}: need at least 2 dims"
+        )
     if square and x.shape[-1] != x.shape[-2]:
         raise ArgumentError(
-            f"cannot {name} matrices of {x.shape[-2]} x {x.shape[-1]}: need square ones"
+            f"cannot use matrices of {x.shape[-2]} x {x.shape[-1]} in {name}: need square ones"
         )
     if floating and x.dtype.kind not in "fc":
-        raise ArgumentTypeError(f"cannot {name} matrices of {x.dtype}: need floating-point numbers")
+        raise ArgumentTypeError(
+            f"cannot use matrices of {x.dtype} in {name}: need floating-point numbers"
+        )
 
 
 def make_whole(name: str, x: T) -> T:
@@ -50,7 +54,7 @@ def make_whole(name: str, x: T) -> T:
     size = x.shape[-1] * x.shape[-2] * x.dtype.itemsize
     if size > LARGEST_BYTES:
         raise RequestError(
-            f"cannot {name} {x.type}: a matrix of {format_bytes(size)} would be whole on a rank, the "
+            f"cannot use {x.type} in {name}: a matrix of {format_bytes(size)} would be whole on a rank, the "
             f"limit is {format_bytes(LARGEST_BYTES)}; only norms, solve and inv of one matrix, and qr, "
             "lstsq and svd of tall matrices work on cut matrices"
         )
@@ -92,7 +96,7 @@ def refuse_together(name: str, x: Tiled, bad: bool) -> None:
     """**Collective.** Raise on every rank if a matrix is bad on one."""
     if least_available(x.comm, int(not bad)) == 0:
         raise MatrixError(
-            f"cannot {name} {x.type}: a matrix is refused, as singular, not positive definite, or "
+            f"cannot use {x.type} in {name}: a matrix is refused, as singular, not positive definite, or "
             "without convergence"
         )
 

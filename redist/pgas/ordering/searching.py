@@ -1,4 +1,7 @@
-"""Where values would go in a sorted array: counted in the tiles, or asked of their holders."""
+"""Where values would go in a sorted array, or between edges: counted in the tiles, or asked of their holders.
+
+Whether values are among others is asked of their sorted order, too.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import ArgumentError, RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
-from redist.pgas.elementwise.apply import SCALARS
+from redist.pgas import reductions
+from redist.pgas.elementwise.apply import apply
+from redist.pgas.indexing import dispatch
 from redist.pgas.memory import as_tile
+from redist.pgas.ordering.sorting import sort
+from redist.pgas.shapes.shift import flip
 from redist.pgas.shapes.take import take
-from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arguments import check_arrays, kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
@@ -31,25 +39,25 @@ INT = np.dtype(np.int64)
 
 
 @asked
-@takes_array
 @in_memory
-def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = None) -> T:
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     """**Collective** if x1 is cut by axes of x2. Find the index in sorted ``x1`` before which values go.
 
-    Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is pending.
-    Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its place.
+    One of both is a global array; the other may be a number, a list or an array of NumPy, the same on
+    every rank. Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is
+    pending. Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its
+    place.
     """
+    near = x1 if isinstance(x1, Tiled) else x2
+    check_arrays("searchsorted", near)
+    x1, x2 = (_beside(near, one, "searchsorted") for one in (x1, x2))
     if side not in ("left", "right"):
         raise ArgumentError(f"cannot search on side {side!r}: need 'left' or 'right'")
     if x1.ndim != 1:
         raise ArgumentError(f"cannot search in {x1.ndim} dims: x1 must have one")
     x1 = resolve_pending(x1)
     if sorter is not None:
-        x1 = _in_order(x1, sorter)
-    if isinstance(x2, SCALARS):
-        value = np.asarray(x2, x1.dtype)
-        t = make_type(x1.mesh, x1.type.dtype, (), ())
-        x2 = x1.new(t, None if x1.tile is None else value)
+        x1 = _in_order(x1, _beside(x1, sorter, "searchsorted"))
     if x2.comm != x1.comm or x2.mesh != x1.mesh:
         raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
     x2 = resolve_pending(x2)
@@ -74,6 +82,103 @@ def searchsorted(x1: T, x2: Any, /, *, side: str = "left", sorter: T | None = No
         lambda: moved_bytes,
     )
     return x2.new(t, tile)
+
+
+def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
+    """**Collective** if edges are a global array. Find between which edges values lie, as ``numpy.digitize``.
+
+    ``pgas.digitize(a, [0.0, 1.0, 2.5])`` is 0 below 0.0, 1 from there to below 1.0 and so on; with ``right``
+    an edge belongs to what lies below it. Edges rise or fall; they are a list or an array of NumPy, the same
+    on every rank, or a global array.
+    """
+    near = x if isinstance(x, Tiled) else bins
+    check_arrays("digitize", near)
+    if near is x and x.dtype.kind == "c":
+        raise ArgumentTypeError(f"cannot use {x.type} in digitize: need real numbers")
+    edges = bins if isinstance(bins, Tiled) else _numbers(bins, "digitize")
+    if edges.ndim != 1:
+        raise ArgumentError(f"cannot use edges of shape {edges.shape} in digitize: need one dim")
+    side, n = "left" if right else "right", edges.shape[0]
+    if n < 2:
+        return searchsorted(edges, x, side=side)
+    if not isinstance(edges, Tiled):
+        steps = (edges[1:] >= edges[:-1]).all(), (edges[1:] <= edges[:-1]).all()
+        _must_be_ordered(*map(bool, steps))
+        if steps[0]:
+            return searchsorted(edges, x, side=side)
+        return apply(np.subtract, n, searchsorted(edges[::-1], x, side=side))
+    lower, upper = (dispatch.get(edges, slice(*ends)) for ends in ((None, -1), (1, None)))
+    if not edges._memory.is_ghost:  # nobody knows the values of a program before it runs
+        ups, downs = (
+            reductions.all(apply(test, upper, lower)) for test in (np.greater_equal, np.less_equal)
+        )
+        _must_be_ordered(bool(ups._element()), bool(downs._element()))
+    falls = apply(np.greater, dispatch.get(edges, 0), dispatch.get(edges, -1))
+    place = searchsorted(apply(np.where, falls, flip(edges), edges), x, side=side)
+    return apply(np.where, falls, apply(np.subtract, n, place), place)
+
+
+def _must_be_ordered(rises: bool, falls: bool) -> None:
+    if not rises and not falls:
+        raise ArgumentError(
+            "cannot use these edges in digitize: they must rise or fall, without nan"
+        )
+
+
+def isin(
+    x1: Any, x2: Any, /, *, invert: bool = False, assume_unique: bool = False, kind: str | None = None
+) -> Any:  # fmt: skip
+    """**Collective** if the values are a global array. Find which elements are among some values.
+
+    ``a[pgas.isin(a, [1, 5, 7])]``. The values are a number, a list or an array of NumPy, the same on every
+    rank, or a global array, which is sorted. nan is in nothing, as in NumPy. ``assume_unique`` and ``kind``
+    are taken as NumPy has them, and make no difference.
+    """
+    near = x1 if isinstance(x1, Tiled) else x2
+    check_arrays("isin", near)
+    x1 = _beside(near, x1, "isin")
+    if isinstance(x2, Tiled):
+        if x2.dtype.kind == "c":
+            raise ArgumentTypeError(f"cannot use {x2.type} as values in isin: need real numbers")
+        values: Any = sort(x2 if x2.ndim == 1 else reshape(x2, (x2.size,)))
+    else:
+        values = _exact(np.unique(_numbers(x2, "isin")), x1.dtype)
+    ends = (searchsorted(values, x1, side=side) for side in ("right", "left"))
+    found = apply(np.greater, apply(np.subtract, *ends), 0)
+    if np.result_type(x1.dtype, values.dtype).kind in "fc":
+        found = apply(np.logical_and, found, apply(np.equal, x1, x1))  # nan is not found
+    return apply(np.logical_not, found) if invert else found
+
+
+def _exact(values: Tile, dtype: np.dtype[Any]) -> Tile:
+    """Values that integers of a dtype can have; 64 bits with and without a sign would meet in floats."""
+    if dtype.kind not in "iu" or values.dtype.kind not in "iu":
+        return values
+    info = np.iinfo(dtype)
+    least, most = (
+        max(info.min, np.iinfo(values.dtype).min),
+        min(info.max, np.iinfo(values.dtype).max),
+    )
+    return values[(values >= least) & (values <= most)].astype(dtype)
+
+
+def _numbers(values: Any, name: str) -> Tile:
+    """Numbers that all ranks have alike, as an array of NumPy."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biufc":
+        raise ArgumentTypeError(
+            f"cannot use {kind_of_value(values)} in {name}: need numbers, a list or an array of them"
+        )
+    return given
+
+
+def _beside(x: T, values: Any, name: str) -> T:
+    """**Local.** Values over the ranks of an array: global ones as they are, others whole on every rank."""
+    if isinstance(values, Tiled):
+        return values  # type: ignore[return-value]
+    given = _numbers(values, name)
+    t = make_type(x.mesh, dtype_of(given.dtype), given.shape, ((),) * given.ndim)
+    return x.new(t, None if x.tile is None else x._memory.asarray(given))
 
 
 def _count_in_tiles(x1: T, x2: T, side: Any) -> T:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
@@ -30,6 +31,8 @@ from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.ranks.world import Comm
 
+KINDS = (None, "stable", "quicksort", "mergesort", "heapsort")
+"""NumPy's ways to sort. All are satisfied: this one is stable."""
 MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most so many times their size."""
 
@@ -48,6 +51,18 @@ def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = Tr
 def argsort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
     """**Collective** if the dim is cut. Find the indices that sort along a dim."""
     return _sort(x, "argsort", axis, descending, stable)
+
+
+def is_stable(kind: str | None, stable: bool | None) -> bool:
+    """Whether equal elements keep their order, by NumPy's names of ways to sort; raise for other names.
+
+    >>> is_stable("mergesort", None), is_stable(None, False)
+    (True, False)
+    """
+    if kind not in KINDS:
+        known = ", ".join(map(repr, KINDS[1:]))
+        raise ArgumentError(f"cannot sort by kind={kind!r}: known are {known}, and all sort alike")
+    return True if stable is None else bool(stable)
 
 
 def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:

@@ -37,7 +37,7 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     """**Collective** if operands must move. Multiply, and sum over the labels that ``lo`` lacks."""
     if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
         raise RequestError(
-            f"cannot {name} arrays on {a.mesh} and on {b.mesh}: bring them to one mesh with .to(type)"
+            f"cannot use arrays on {a.mesh} and on {b.mesh} in {name}: bring them to one mesh with .to(type)"
         )
     memory = a._memory
     if b._memory is not memory:
@@ -101,7 +101,7 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
     for label, n in [*zip(la, a, strict=True), *zip(lb, b, strict=True)]:
         if 1 not in (n, size.get(label, 1)) and size[label] != n:
             raise ArgumentError(
-                f"cannot {name} shapes {a} and {b}: sizes {size[label]} and {n} differ"
+                f"cannot use shapes {a} and {b} in {name}: sizes {size[label]} and {n} differ"
             )
         size[label] = n if size.get(label, 1) == 1 else size[label]
 

@@ -28,11 +28,13 @@ def matmul(x1: T, x2: T, /) -> T:
     """
     check_arrays("matmul", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
-        raise ArgumentError(f"cannot matmul shapes {x1.shape} and {x2.shape}: each needs a dim")
+        raise ArgumentError(
+            f"cannot use shapes {x1.shape} and {x2.shape} in matmul: each needs a dim"
+        )
     la, lb, lo = _matrix_labels(x1.ndim, x2.ndim)
     if x1.shape[-1] != x2.shape[lb.index("inner")]:
         raise ArgumentError(
-            f"cannot matmul shapes {x1.shape} and {x2.shape}: "
+            f"cannot use shapes {x1.shape} and {x2.shape} in matmul: "
             f"sizes {x1.shape[-1]} and {x2.shape[lb.index('inner')]} differ"
         )
     return contract(x1, x2, la, lb, lo, "matmul")
@@ -71,19 +73,22 @@ def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]
     if isinstance(axes, (int, np.integer)):
         n = int(axes)
         if not 0 <= n <= min(x1.ndim, x2.ndim):
-            raise ArgumentError(f"cannot tensordot {x1.ndim} and {x2.ndim} dims over {n} of them")
+            raise ArgumentError(
+                f"cannot sum over {n} dims in tensordot: the arrays have {x1.ndim} and {x2.ndim}"
+            )
         first, second = list(range(x1.ndim - n, x1.ndim)), list(range(n))
     else:
         first, second = (_as_list(one) for one in axes)
     if len(first) != len(second):
         raise ArgumentError(
-            f"cannot tensordot over {len(first)} dims of one, {len(second)} of other"
+            f"cannot sum over {len(first)} dims of one array and {len(second)} of the other in tensordot: "
+            "name as many of both"
         )
     pairs = {dim_of(i, x1.ndim): dim_of(j, x2.ndim) for i, j in zip(first, second, strict=True)}
     for i, j in pairs.items():
         if x1.shape[i] != x2.shape[j]:
             raise ArgumentError(
-                f"cannot tensordot {x1.shape} and {x2.shape}: sizes of dims {i} and {j} differ"
+                f"cannot use shapes {x1.shape} and {x2.shape} in tensordot: sizes of dims {i} and {j} differ"
             )
     back = {j: i for i, j in pairs.items()}
     la = tuple(("a", i) for i in range(x1.ndim))
@@ -97,10 +102,12 @@ def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** if operands must move. Inner products along a dim, the first conjugated."""
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
-        raise ArgumentError(f"cannot vecdot along dim {axis} of shapes {x1.shape} and {x2.shape}")
+        raise ArgumentError(f"cannot use dim {axis} of shapes {x1.shape} and {x2.shape} in vecdot")
     i, j = axis % x1.ndim, axis % x2.ndim
     if x1.shape[i] != x2.shape[j]:
-        raise ArgumentError(f"cannot vecdot shapes {x1.shape} and {x2.shape} along dim {axis}")
+        raise ArgumentError(
+            f"cannot use shapes {x1.shape} and {x2.shape} in vecdot: sizes of dim {axis} differ"
+        )
     if x1.dtype.kind == "c":
         x1 = apply(np.conjugate, x1)
     la = _around(x1.ndim, i)

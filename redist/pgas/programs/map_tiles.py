@@ -48,8 +48,8 @@ def map_tiles(
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")
-    check_arrays("map tiles of", *arrays)
-    check_alike("map tiles of", *arrays)
+    check_arrays("map_tiles", *arrays)
+    check_alike("map_tiles", *arrays)
     first = resolve_pending(arrays[0])
     if any(x.shape != first.shape or x.mesh != first.mesh for x in arrays):
         raise ShapeError("cannot map tiles of arrays of different shapes or meshes")

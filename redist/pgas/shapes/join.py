@@ -9,6 +9,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.tiles.arguments import kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, meet
@@ -104,15 +105,15 @@ def _alike(what: str, arrays: Sequence[T]) -> list[T]:
     """Convert arrays to the dtype that they promote to; raise if they are not on one mesh."""
     given = list(arrays)
     if not given:
-        raise ArgumentError(f"cannot {what} nothing: need at least one array")
+        raise ArgumentError(f"cannot use {what} without arrays: need at least one")
     for x in given:
         if not isinstance(x, Tiled):
             raise ArgumentTypeError(
-                f"cannot {what} {type(x).__name__}: make it global with pgas.asarray"
+                f"cannot use {kind_of_value(x)} in {what}: make it global with pgas.asarray"
             )
         if x.comm != given[0].comm or x.mesh != given[0].mesh:
             raise RequestError(
-                f"cannot {what} arrays on {given[0].mesh} and on {x.mesh}: bring them to one mesh "
+                f"cannot use arrays on {given[0].mesh} and on {x.mesh} in {what}: bring them to one mesh "
                 "with .to(type)"
             )
     check_alike(what, *given)

@@ -152,6 +152,8 @@ def _beside(name: str, x: Array, weights: Any) -> Array:
     """**Collective** if they must move. Weights that lie as the values do."""
     check_arrays(name, weights)
     if weights.shape != x.shape:
-        raise ArgumentError(f"cannot {name} shape {x.shape} with weights of {weights.shape}")
+        raise ArgumentError(
+            f"cannot use weights of shape {weights.shape} in {name} of shape {x.shape}: need the same shape"
+        )
     moved: Array = move(resolve_pending(weights), with_dtype(x.type, weights.type.dtype))
     return moved

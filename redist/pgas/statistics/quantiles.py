@@ -78,7 +78,9 @@ def _shares(x: Tiled, q: Any, whole: int) -> Tile:
 
 def _quantile(x: T, shares: Tile, axis: Axis, method: str, keepdims: bool) -> T:
     if method not in METHODS:
-        raise ArgumentError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+        raise ArgumentError(
+            f"cannot take quantiles by method {method!r}: known are {', '.join(METHODS)}"
+        )
     if x.dtype.kind == "c":
         raise ArgumentTypeError(f"cannot take quantiles of {x.dtype}: need real numbers")
     x, dim, dims = along_one(x, axis)

@@ -73,6 +73,18 @@ def check_arrays(name: str, *arrays: Any) -> None:
     for x in arrays:
         if not isinstance(x, Tiled):
             raise RequestError(
-                f"cannot {name} {type(x).__name__}: it is not a global array; "
+                f"cannot use {kind_of_value(x)} in {name}: it is not a global array; "
                 "make it one with pgas.asarray"
             )
+
+
+def kind_of_value(x: Any) -> str:
+    """What a value is that is no global array, as errors call it.
+
+    >>> kind_of_value([1.0, 2]), kind_of_value(3)
+    ('a list', 'an int')
+    """
+    name = type(x).__name__
+    if name == "ndarray":
+        return f"a NumPy array of shape {x.shape}"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

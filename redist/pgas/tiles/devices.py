@@ -82,13 +82,13 @@ def check_alike(what: str, *arrays: Any) -> None:
     if len({x._memory.is_ghost for x in given}) > 1:
         real = next(x for x in given if not x._memory.is_ghost)
         raise CaptureError(
-            f"cannot {what} {real.type} in a program ({calling_line()}): it is not part of the "
+            f"cannot use {real.type} in {what} of a program ({calling_line()}): it is not part of the "
             "program; give it as an argument"
         )
     found = {x._memory.on_device for x in arrays if isinstance(x, Tiled)}
     if len(found) > 1:
         raise RequestError(
-            f"cannot {what} arrays in memory and on a GPU: "
+            f"cannot use arrays in memory and on a GPU in {what}: "
             'bring them together by a.to_device("cuda") or a.to_device("cpu")'
         )
 

@@ -23,7 +23,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
     if arrays.keys() != types.keys():
         odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
         raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
-    check_alike("move together", *arrays.values())
+    check_alike("move_together", *arrays.values())
     targets = {name: parse_target(a.type, types[name]) for name, a in arrays.items()}
     moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
     out = dict(arrays)

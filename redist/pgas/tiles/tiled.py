@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import MissingNameError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
@@ -108,6 +109,12 @@ class Tiled:
     def shape(self) -> tuple[int, ...]:
         """Sizes of all dims of the whole array."""
         return self._type.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise MissingNameError(
+            f"cannot set the shape of {self._type}: write a = a.reshape({value})"
+        )
 
     @property
     def ndim(self) -> int:

@@ -550,6 +550,17 @@ def as_numpy() -> str | None:
         out += [X.median(u, axis=0), X.quantile(u, [0.1, 0.7], axis=0), X.cov(u, rowvar=False)]
         out += [*X.histogram(u, 5, range=(-2, 2)), X.diag(u[0], 1), X.isclose(u, u + 1e-9)]
         out += [
+            X.isin(u.round(0), [0.0, 1.0]),
+            X.isin(u, u[::3]),
+            np.isin(u.round(0), np.arange(2)),
+        ]
+        out += [
+            X.digitize(u, [-1.0, 0.5]),
+            X.digitize(u, X.sort(u[:, 0])),
+            X.nan_to_num(X.where(u > 0, u, X.inf)),
+        ]
+        out += [np.searchsorted([-0.5, 0.5], u), np.argsort(u, kind="stable")]
+        out += [
             np.where(u > 0, u, 0),
             np.concatenate([u, u]),
             (u * 1j).imag,

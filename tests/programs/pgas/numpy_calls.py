@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.programs.pgas.calls import ALL, FLOATS, REAL, Call, Case, Operands
+from tests.programs.pgas.drawing import Values
 
 Given = dict[str, Any]
 SMALL = ("i4", "i8", "f4", "f8")
@@ -241,6 +242,90 @@ def _unique(of: Operands) -> tuple[list[Any], Call]:
     return [x], lambda m, x: np.unique(x, **given)
 
 
+def _by(of: Operands) -> Any:
+    """NumPy's function, or that of the namespace."""
+    by_numpy = bool(of.rng.integers(2))
+    return lambda m: np if by_numpy else m
+
+
+def _some(of: Operands, kind: str) -> Values:
+    """Few values of a dtype, so that many are equal; floats with NaN, infinities and both zeros."""
+    n = int(of.rng.choice([0, 1, 2, 7, 40]))
+    out = np.asarray(of.rng.integers(0, 9, n), kind)
+    if out.dtype.kind in "fc":
+        odd = np.asarray([np.nan, np.inf, -np.inf, -0.0, 0.5]).astype(kind)
+        out = np.where(of.rng.random(n) < 0.3, of.rng.choice(odd, n), out)
+    return out
+
+
+def _isin(of: Operands) -> tuple[list[Any], Call]:
+    kind = of.one_of(ALL)
+    other = kind if of.rng.random() < 0.6 else of.one_of(ALL)
+    x = np.resize(np.append(_some(of, kind), np.asarray([1, 0], kind)), of.shape())
+    values = _some(of, other)
+    given: Given = {"invert": bool(of.rng.integers(2)), "assume_unique": False}
+    by = _by(of)
+    match of.rng.integers(4):
+        case 0 if np.dtype(other).kind != "c":
+            pair: list[Any] = [x, values.reshape(-1, 1) if of.rng.random() < 0.3 else values]
+            return pair, lambda m, x, y: by(m).isin(x, y, **given)
+        case 1:
+            listed = values.tolist()
+            return [x], lambda m, x: by(m).isin(x, listed, **given)
+        case 2 if values.size:
+            one = values[0].item()
+            return [x], lambda m, x: by(m).isin(x, one, **given)
+    return [x], lambda m, x: by(m).isin(x, values, **given)
+
+
+def _digitize(of: Operands) -> tuple[list[Any], Call]:
+    kind = of.one_of(ALL[:11])
+    edges = np.sort(_some(of, of.one_of(REAL)))
+    edges = edges[~np.isnan(edges)]
+    edges = edges[::-1] if of.rng.random() < 0.5 else edges
+    x = np.resize(np.append(_some(of, kind), np.asarray([1], kind)), of.shape())
+    right, by = bool(of.rng.integers(2)), _by(of)
+    match of.rng.integers(3):
+        case 0:
+            pair: list[Any] = [x, edges.copy()]
+            return pair, lambda m, x, y: by(m).digitize(x, y, right=right)
+        case 1:
+            listed = edges.tolist()
+            return [x], lambda m, x: by(m).digitize(x, listed, right=right)
+    return [x], lambda m, x: by(m).digitize(x, edges, right=right)
+
+
+def _nan_to_num(of: Operands) -> tuple[list[Any], Call]:
+    kind = of.one_of(ALL)
+    x = of.values(of.shape(), kind)
+    if x.dtype.kind in "fc":
+        odd = np.asarray([np.nan, np.inf, -np.inf]).astype(kind)
+        odd = odd if x.dtype.kind == "f" else np.append(odd, [complex(np.inf, np.nan), 1j * np.inf])
+        x = np.where(of.rng.random(x.shape) < 0.4, of.rng.choice(odd, x.shape), x).astype(kind)
+    given: Given = of.one_of([
+        {}, {"nan": -1}, {"nan": 2.5, "posinf": 7}, {"neginf": -1e3, "posinf": 1.5, "nan": 3.0},
+    ])  # fmt: skip
+    by = _by(of)
+    return [x], lambda m, x: by(m).nan_to_num(x, **given)
+
+
+def _search_in(of: Operands) -> tuple[list[Any], Call]:
+    """Sorted numbers or sought ones that are no global array."""
+    row = np.sort(_some(of, of.one_of(REAL)))
+    kind = of.one_of(REAL)
+    x = np.resize(np.append(_some(of, kind), np.asarray([1], kind)), of.shape(1))
+    side: Any = of.one_of(["left", "right"])
+    by = _by(of)
+    match of.rng.integers(3):
+        case 0:
+            sought: Any = of.one_of([x, x.tolist(), 2.5, np.float64(3)])
+            return [row], lambda m, y: by(m).searchsorted(y, sought, side=side)
+        case 1:
+            listed = row.tolist()
+            return [x], lambda m, x: by(m).searchsorted(listed, x, side=side)
+    return [x], lambda m, x: by(m).searchsorted(row, x, side=side)
+
+
 def _joined(name: str) -> Case:
     def case(of: Operands) -> tuple[list[Any], Call]:
         shape = of.filled(1, 2)
@@ -299,6 +384,7 @@ STATISTICS: dict[str, Case] = {
     **{f"nan{name}": _nan(f"nan{name}", (*SMALL, "c16")) for name in ("sum", "mean", "std", "var")},
     **{f"nan{name}": _nan(f"nan{name}", SMALL) for name in ("max", "min", "median")},
     "bincount": _bincount, "diag": _diag, "isclose": _near,
+    "isin": _isin, "digitize": _digitize, "nan_to_num": _nan_to_num, "np.searchsorted": _search_in,
     "allclose": _pair(lambda m, x, y: m.all(m.isclose(x, x + 1e-9)), ("f8", "f4")),
 }  # fmt: skip
 

@@ -93,6 +93,7 @@ def npy_errors_are_one() -> str | None:
     cut_off = stored("cut.npy", lambda path: np.save(path, np.ones(100)))
     if COMM.rank == 0:
         cut_off.write_bytes(cut_off.read_bytes()[:-80])
+    many = stored("all.npz", lambda path: np.savez(path, a=np.ones(3)))
     other = stored("text.npy", lambda path: path.write_text("1,2\n"))
     objects = stored(
         "objects.npy", lambda path: np.save(path, np.array([{}, None]), allow_pickle=True)
@@ -101,6 +102,7 @@ def npy_errors_are_one() -> str | None:
     wanted: list[tuple[Any, dict[str, Any], str]] = [
         (folder() / "missing.npy", {}, "No such file"),
         (cut_off, {}, "it ends after 720 B of 800 B"),
+        (many, {}, "this is an .npz, an archive of several arrays"),
         (other, {}, "as a file of NumPy"),
         (objects, {}, "and not numbers"),
         (fine, {"type": "{x}"}, "1 dim, but the array has 2"),
