@@ -210,15 +210,6 @@ def test_no_module_is_named_after_nothing() -> None:
     assert not [path for path in MODULES if path.name in vague]
 
 
-def test_one_class_per_name() -> None:
-    found: dict[str, list[str]] = {}
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    assert not {name: places for name, places in found.items() if len(places) > 1}
-
-
 BORDERS = {"torch", "jax"}
 """Packages that speak with another system in its own words."""
 INSIDE = [
