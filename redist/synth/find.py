@@ -17,11 +17,11 @@ from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.plan.topology import FLAT, Topology
 from redist.synth.candidates import factors_of, standard_routes
-from redist.synth.collective_search import CollectiveSearch
+from redist.synth.collectives.prime_shapes import floor_over_primes
+from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Path, Pricer
-from redist.synth.prime_shapes import floor_over_primes
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
 from redist.text.units import ceil_div

@@ -15,12 +15,14 @@ from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth import collective_search, find, narrowing
+from redist.synth import find
 from redist.synth.candidates import factors_of
 from redist.synth.chains import Bools
-from redist.synth.collective_search import CollectiveSearch
+from redist.synth.collectives import narrowing
+from redist.synth.collectives import search as collective_search
+from redist.synth.collectives.graph import Budget
+from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.find import find_plan
-from redist.synth.graph import Budget
 from redist.synth.named_steps import common_pieces
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer

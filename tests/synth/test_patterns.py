@@ -10,9 +10,9 @@ from redist import ArrayType, Mesh
 from redist.layout.tiles import Ints
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Level, Topology
-from redist.synth.alike import kinds_of_factors, told_apart
-from redist.synth.block_mates import Beside
-from redist.synth.patterns import Patterns
+from redist.synth.collectives.alike_factors import kinds_of_factors, told_apart
+from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.pattern_bounds import Patterns
 from tests.synth.test_bounded_search import edges_of, search_of, searches
 from tests.tiers import sample
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redist.layout.axes import SubAxis
-from redist.synth.astar import ShortestPath
-from redist.synth.beam import beam
-from redist.synth.collective_edges import CollectiveEdges
-from redist.synth.graph import Budget
+from redist.synth.collectives.beam import beam
+from redist.synth.collectives.edges import CollectiveEdges
+from redist.synth.collectives.graph import Budget
+from redist.synth.collectives.shortest_path import ShortestPath
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 from redist.synth.plan_figures import Path
 

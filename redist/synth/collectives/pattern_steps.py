@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redist.layout.tiles import Ints
-from redist.synth.alike import Blocks
-from redist.synth.block_mates import Beside
 from redist.synth.chains import Bools
+from redist.synth.collectives.alike_factors import Blocks
+from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.word_pairs import WordPairs
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
-from redist.synth.word_pairs import WordPairs
 from redist.text.units import ceil_div
 
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.alike import Blocks
-from redist.synth.block_mates import Beside
-from redist.synth.blocks import Within, near_factors
 from redist.synth.chains import EVERY, Bools
+from redist.synth.collectives.alike_factors import Blocks
+from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.blocks import Within, near_factors
+from redist.synth.collectives.rank_traffic import Moved, Requests
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
-from redist.synth.rank_traffic import Moved, Requests
 from redist.text.units import ceil_div
 
 Block = Within | Beside

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redist.layout.tiles import Ints
-from redist.synth.alike import Blocks, Kinds, words_of
-from redist.synth.block_mates import Beside
 from redist.synth.chains import Bools
-from redist.synth.graph import Budget
+from redist.synth.collectives.alike_factors import Blocks, Kinds, words_of
+from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.graph import Budget
+from redist.synth.collectives.pattern_steps import PatternSteps
+from redist.synth.collectives.word_pairs import WordPairs
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
-from redist.synth.pattern_steps import PatternSteps
-from redist.synth.word_pairs import WordPairs
 
 FLOOR_WORK = 14
 """What a step between patterns counts that is bounded from all of these ranks, not from one."""
@@ -157,7 +157,7 @@ class Patterns:
     def joined(self, classes: Ints) -> Bools:
         """[A, B]: whether an all_to_all leads from a type of pattern A to one of pattern B.
 
-        ``classes`` are those of :func:`redist.synth.axis_moves.move_classes`.
+        ``classes`` are those of :func:`redist.synth.collectives.axis_moves.move_classes`.
         """
         pairs = np.unique(classes[self.ids] * len(self) + self.number)
         groups, members = pairs // len(self), pairs % len(self)

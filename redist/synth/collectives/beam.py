@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from redist.layout.tiles import Ints
-from redist.synth.graph import BATCH, Budget, Graph, order_edges, path_to, price_edges
+from redist.synth.collectives.graph import BATCH, Budget, Graph, order_edges, path_to, price_edges
 
 
 def beam(

@@ -14,12 +14,12 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.plan.request import Request
-from redist.synth.blocks import near_factors
 from redist.synth.chains import ChainTable
-from redist.synth.collective_prices import CollectivePrices
+from redist.synth.collectives.blocks import near_factors
+from redist.synth.collectives.prices import CollectivePrices
+from redist.synth.collectives.shape_bounds import Shapes
 from redist.synth.objective_costs import Prices
 from redist.synth.plan_figures import Pricer
-from redist.synth.shape_bounds import Shapes
 from redist.synth.type_space import TypeRows, TypeSpace
 
 MOST_FACTORS = 6

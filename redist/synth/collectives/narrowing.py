@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redist.layout.tiles import Ints
-from redist.synth.alike import Blocks, Kinds, kinds_of_factors, told_apart
 from redist.synth.chains import Bools
-from redist.synth.graph import Budget
+from redist.synth.collectives.alike_factors import Blocks, Kinds, kinds_of_factors, told_apart
+from redist.synth.collectives.graph import Budget
+from redist.synth.collectives.pattern_bounds import Patterns
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
-from redist.synth.patterns import Patterns
 
 MOST_PATTERNS = 1_500
 """More are not looked at if there is a bound already."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.axis_moves import move_classes
 from redist.synth.chains import Bools
-from redist.synth.collective_prices import FEW, CollectivePrices
-from redist.synth.collective_routes import CollectiveRoutes
-from redist.synth.graph import BATCH, Budget
-from redist.synth.narrowing import Narrowing
+from redist.synth.collectives.axis_moves import move_classes
+from redist.synth.collectives.graph import BATCH, Budget
+from redist.synth.collectives.narrowing import Narrowing
+from redist.synth.collectives.prices import FEW, CollectivePrices
+from redist.synth.collectives.step_names import CollectiveRoutes
 from redist.synth.objective_costs import Prices
 
 MANY_TYPES, MANY_NEIGHBOURS = 12_500, 3_000

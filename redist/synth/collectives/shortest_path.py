@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from redist.layout.tiles import Ints
-from redist.synth.graph import BATCH, Budget, Graph, order_edges, path_to, price_edges
+from redist.synth.collectives.graph import BATCH, Budget, Graph, order_edges, path_to, price_edges
 
 Entry = tuple[int, int, int, int, bool]
 """What waits: hope for the whole path, cost so far, node, the node before it, whether the cost is exact."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from redist.layout.cuts import cut_dim
 from redist.layout.tiles import Ints
-from redist.synth.blocks import Within
 from redist.synth.chains import Bools
+from redist.synth.collectives.blocks import Within
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices
 from redist.text.units import ceil_div
 
@@ -70,7 +70,7 @@ class Shapes:
     def edge_floors(self, classes: Ints, permute: bool) -> Ints:
         """[A, B]: no step from a type of shape A to one of shape B costs less.
 
-        ``classes`` are those of :func:`redist.synth.axis_moves.move_classes`.
+        ``classes`` are those of :func:`redist.synth.collectives.axis_moves.move_classes`.
         """
         mesh = self.prices.space.mesh_of[self.first]
         same_mesh = mesh[:, None] == mesh[None, :]

@@ -1,0 +1,1 @@
+"""Search over named collectives alone: what ``strategy="collectives"`` asks for."""
