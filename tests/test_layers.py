@@ -134,11 +134,13 @@ MOVERS = {
     "redist.runtime.ranks.collectives": {"exchange", "tell_all"},
 }
 """The functions of the runtime that move elements."""
+NO_ELEMENTS = ("redist.pgas.watch.seam", "redist.pgas.call_check")
+"""The seam itself, and what compares a digest of calls."""
 
 
 def test_global_arrays_move_elements_through_one_seam_only() -> None:
     for module, path in MODULES.items():
-        if not module.startswith("redist.pgas.") or module == "redist.pgas.watch.seam":
+        if not module.startswith("redist.pgas.") or module in NO_ELEMENTS:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module in MOVERS:
