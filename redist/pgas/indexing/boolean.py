@@ -30,7 +30,6 @@ from redist.pgas.watch.seam import traffic
 from redist.runtime.elements.by_index import rows
 from redist.runtime.elements.by_position import all_counts
 from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
-from redist.runtime.ranks.collectives import tell_all
 from redist.runtime.ranks.world import Comm
 
 CHUNK_ELEMS = 2**14
@@ -60,7 +59,7 @@ def _counts_of_one_mask(comm: Comm, mask: Any, own: int) -> list[int]:
     """**Collective.** How many elements each rank keeps; an error on all if NumPy's masks differ."""
     if isinstance(mask, Tiled):
         return all_counts(comm, own)
-    said = tell_all(
+    said = traffic().tell_all(
         comm, np.array([own, zlib.crc32(np.packbits(mask).tobytes()), np.count_nonzero(mask)])
     )
     if (said[:, 1:] == said[0, 1:]).all():
