@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
@@ -17,6 +18,9 @@ import numpy as np
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+
+CONTEXTLIB = contextlib.__file__
+"""Python's own file, which runs the blocks of ``with``."""
 
 BETWEEN = ("sklearn", "torch")
 """Libraries whose functions call those of this package for a user, as NumPy's do: ``fit``, ``backward``."""
@@ -84,7 +88,9 @@ def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
         name = frame.f_code.co_filename
         if name.startswith(PACKAGE):
             public = frame
-        elif frame.f_back is None or not (name.startswith(NUMPY) or _is_between(frame)):
+        elif frame.f_back is None or not (
+            name == CONTEXTLIB or name.startswith(NUMPY) or _is_between(frame)
+        ):
             return public, Line(name, frame.f_lineno)
         frame = frame.f_back
     return public, Line("?", 0)

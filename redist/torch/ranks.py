@@ -37,6 +37,10 @@ class Group:
     def raise_if_apart(self) -> None:
         """**Local.** Nobody knows."""
 
+    def all_wait_here(self) -> bool:
+        """**Local.** Nobody knows."""
+        return False
+
 
 class Ranks(Group):
     """Some ranks of a group, by default all; methods that speak are **collective over** these.

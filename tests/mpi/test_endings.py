@@ -120,3 +120,36 @@ def test_loops_of_clustering_notice(ranks: int, how: str) -> None:
         if how == "interrupt":
             os.killpg(started.process.pid, signal.SIGINT)
         ends_soon(started)
+
+
+def test_a_rank_that_misses_the_first_call_for_a_file_is_named_at_once() -> None:
+    done = end("exit", "file", 2)
+    check(
+        done,
+        2,
+        r"rank 1 has left: its program ended without pgas\.read_npy\(\) \(endings\.py:\d+\)",
+    )
+
+
+def test_one_rank_shows_the_traceback_of_an_error_that_all_have() -> None:
+    done = end("same", "early", 3)
+    assert done.output.count("Traceback") == 1, done.output
+    for rank in (1, 2):
+        assert f"rank {rank}: the same error as rank 0" in done.output
+    assert done.status != 0
+
+
+@pytest.mark.slow("takes 10 s")
+def test_a_rank_that_ended_says_that_others_wait_in_mpi() -> None:
+    with job("endings", 2, "raise", "barrier") as started:
+        words = "rank 1 has ended by ValueError, rank 0 has not"
+        started.until(lambda text: words in text, 40)
+
+
+@pytest.mark.slow("takes 11 s")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_with_indices_of_their_own_are_told_so(ranks: int) -> None:
+    done = end("own index", "early", ranks, REDIST_TIMEOUT_S="11")
+    words = r"different partners.*a\.get\(\.\.\.\).*REDIST_CHECK_CALLS=1"
+    assert re.search(rf"waited 10 s in a\[\.\.\.\] \(endings\.py:\d+\).*{words}", done.output)
+    assert any(re.search(words, text) for _, text in said(done).values()), done.output

@@ -20,10 +20,10 @@ from redist.runtime.ranks.control_page import (
     ControlPages,
 )
 from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.signs import left_without
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import may_call_mpi, wait_for, wait_until
 from redist.runtime.shm.processes import is_alive
-from redist.text.call_site import call_text
 from redist.text.units import ranks_in_words
 
 APART_S, STILL_S = 0.1, 3.0
@@ -177,6 +177,14 @@ class Failure:
                 f"ranks wait in different calls: {said}; all ranks must make the same calls in one order"
             )
 
+    def all_wait_here(self) -> bool:
+        """**Local.** Whether all ranks wait in the line that this one waits in, as neighbours see it."""
+        words, own = self._pages.words, self._pages.own.call
+        return len(self._pages.by_rank) == self.size and all(
+            words[rank][IS_WAITING] and not words[rank][STATUS] and page.call == own
+            for rank, page in self._pages.by_rank.items()
+        )
+
     def absent(self) -> tuple[list[int], list[int], int]:
         """**Local.** The neighbours that wait too, if this is the first; who has not come; all ranks."""
         words, me = self._pages.words, self.rank
@@ -214,10 +222,3 @@ def _failed(rank: int, how: str, text: str) -> PeerError:
     if how == FAILED or text:
         return PeerError(f"rank {rank} {how}: {text.removeprefix(TOLD)}")
     return left_without(rank)
-
-
-def left_without(rank: int) -> PeerError:
-    """**Local.** What this rank says of another whose program has ended."""
-    return PeerError(
-        f"rank {rank} has left: its program ended without {call_text()}; every rank must make this call"
-    )

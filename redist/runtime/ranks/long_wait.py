@@ -16,6 +16,10 @@ LONG_S = 0.05
 FIRST_WORD_S, NEXT_WORD = 10.0, 3
 """After so long a wait says so, and again each time it has taken so many times as long."""
 DEFAULT_TIMEOUT_S = 300.0
+CROSSED = (
+    "all ranks are in this line but wait for different partners: do they give different indices or "
+    "arguments? a.get(...) reads a rank's own part; REDIST_CHECK_CALLS=1 shows what each says"
+)
 VARIABLE = "REDIST_TIMEOUT_S"
 
 
@@ -60,6 +64,9 @@ class Surroundings(Protocol):
     def raise_if_apart(self) -> None:
         """**Local.** Raise if a neighbour waits in another call, and both would wait for ever."""
 
+    def all_wait_here(self) -> bool:
+        """**Local.** Whether all ranks are known to wait in the same line as this one."""
+
     def absent(self) -> tuple[list[int], list[int], int]:
         """**Local.** The neighbours that wait too, those that have not come, and how many ranks there are."""
 
@@ -82,9 +89,9 @@ class LongWait:
         """Look at the others now and then; raise if they wait for something else, or if time is up."""
         waited = now - self._start
         if self._timeout_s is not None and waited > self._timeout_s:
+            who = "a partner" if self._is_crossed() else self._who()[1]
             raise PeerError(
-                f"{self._who()[1]} did not come within {self._timeout_s:g} s to {self.call}; "
-                "every rank must make this call"
+                f"{who} did not come within {self._timeout_s:g} s to {self.call}; {self._advice()}"
             )
         if now - self._looked < LONG_S:
             return
@@ -105,11 +112,15 @@ class LongWait:
         waiting, who = self._who()
         if waiting is None:
             return
-        print(
-            f"{waiting} {waited:.0f} s in {self.call} for {who}; every rank must make this call",
-            file=sys.stderr,
-            flush=True,
-        )
+        said = f"{waiting} {waited:.0f} s in {self.call} for {who}; {self._advice()}"
+        print(said, file=sys.stderr, flush=True)
+
+    def _is_crossed(self) -> bool:
+        """Whether all ranks wait in this line, and so none can come."""
+        return self._around is not None and self._around.all_wait_here()
+
+    def _advice(self) -> str:
+        return CROSSED if self._is_crossed() else "every rank must make this call"
 
     def _who(self) -> tuple[str | None, str]:
         """Who waits, if this rank is to say it, and for whom."""

@@ -14,6 +14,7 @@ from mpi4py import MPI
 from redist.errors import PeerError
 from redist.runtime.ranks.background import is_background
 from redist.runtime.ranks.long_wait import LONG_S, TIMEOUT_S, LongWait, Surroundings
+from redist.runtime.ranks.signs import Beginning
 
 __all__ = ["TIMEOUT_S", "abandon", "broadcast", "gather", "wait_for", "wait_until"]
 BUSY_S = 0.002
@@ -143,6 +144,8 @@ def _begin(comm: MPI.Comm) -> Watch | None:
     if watch is not None:
         watch.raise_if_broken()
         watch.count_wait()
+    elif comm.size > 1:
+        return Beginning(comm)
     return watch
 
 

@@ -52,6 +52,13 @@ def grow_a_tree(comm: MPI.Comm, how: str) -> None:
     HDBSCAN(min_samples=2, copy=True).fit(x)
 
 
+def look_each_for_itself(comm: MPI.Comm) -> None:
+    """Read elements that differ between ranks by a collective call, until ranks wait for each other."""
+    a = pgas.ones((16, 16), type="{}, {x}")
+    for i in np.random.default_rng(comm.rank).integers(0, 16, 200):
+        float(a[0, int(i)])
+
+
 def say(comm: MPI.Comm, text: str) -> None:
     """A line at once, so that those of ranks do not mix."""
     sys.stdout.write(f"rank {comm.rank} {text}\n")
@@ -74,8 +81,16 @@ def main() -> None:
             float(pgas.sum(a))
             comm.Barrier()
         start = time.monotonic()
-        if comm.rank == BAD:
+        if how == "same":
+            pgas.ones((64, 64), type="{no}, {}")
+        elif how == "own index":
+            look_each_for_itself(comm)
+        elif comm.rank == BAD:
             go(how, a)
+        elif when == "file":
+            pgas.read_npy("none.npy")
+        elif when == "barrier":
+            comm.Barrier()
         else:
             pgas.ones((64, 64), type="{x}, {}").gather()
     except (redist.RedistError, KeyboardInterrupt) as error:

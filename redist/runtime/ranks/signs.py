@@ -1,0 +1,118 @@
+"""What ranks see of each other before they share anything: signs on their machine, and a message at the end.
+
+A sign is a socket whose name ranks started by one launcher know: no file, and it goes with its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import struct
+import sys
+
+from mpi4py import MPI
+
+from redist.errors import PeerError
+from redist.runtime.ranks.tokens import Tag
+from redist.text.call_site import call_text
+
+HERE, LEFT, TOLD = "here", "left", "told"
+"""Signs of a rank: its program runs; it has ended; it has ended because of what others told it."""
+HEARD: list[PeerError] = []
+"""What this rank was told before ranks shared anything: who leaves because of that is not to blame."""
+
+
+def error_sign(text: str) -> str:
+    """The sign of a rank whose program was ended by an error with this text."""
+    return f"error-{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+
+
+def _name_of(rank: int, sign: str) -> str:
+    return f"\0redist-{os.getuid()}-{os.getppid()}-{rank}-{sign}"
+
+
+def put_up(sign: str) -> None:
+    """**Local.** Let the ranks of this machine see a sign of this one, until its process ends."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):
+        own = socket.socket(socket.AF_UNIX)
+        own.bind(_name_of(MPI.COMM_WORLD.rank, sign))
+        own.listen()
+        own.detach()  # it stays until the process ends
+
+
+def shows(rank: int, *signs: str) -> bool:
+    """**Local.** Whether a rank of this machine has put up one of these signs."""
+    return sys.platform == "linux" and any(_is_up(rank, sign) for sign in signs)
+
+
+def _is_up(rank: int, sign: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as visit, contextlib.suppress(OSError):
+        visit.setblocking(False)
+        try:
+            visit.connect(_name_of(rank, sign))
+        except BlockingIOError:  # it is there, and nobody takes our visits
+            return True
+        owner = visit.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return bool(struct.unpack("3i", owner)[1] == os.getuid())
+    return False
+
+
+def still_running() -> list[int]:
+    """**Local.** The other ranks of this machine whose programs run, as far as they show it."""
+    others = (rank for rank in range(MPI.COMM_WORLD.size) if rank != MPI.COMM_WORLD.rank)
+    return [rank for rank in others if shows(rank, HERE) and not shows(rank, LEFT, TOLD)]
+
+
+def left_without(rank: int) -> PeerError:
+    """**Local.** What this rank says of another whose program has ended."""
+    return PeerError(
+        f"rank {rank} has left: its program ended without {call_text()}; every rank must make this call"
+    )
+
+
+class Beginning:
+    """What a wait looks at before ranks share anything: whether the program of one has ended."""
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        everyone = range(comm.size)
+        self._ranks = comm.group.Translate_ranks(list(everyone), MPI.COMM_WORLD.group)
+
+    def raise_if_any(self) -> None:
+        """**Local.** Raise if a message says that the program of another rank was ended by an error."""
+        status = MPI.Status()
+        if MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, Tag.ENDED, status):
+            text = MPI.COMM_WORLD.recv(source=status.source, tag=Tag.ENDED)
+            raise _heard(PeerError(f"rank {status.source} ended: {text}"))
+
+    def raise_if_broken(self) -> None:
+        """Nothing can be, yet."""
+
+    def count_wait(self) -> None:
+        """Nobody would see it."""
+
+    def say_waiting(self, call: str | None) -> None:
+        """Nobody would see it."""
+
+    def raise_if_apart(self) -> None:
+        """**Local.** Raise if the program of another rank has ended."""
+        for rank, known in enumerate(self._ranks):
+            if known not in (MPI.UNDEFINED, MPI.COMM_WORLD.rank) and shows(known, LEFT):
+                self.raise_if_any()
+                raise _heard(left_without(rank))
+
+    def all_wait_here(self) -> bool:
+        """Nobody would see it."""
+        return False
+
+    def absent(self) -> tuple[list[int], list[int], int]:
+        """**Local.** This rank waits; who else does is not known."""
+        return [MPI.COMM_WORLD.rank], [], MPI.COMM_WORLD.size
+
+
+def _heard(error: PeerError) -> PeerError:
+    HEARD.append(error)
+    return error
