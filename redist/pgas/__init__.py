@@ -43,6 +43,7 @@ from redist.pgas.elementwise.unary import (
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
     real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
 )  # fmt: skip
+from redist.pgas.files.column_names import column_names
 from redist.pgas.files.csv import read_csv
 from redist.pgas.files.csv_out import write_csv
 from redist.pgas.files.npy import read_npy, write_npy
@@ -87,7 +88,7 @@ __all__ = [
     "acosh", "add", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort", "array",
     "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "average", "bincount",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
+    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "column_names",
     "complex64", "complex128", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
     "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",

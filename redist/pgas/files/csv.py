@@ -7,7 +7,7 @@ import glob
 import gzip
 import lzma
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -43,7 +43,8 @@ Values = NDArray[Any]
 def read_csv(
     file: File | Sequence[File], *, dtype: Any = np.float64, delimiter: str | None = None,
     sep: str | None = None, header: bool | int | None = None,
-    usecols: int | str | Sequence[int | str] | None = None, missing: str | Iterable[str] = (),
+    usecols: int | str | Sequence[int | str] | Callable[[str], Any] | None = None,
+    missing: str | Iterable[str] = (),
     comments: str | None = "#", quote: str | None = '"', decimal: str = ".",
     type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None, progress: bool | None = None,
@@ -56,8 +57,9 @@ def read_csv(
 
     ``sep`` is pandas' word for ``delimiter``, a comma if nothing is said. ``header`` says whether the
     first line has names; by default it does if any field of it is not a number; a number is how many
-    lines stand before it. ``usecols`` chooses columns by name or number, one or several. Empty fields,
-    NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may stand in
+    lines stand before it. ``usecols`` chooses columns by name or number, one or several, or by a function
+    of the name, as ``lambda name: name != "city"``; :func:`~redist.pgas.column_names` lists them. Empty
+    fields, NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may stand in
     quotes, with delimiters and line ends in them. Blank lines, and those that begin with ``comments``,
     are left out. ``decimal`` is ``","`` in some countries. Files of gzip, bzip2 and xz are decompressed
     by every rank, which keeps its part. What cannot be read is one error on all ranks, with line,
@@ -70,8 +72,8 @@ def read_csv(
     comm = comm_or_world(comm)
     wanted = Wanted(comm, type, mesh, device)
     must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
-    paths = _paths(comm, file)
-    heads = look(comm, paths[0], lambda: _heads_of(paths, dialect, header), *paths[1:])
+    paths = paths_of(comm, file)
+    heads = look(comm, paths[0], lambda: heads_of(paths, dialect, header), *paths[1:])
     columns = _columns(paths[0], heads[0], usecols, dialect.delimiter)
     reader = Reader(comm, dialect, columns, kind)
     tell = teller(comm, "read", paths[0], progress)
@@ -85,7 +87,7 @@ def read_csv(
     return wanted.bring(in_order(mine, runs, comm), target)
 
 
-def _paths(comm: Comm, file: File | Sequence[File]) -> list[str]:
+def paths_of(comm: Comm, file: File | Sequence[File]) -> list[str]:
     """**Collective** for a pattern. The names of all files."""
     if not isinstance(file, (str, os.PathLike)):
         if not file:
@@ -135,7 +137,7 @@ def _open(path: Path) -> tuple[BinaryIO, bool]:
     return (file, False) if opened is None else (opened, True)
 
 
-def _heads_of(paths: Sequence[str], dialect: Dialect, header: bool | int | None) -> list[CsvHead]:
+def heads_of(paths: Sequence[str], dialect: Dialect, header: bool | int | None) -> list[CsvHead]:
     """**Local.** Look at all files, which must have the same columns."""
     heads = []
     for path in paths:
@@ -179,6 +181,8 @@ def _columns(file: str, head: CsvHead, usecols: Any, delimiter: str) -> list[int
     """**Local.** The numbers of the columns asked for, or an error that says which there are."""
     if usecols is None:
         return list(range(head.width))
+    if callable(usecols):
+        return _chosen(file, head, usecols)
     found = []
     other = _other_mark(head.text.encode(), delimiter)
     for one in _listed(usecols):
@@ -200,6 +204,18 @@ def _columns(file: str, head: CsvHead, usecols: Any, delimiter: str) -> list[int
     return found
 
 
+def _chosen(file: str, head: CsvHead, wants: Callable[[str], Any]) -> list[int]:
+    """**Local.** The numbers of the columns whose names a function wants."""
+    if head.names is None:
+        raise ArgumentError(
+            f"cannot choose columns of {file!r} by a function: they have no names; give their numbers"
+        )
+    found = [i for i, name in enumerate(head.names) if wants(name)]
+    if not found:
+        raise ArgumentError(f"cannot read {file!r}: usecols wants none of {head.names}")
+    return found
+
+
 def _listed(usecols: Any) -> list[Any]:
     """**Local.** Columns asked for, one or several, each as a name or a number."""
     given = [usecols] if isinstance(usecols, (str, int, np.integer)) else usecols
@@ -208,8 +224,8 @@ def _listed(usecols: Any) -> list[Any]:
         if None not in listed:
             return listed
     raise ArgumentTypeError(
-        f"cannot read columns {usecols!r}: need a name, a number, or a list of them; "
-        "range(1, 5) has numbers 1 to 4"
+        f"cannot read columns {usecols!r}: need a name, a number, or a list of them, or a function of a "
+        "name; range(1, 5) has numbers 1 to 4"
     )
 
 

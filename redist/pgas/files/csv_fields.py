@@ -155,10 +155,14 @@ class Dialect:
         shown: list[Any] = [names[i] if names is not None and unique else i for i in columns]
         left = [one for one, text in zip(shown, is_text, strict=True) if not text]
         out = [repr(one) for one, text in zip(shown, is_text, strict=True) if text]
-        keep = f"usecols={left} leaves" if 0 < len(left) <= SHOWN else "usecols= can leave"
         more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
         what = "the column" if len(out) == 1 else f"the {len(out)} columns"
-        return f"{keep} out {what} of text: {', '.join(out[:SHOWN])}{more}"
+        of_text = f"{what} of text: {', '.join(out[:SHOWN])}{more}"
+        if not left:
+            return f"usecols= can leave out {of_text}"
+        width = len(next(self._records(piece))[1]) if names is None else len(names)
+        all_read = set(columns) == set(range(width))
+        return f"{usecols_without(left, out, unique, width if all_read else None)} leaves out {of_text}"
 
     def _why(self, text: str, gap: bool, kind: np.dtype[Any], of_text: str) -> str:
         if gap:
@@ -176,6 +180,28 @@ class Dialect:
         if of_text:
             return f"{text!r} is no number; {of_text}"
         return f"{text!r} is no number; usecols= leaves the column out, missing=[{text!r}] reads it as nan"
+
+
+def usecols_without(
+    left: Sequence[Any], out: Sequence[str], by_name: bool, width: int | None
+) -> str:
+    """What to write to read some columns and not others, as printed; shorter if ``width`` columns are all.
+
+    >>> usecols_without(["a", "b"], ["'city'"], True, 3)
+    "usecols=['a', 'b']"
+    >>> usecols_without(list("abcdefgh"), ["'city'"], True, 9)
+    "usecols=lambda name: name != 'city'"
+    >>> usecols_without(range(1, 9), ["0"], False, 9)
+    'usecols=[i for i in range(9) if i not in (0,)]'
+    """
+    if len(left) <= SHOWN or width is None:
+        return f"usecols={list(left)}"
+    if not by_name:
+        comma = "," if len(out) == 1 else ""
+        return f"usecols=[i for i in range({width}) if i not in ({', '.join(out)}{comma})]"
+    if len(out) == 1:
+        return f"usecols=lambda name: name != {out[0]}"
+    return f"usecols=lambda name: name not in [{', '.join(out)}]"
 
 
 _MARK = "\x1f"

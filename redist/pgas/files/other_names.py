@@ -11,7 +11,10 @@ from redist.errors import ArgumentTypeError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_HEADER = "header=N reads the names from the line behind N others; lines of comments are left out"
+_HEADER = (
+    "write header=N to skip N lines and take the names from the next: header=2 has them in the third; blank "
+    "lines and comments do not count"
+)
 _SOME = "read all, and take a[:n]: each rank reads its part"
 _MISSING = 'write missing=, as in missing=["?", "-"]'
 _NUMBERS = "leave it out: a global array has numbers alone"

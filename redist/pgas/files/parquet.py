@@ -57,7 +57,7 @@ def read_parquet(
     must_have_data(file)
     comm = comm_or_world(comm)
     wanted = Wanted(comm, type, mesh, device)
-    head = look(comm, file, lambda: _head_of(file))
+    head = look(comm, file, lambda: head_of(file))
     names = _chosen(os.fspath(file), head, columns)
     kinds = [np.dtype(str(head.columns[name])) for name in names]
     kind = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
@@ -81,7 +81,7 @@ def _parquet(verb: str = "read", error: type[RedistError] = ReadError) -> Any:
     return pyarrow.parquet
 
 
-def _head_of(file: File) -> ParquetHead:
+def head_of(file: File) -> ParquetHead:
     """**Local.** Look at what the end of the file says of it."""
     parquet = _parquet()
     try:
@@ -117,9 +117,9 @@ def _chosen(file: str, head: ParquetHead, columns: str | Sequence[str] | None) -
             )
         if head.columns[name] is None:
             numbers = [one for one, kind in head.columns.items() if kind is not None]
-            keep = f"columns={numbers} leaves" if 0 < len(numbers) <= SHOWN else "columns= leaves"
             raise ArgumentError(
-                f"cannot read column {name!r} of {file!r}: it is not of numbers; {keep} it out"
+                f"cannot read column {name!r} of {file!r}: it is not of numbers"
+                + (f"; columns={numbers} leaves it out" if numbers else "")
             )
     if not names:
         raise ArgumentError(f"cannot read {file!r}: no column is asked for")
@@ -156,8 +156,6 @@ def _fill(local: Values, file: File, groups: list[int], names: list[str]) -> Non
             at += len(table)
 
 
-SHOWN = 6
-"""Columns that an error names."""
 GROUP_BYTES = 2**22
 """Row groups are of so many bytes in memory: small enough that several ranks have some to read."""
 

@@ -35,7 +35,7 @@ ELSEWHERE = {
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
     "joins": ["ein"],
-    "reading": ["read_csv", "read_npy"],
+    "reading": ["column_names", "read_csv", "read_npy"],
     "reading_parquet": ["read_parquet"],
     "writing": ["write_csv", "write_npy"],
     "writing_parquet": ["write_parquet"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -149,6 +150,7 @@ def texts() -> dict[str, tuple[str, dict[str, Any], Any]]:
         "chosen": ("a, b ,c,d\n" + body, {"usecols": ["d", "b"]}, table[:, [3, 1]]),
         "one": ("a, b ,c,d\n" + body, {"usecols": "b"}, table[:, [1]]),
         "one by number": (body, {"usecols": 2}, table[:, [2]]),
+        "by a function": ("a, b ,c,d\n" + body, {"usecols": lambda name: name != "b"}, table[:, [0, 2, 3]]),
         "a range": (body, {"usecols": range(1, 3)}, table[:, 1:3]),
         "numbers chosen": (body, {"usecols": [-1, 0]}, table[:, [3, 0]]),
         "first line left out": ("1,2,3,4\n" + body, {"header": True}, table),
@@ -248,6 +250,32 @@ def several_files_are_one() -> str | None:
     return None if "that has ('a', 'b', 'c'), and this ('a', 'b')" in said else said
 
 
+def columns_have_names() -> str | None:
+    cases: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+        "plain": ("a, b ,c\n1,2,3\n", {}, ["a", "b", "c"]),
+        "quoted": ('# no\n\n"a";"b; c"\n1;2\n', {"sep": ";"}, ["a", "b; c"]),
+        "third line": ("made\nby me\nx,y\n1,2\n", {"header": 2}, ["x", "y"]),
+        "numbers as names": ("1990,2000\n1,2\n", {"header": True}, ["1990", "2000"]),
+    }
+    for name, (text, options, want) in cases.items():
+        path = stored(f"named {name}.csv", partial(Path.write_text, data=text))
+        found = COMM.allgather(pgas.column_names(path, **options))
+        if any(one != want for one in found):
+            return f"{name}: {found}"
+    packed = stored("names.csv.gz", lambda path: path.write_bytes(gzip.compress(b"p,q\n1,2\n")))
+    if pgas.column_names([packed, packed]) != ["p", "q"]:
+        return "packed"
+    bare = stored("bare.csv", lambda path: path.write_text("1,2\n"))
+    for work, words in (
+        (lambda: pgas.column_names(bare), "choose its 2 columns by number, as in usecols=[0]"),
+        (lambda: pgas.column_names(folder() / "nowhere.csv"), "No such file"),
+        (lambda: pgas.column_names(bare, skiprows=2), "write header=N to skip N lines"),  # type: ignore[call-arg]
+    ):
+        if words not in (said := refused(work)):
+            return said
+    return None
+
+
 def csv_errors_name_the_line() -> str | None:
     good = [f"{i},{i + 1},{i + 2}" for i in range(200)]
     ragged, long, letters = ([*good] for _ in range(3))
@@ -302,7 +330,8 @@ def csv_errors_name_the_line() -> str | None:
             "('s', 'n;p;q'); delimiter=';' parts it otherwise",
         ),
         ("a,b\n1,2\n", {"usecols": slice(1)}, "cannot read columns slice("),
-        ("a,b\n1,2\n", {"usecols": len}, "need a name, a number, or a list of them"),
+        ("1,2\n", {"usecols": len}, "by a function: they have no names; give their numbers"),
+        ("a,b\n1,2\n", {"usecols": str.isdigit}, "usecols wants none of ('a', 'b')"),
         ("a,b\n1,2\n", {"usecols": {"a"}}, "need a name, a number, or a list of them"),
         ("a,b\n1,2\n", {"usecols": [1.5]}, "cannot read columns [1.5]"),
         ("a,b\n1,2\n", {"usecols": "ab"}, "cannot read column 'ab'"),
@@ -316,6 +345,26 @@ def csv_errors_name_the_line() -> str | None:
             "site,n,x,kind\nA,1,2,u\nB,3,4,v\nC,5,6,w\n",
             {},
             "usecols=['n', 'x'] leaves out the 2 columns of text: 'site', 'kind'",
+        ),
+        (
+            "a,b,c,d,e,f,g,city\n" + "1,2,3,4,5,6,7,Oslo\n" * 5,
+            {},
+            "usecols=lambda name: name != 'city' leaves out the column of text: 'city'",
+        ),
+        (
+            "a,b,c,d,e,f,g,city,k\n" + "1,2,3,4,5,6,7,Oslo,m\n" * 5,
+            {},
+            "usecols=lambda name: name not in ['city', 'k'] leaves out the 2 columns of text",
+        ),
+        (
+            "1,2,3,4,5,6,7,Oslo\n" * 5,
+            {"header": False},
+            "usecols=[i for i in range(8) if i not in (7,)] leaves out the column of text: 7",
+        ),
+        (
+            "a,b,c,d,e,f,g,city,k\n" + "1,2,3,4,5,6,7,Oslo,8\n" * 5,
+            {"usecols": range(8)},
+            "usecols=['a', 'b', 'c', 'd', 'e', 'f', 'g'] leaves out the column of text: 'city'",
         ),
         ("A,1\nB,2\nC,5\n", {"header": False}, "usecols=[1] leaves out the column of text: 0"),
         ("1,2\n", {"quote": "ab"}, "cannot use quote='ab'"),
@@ -341,11 +390,17 @@ def a_rank_that_sees_no_file_is_named() -> str | None:
         return None
     path = stored("seen.npy", lambda path: np.save(path, np.ones((8, 2))))
     table = stored("seen.csv", lambda path: path.write_text("1,2\n" * 30))
-    last = SIZE - 1
-    own = lambda path: path if last != COMM.rank else path.with_name("unseen")  # noqa: E731
-    for found in (
-        refused(lambda: pgas.read_npy(own(path))), refused(lambda: pgas.read_csv(own(table))),
-    ):  # fmt: skip
+    empty = stored("elsewhere", Path.mkdir)
+    last, before = SIZE - 1, Path.cwd()
+    os.chdir(empty if last == COMM.rank else folder())  # the same name, and another folder
+    try:
+        said = [
+            refused(partial(pgas.read_npy, path.name)),
+            refused(partial(pgas.read_csv, table.name)),
+        ]
+    finally:
+        os.chdir(before)
+    for found in said:
         if f"(rank {last})" not in found or "No such file" not in found:
             return found
     return None
@@ -378,7 +433,7 @@ def all_is_tidied_up() -> str | None:
 CHECKED = (
     npy_files_are_numpys, npy_errors_are_one, shares_alone_are_read, csv_files_are_read_whole,
     packed_files_are_read, several_files_are_one,
-    csv_errors_name_the_line, a_rank_that_sees_no_file_is_named, lines_are_cut_anywhere,
+    columns_have_names, csv_errors_name_the_line, a_rank_that_sees_no_file_is_named, lines_are_cut_anywhere,
     all_is_tidied_up,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)

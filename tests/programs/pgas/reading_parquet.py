@@ -37,6 +37,14 @@ def write(path: Any, rows: int, group: int) -> None:
     pyarrow.parquet.write_table(table, path, row_group_size=group)
 
 
+def write_wide(path: Any) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    made: dict[str, list[Any]] = {f"c{i}": [1.0, 2.0] for i in range(9)}
+    pyarrow.parquet.write_table(pyarrow.table({**made, "city": ["Oslo", "Rome"]}), path)
+
+
 def groups_are_read_by_ranks() -> str | None:
     made = columns()
     for rows, group in ((101, 10), (101, 101), (101, 60), (2, 1), (101, 3), (0, 5)):
@@ -61,12 +69,16 @@ def groups_are_read_by_ranks() -> str | None:
 def errors_are_one() -> str | None:
     path = stored("some.parquet", lambda p: write(p, 101, 20))
     text = stored("text.parquet", lambda p: p.write_text("1,2"))
+    wide = stored("wide.parquet", write_wide)
+    if pgas.column_names(path) != list(columns()):
+        return f"names: {pgas.column_names(path)}"
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (folder() / "missing", {}, "No such file"),
         (text, {}, "as Parquet"),
         (path, {"columns": ["z"]}, "it has ('a', 'b', 'c', 'word', 'gap')"),
         (path, {}, "column 'word'"),
         (path, {"columns": "word"}, "columns=['a', 'b', 'c', 'gap'] leaves it out"),
+        (wide, {}, "columns=['c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8'] leaves it out"),
         (path, {"usecols": ["a"]}, "write columns="),
         (path, {"columns": []}, "no column"),
         (path, {"columns": ["gap"], "dtype": int}, "values are missing"),
