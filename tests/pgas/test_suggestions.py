@@ -186,6 +186,14 @@ def test_what_is_said_of_interp_and_lexsort_and_histogram2d_gives_what_numpy_giv
     order = pgas.argsort(minor)
     order = order[pgas.argsort(main[order])]
     np.testing.assert_array_equal(order.gather(), np.lexsort(tuple(keys)))
+    m, n = 3, 4
+    edges, others = np.linspace(0, 1, m + 1), np.linspace(0, 1, n + 1)
+    pairs = rng.random((2, 50))
+    a, b = map(pgas.asarray, pairs)
+    i = pgas.clip(pgas.digitize(a, edges) - 1, 0, m - 1)
+    j = pgas.clip(pgas.digitize(b, others) - 1, 0, n - 1)
+    counts = pgas.bincount(i * n + j, minlength=m * n).reshape(m, n)
+    np.testing.assert_array_equal(counts.gather(), np.histogram2d(*pairs, bins=(edges, others))[0])
 
 
 def test_a_histogram_says_what_it_cannot_count() -> None:
