@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from redist.errors import RequestError
@@ -18,8 +19,8 @@ def synthesize(
     source: ArrayType | str,
     target: ArrayType | str,
     *,
-    mesh: Mesh | None = None,
-    target_mesh: Mesh | None = None,
+    mesh: Mesh | Mapping[str, int] | str | None = None,
+    target_mesh: Mesh | Mapping[str, int] | str | None = None,
     limit_bytes: int | str | None = None,
     objective: str = "time",
     strategy: str = "auto",
@@ -42,6 +43,7 @@ def synthesize(
     (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed
     after the first step. Equal requests are answered from a cache.
     """
+    mesh, target_mesh = Mesh.of(mesh), Mesh.of(target_mesh)
     for name, value, kinds in (
         ("mesh", mesh, (Mesh, type(None))),
         ("target_mesh", target_mesh, (Mesh, type(None))),
@@ -54,6 +56,7 @@ def synthesize(
     ):
         if not isinstance(value, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+            wanted += ", a dict or text such as 'x=4'" if Mesh in kinds else ""
             raise RequestError(f"cannot plan: {name}={value!r}; need {wanted}")
     limit = limit_from(limit_bytes)
     return _synthesize_cached(

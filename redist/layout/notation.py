@@ -119,11 +119,14 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[int, tuple[S
     if reader.at < len(reader.text) and _NUMBER.match(reader.text, reader.at):
         if not axes and reader.text[reader.at - 1] != "}":
             raise reader.fail("expected ',' or ']'")
+        apart = reader.text[reader.at - 1].isspace()
         tile, size = size, reader.number("expected the size of the dim")
         cut = cut_dim(size, math.prod(part.size for part in axes))
         if tile != cut.tile_size:
+            missing = f"; or is a ',' missing before {size}?" if apart else ""
             raise reader.fail(
-                f"the tile of {size} cut by {cut.n_tiles} is {cut.tile_size}, not {tile}", start
+                f"the tile of {size} cut by {cut.n_tiles} is {cut.tile_size}, not {tile}{missing}",
+                start,
             )
     return size, axes
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.cuts import Cut, EvenCut
@@ -141,6 +142,11 @@ def box_of(type: ArrayType, rank: int) -> Box | None:
     >>> redist.box_of(columns, 1)
     ((0, 8), (5, 9))
     """
+    if isinstance(type, str):
+        raise LayoutError(
+            f"cannot find the box in the text {type!r}: need an ArrayType; "
+            "redist.ArrayType.parse(text, mesh) makes one"
+        )
     if rank not in type.mesh.ranks:
         return None
     index = enumerate(tile_index(type, rank))

@@ -14,7 +14,7 @@ from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import is_gpu
-from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of
+from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of, must_be_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.arguments import refuse_masked, why_not_balanced
@@ -33,6 +33,12 @@ def from_local(
     which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
     """
     comm = comm_or_world(comm)
+    must_be_type(type)
+    if isinstance(type, str) and type and "[" not in type:
+        raise ArgumentError(
+            f"cannot use the type {type!r} here: from_local cannot know the whole shape; write all of it, "
+            "such as 'f64[16{x}, 16]'"
+        )
     if isinstance(type, str):
         type = ArrayType.parse(type, mesh_of(mesh, comm.size))
     on_device = is_device(local) if local is not None else is_gpu(device)

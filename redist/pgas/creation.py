@@ -26,11 +26,12 @@ from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import is_gpu, kind_of
-from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, parse_dims
+from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.arrays import fill_with
+from redist.runtime.mpi_library import why_alone
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import count_of
 
@@ -60,6 +61,7 @@ def make(
     kind = new_kind(is_gpu(device))
     memory = kind._memory
     sizes = sizes_of(shape)
+    must_be_type(type)
     comm = _comm_of_new(comm)
     if isinstance(type, ArrayType):
         mesh = type.mesh
@@ -68,6 +70,7 @@ def make(
         raise LayoutError(
             f"cannot use the mesh {mesh}: the communicator has {count_of(comm.size, 'rank')}; "
             f"start the program with 'mpirun -n {max(mesh.ranks) + 1}', or use a mesh of {comm.size}"
+            f"{why_alone()}"
         )
     t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
     if t.pending_op is not None:

@@ -29,7 +29,7 @@ from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.layouts import line_mesh, parse_target
+from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
@@ -69,6 +69,7 @@ class Array(Methods):
 
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
+        must_be_type(type)
         return move_as_asked(self, parse_target(self._type, type))
 
     @property
@@ -115,7 +116,7 @@ class Array(Methods):
     def __reduce__(self) -> Any:
         if self.comm is not comm_or_world(None):
             raise ArgumentTypeError(
-                f"cannot pickle {self.type} over some ranks: a communicator cannot be stored; "
+                f"cannot pickle {self.type} on a communicator other than COMM_WORLD: it cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
         tile = self.tile  # which may change the class of an array that is put away

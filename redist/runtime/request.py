@@ -13,6 +13,7 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.copies.reduce import check_reduces
+from redist.runtime.mpi_library import why_alone
 from redist.runtime.ranks.links import NAMES
 from redist.text.units import count_of, limit_from
 
@@ -101,7 +102,9 @@ class TransferRequest:
             ("node_size", options.node_size, int),
         ):
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                wanted = "a Mesh" if kind is Mesh else "a number of ranks"
+                wanted = (
+                    "a Mesh, a dict or text such as 'x=4'," if kind is Mesh else "a number of ranks"
+                )
                 raise RequestError(f"cannot use {name}={value!r}: need {wanted} or None")
         options = replace(options, limit_bytes=limit_from(options.limit_bytes))
         if not isinstance(options.topology, Topology | None) and options.topology not in NAMES:
@@ -133,7 +136,7 @@ class TransferRequest:
                     f"{t} on {t.mesh} needs rank {max(t.mesh.ranks)}, "
                     f"but the communicator has {count_of(size, 'rank')}; "
                     f"start the program with 'mpirun -n {max(t.mesh.ranks) + 1}', "
-                    f"or use a mesh of {size}"
+                    f"or use a mesh of {size}{why_alone()}"
                 )
             if t.pending_op is not None:
                 check_reduces(t.pending_op, t.dtype)

@@ -240,6 +240,8 @@ class Transfer:
         transfer's own buffers; over one communicator they run one after another, in the order they were
         started. Work of a GPU goes onto the current stream at once.
         """
+        if self._is_closed:
+            raise TransferError("cannot start: this transfer is closed")
         own = local is OWN
         if own and any(move.is_own for move in self._started):
             raise TransferError("cannot start: its own buffers are under way; wait() first")

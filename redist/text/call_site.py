@@ -132,7 +132,9 @@ def _name_of(public: FrameType) -> str:
     kind = type(own).__name__.lstrip("_")
     if kind.endswith("Array"):
         return SPECIAL.get(name, f"a.{name}()")
-    return f"{kind}()" if name in ("__init__", "__call__") else f"{kind}.{name}()"
+    if name == "__call__":
+        return f"a call of a {kind}"
+    return f"{kind}()" if name == "__init__" else f"{kind}.{name}()"
 
 
 def _is_between(frame: FrameType) -> bool:

@@ -53,6 +53,8 @@ def parse_bytes(text: str) -> int:
         )
     whole, _, fraction = match[1].partition(".")
     unit = _UNITS[match[2].lower()]
+    if fraction.strip("0") and unit == 1:
+        raise RequestError(f"cannot read {text!r} as a number of bytes: it is not a whole number")
     return int(whole) * unit + int(fraction or "0") * unit // 10 ** len(fraction)
 
 

@@ -192,3 +192,8 @@ def test_a_damaged_text_is_read_or_refused(t: ArrayType, data: st.DataObject) ->
         assert "\n" not in str(error)
     else:
         assert ArrayType.parse(str(again), t.mesh) == again
+
+
+def test_a_comma_that_is_missing_is_asked_for() -> None:
+    with pytest.raises(ParseError, match=r"is 8, not 16; or is a ',' missing before 16\?"):
+        ArrayType.parse("f64[16{x} 16]", Mesh(x=2))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import redist
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
@@ -193,3 +194,8 @@ def test_a_mesh_of_a_million_devices() -> None:
     g = grid(t)
     assert total(g.volumes()) == 4194304 * 1048576
     assert coordinates(mesh, [SubAxis("a", 2, 512)])[-1] == 511
+
+
+def test_text_has_no_box() -> None:
+    with pytest.raises(redist.LayoutError, match=r"need an ArrayType"):
+        redist.box_of("f64[16{x}, 16]", 0)  # type: ignore[arg-type]

@@ -132,3 +132,34 @@ def test_what_is_not_a_communicator_is_refused(comm: Any) -> None:
 @pytest.mark.parametrize("mesh", [{"x": 1}, "x=1"], ids=str)
 def test_meshes_may_be_dicts_or_text(mesh: Any) -> None:
     assert redist.redistribute(np.ones(4), "f64[4{x}]", "f64[4]", mesh=mesh).tolist() == [1] * 4
+
+
+def test_meshes_are_taken_as_dicts_and_text_wherever_plans_are_made() -> None:
+    plan = redist.synthesize(ROWS, COLUMNS, mesh={"x": 2, "y": 2})
+    assert plan == redist.synthesize(ROWS, COLUMNS, mesh="x=2,y=2")
+    for wrong in (lambda: redist.synthesize(ROWS, COLUMNS, mesh=2), lambda: asked(mesh=2)):  # type: ignore[arg-type]
+        with pytest.raises(RedistError, match=r"mesh=2.*Mesh, a dict or text"):
+            wrong()
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_ranks_of_another_mpi_are_told_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "4")
+    words = "belongs to another MPI than mpi4py: see redist doctor"
+    with pytest.raises(RedistError, match=words):
+        asked(size=1)
+    with pytest.raises(RedistError, match=words):
+        redist.pgas.ones((8, 8), mesh={"x": 4})
+
+
+def test_a_closed_transfer_cannot_be_started() -> None:
+    transfer = redist.Transfer("f64[4{x}]", "f64[4]", mesh=Mesh(x=1))
+    transfer.close()
+    with pytest.raises(redist.TransferError, match="cannot start: this transfer is closed"):
+        transfer.start(np.ones(4))
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.masked_less(np.arange(4.0), 2)
+    with pytest.raises(RedistError, match=r"cannot take a MaskedArray: its mask would be lost"):
+        redist.redistribute(masked, "f64[4{x}]", "f64[4]", mesh=Mesh(x=1))

@@ -10,6 +10,7 @@ from redist.layout.axes import SubAxis
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.watch.seam import traffic
 from redist.text.units import ceil_div
 
 BLOCK_BYTES = 2**22
@@ -60,6 +61,7 @@ def pieces(
     t = x.type
     cut = t.cut(dim)
     whole = target.dims[dim] != t.dims[dim]
+    traffic().warn_of_gather(t, ArrayType(t.mesh, t.dtype, t.shape, target.dims), x.comm.rank)
     for start in range(0, max(1, cut.tile_size), n):
         shape = tuple(cut.n_tiles * n if i == dim else m for i, m in enumerate(t.shape))
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
@@ -67,7 +69,7 @@ def pieces(
             source,
             None if x.tile is None else _pad(x.tile, dim, start, n, source.tile_bytes, x._memory),
         )
-        block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims)).tile
+        block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims), asked=True).tile
         if not whole:
             held = 0 if x.tile is None else max(0, min(n, x.tile.shape[dim] - start))
             yield block, slice(0, held), slice(start, start + held)

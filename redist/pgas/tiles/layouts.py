@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def mesh_of(given: Any, n_ranks: int) -> Mesh:
     if isinstance(found, Mesh):
         return found
     raise ArgumentTypeError(
-        f"cannot use {given!r} as a mesh: need a Mesh, as in mesh=redist.Mesh(x={n_ranks})"
+        f"cannot use {given!r} as a mesh: need a Mesh, a dict or text, as in "
+        f"mesh=redist.Mesh(x={n_ranks}), {{'x': {n_ranks}}} or 'x={n_ranks}'"
     )
 
 
@@ -66,6 +68,14 @@ def default_dims(mesh: Mesh, shape: Shape) -> Dims:
 def make_type(mesh: Mesh, dtype: DType, shape: Shape, dims: Dims) -> ArrayType:
     """A type without pending reductions."""
     return ArrayType(mesh, dtype, shape, dims)
+
+
+def must_be_type(given: Any) -> None:
+    """**Local.** Raise unless this says how an array lies: nothing, text, or a type."""
+    if not isinstance(given, (str, ArrayType, NoneType)):
+        raise ArgumentTypeError(
+            f"cannot use {given!r} as a type: need text such as '{{x}}, {{}}' or an ArrayType"
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -60,7 +60,7 @@ def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception |
     )
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
-            raise RequestError(next(iter(errors)))
+            raise RequestError(next(iter(errors))) from None
         parts = (f"{ranks_in_words(who, len(answers))}: {text}" for text, who in errors.items())
         raise RequestError(f"{what}: " + "; ".join(parts)) from error
     if {ArrayPlace.MEMORY, ArrayPlace.GPUS} <= {place for _, _, place, _ in answers}:
@@ -72,7 +72,9 @@ def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception |
     if len({text or "" for text, *_ in answers}) > 1:
         said = by_call(answers)
         parts = (f"{ranks_in_words(who, len(answers))}: {text}" for text, who in said.items())
-        raise RequestError(f"{what}: ranks disagree on the request; " + "; ".join(parts))
+        raise RequestError(
+            f"{what}: ranks disagree on the request; {'; '.join(parts)}; every rank must make the same call"
+        ) from None
 
 
 def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -> T:

@@ -197,6 +197,13 @@ def warns_once_per_line() -> str | None:
     for w in gathers:
         if os.path.basename(w.filename) != "tracing.py" or ".to(" not in str(w.message):
             return str(w)
+    square = pgas.ones((1024, 1024), type="{x}, {}")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        square @ square
+    said = [str(w.message) for w in seen if w.category is redist.GatherWarning]
+    if len(said) != want or any(f"{square.type} -> " not in text for text in said):
+        return f"the warning of a product of {square.type} says {said}"
     return None
 
 
