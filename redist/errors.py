@@ -170,3 +170,13 @@ class MemoryLimitError(RedistError):
 
 class GatherWarning(UserWarning):
     """An expression brings much of an array onto every rank."""
+
+
+def error_in_words(error: BaseException) -> str:
+    """The kind of an error and what it says; the kind alone if it says nothing.
+
+    >>> error_in_words(ValueError("too large")), error_in_words(KeyboardInterrupt())
+    ('ValueError: too large', 'KeyboardInterrupt')
+    """
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -114,7 +114,10 @@ class ProgramGraph:
         text = f"{self.name}: {counted(len(self.nodes), 'call')}, {counted(made, 'move')}"
         if made != len(self.moves):
             text += f" instead of {len(self.moves)}"
-        return f"{text}, {format_bytes(self.received_bytes)}, modelled {format_time(self.time_ps)}"
+        text += f", {format_bytes(self.received_bytes)}"
+        if self.memory:  # its lines have the modelled time of all work
+            return text
+        return f"{text}, modelled {format_time(self.time_ps)}"
 
     def __str__(self) -> str:
         head = ("call", "line", "what", "makes", "needs")
@@ -156,11 +159,14 @@ class ProgramGraph:
             tuple(data["results"]), data["figures"], tuple(data.get("memory", ())),
         )  # fmt: skip
 
-    def svg(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The graph as SVG, written to ``path`` too: calls from top to bottom, moves in colour."""
+    def svg(self, path: str | os.PathLike[str] | None = None, title: str | None = None) -> str:
+        """The graph as SVG, written to ``path`` too: calls from top to bottom, moves in colour.
+
+        Under a limit, lines below say how it is kept. ``title`` stands in the place of :meth:`headline`.
+        """
         from redist.graph.picture import draw_graph
 
-        return write_if(draw_graph(self), path)
+        return write_if(draw_graph(self, title), path)
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The graph as a page that needs nothing else, written to ``path`` too."""

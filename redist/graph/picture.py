@@ -16,8 +16,8 @@ MADE, LEFT_OUT, EARLY = "#c05621", "#8a8f98", "#2f855a"
 """Colours of moves: made, not made, begun early."""
 
 
-def draw_graph(graph: ProgramGraph) -> str:
-    """Draw a graph as the text of an SVG file.
+def draw_graph(graph: ProgramGraph, title: str | None = None) -> str:
+    """Draw a graph as the text of an SVG file; how it keeps a limit stands below.
 
     >>> draw_graph(ProgramGraph("step", "x=2", (), (), (), {}))[:4]
     '<svg'
@@ -26,16 +26,20 @@ def draw_graph(graph: ProgramGraph) -> str:
     lanes = min(MOST_LANES, max((len(node.needs) for node in graph.nodes), default=0) + 4)
     names_at = LEFT + lanes * LANE + 16
     width = _width(graph, names_at)
-    height = TOP + sum(_height(node) for node in graph.nodes) + 24
+    below = TOP + sum(_height(node) for node in graph.nodes) + 24
+    height = below + MOVE * len(graph.memory)
+    head = title or graph.headline()
     body = [
-        text(16, 24, graph.headline(), 14, weight=700),
+        text(16, 24, head, 14, weight=700),
         text(16, 44, f"mesh {graph.mesh}; " + _legend(graph), 11, "soft"),
     ]
     for number, node in enumerate(graph.nodes):
         body += _needs(node, places, number, lanes)
     for node in graph.nodes:
         body.append(_row(node, places[node.number], names_at))
-    return document(Figure(width, height, "".join(body)), graph.headline())
+    for number, said in enumerate(graph.memory):
+        body.append(text(16, below + number * MOVE, said, SIZE - 1, "mono soft"))
+    return document(Figure(width, height, "".join(body)), head)
 
 
 def make_graph_page(graph: ProgramGraph) -> str:
@@ -60,7 +64,8 @@ def _height(node: GraphNode) -> float:
 def _width(graph: ProgramGraph, names_at: float) -> float:
     rows = [len(_label(node)) + 4 for node in graph.nodes]
     rows += [len(str(move)) + 6 for move in graph.moves]
-    return max(760.0, names_at + max(rows, default=0) * SIZE * MONO + 24)
+    below = max((len(said) for said in graph.memory), default=0) * (SIZE - 1) * MONO + 32
+    return max(760.0, names_at + max(rows, default=0) * SIZE * MONO + 24, below)
 
 
 def _legend(graph: ProgramGraph) -> str:

@@ -50,6 +50,10 @@ class ProgramPlan:
     less than ``bound_ps`` under the same prices; no way at all to do the program has less than ``floor_ps``.
     ``compute_ps`` is computing alone. ``peak_bytes`` are the most that tiles take at once on the fullest
     device. What is not known is 0.
+
+    Under a limit, ``time_ps`` and ``peak_bytes`` are those of the plan that runs: with loads and stores, and
+    the most that any order of its work takes. ``unlimited_bytes`` are those that tiles would take without
+    the limit, ``loaded_bytes`` and ``stored_bytes`` what this rank loads and stores in a call.
     """
 
     graph: ProgramGraph
@@ -67,6 +71,9 @@ class ProgramPlan:
     """Under a limit: what was shown about the memory of this rank, in every order of its work."""
     least_bytes: int = 0
     """Under a limit: the least that would do on all ranks."""
+    unlimited_bytes: int = 0
+    loaded_bytes: int = 0
+    stored_bytes: int = 0
 
     @property
     def received_bytes(self) -> int:
@@ -84,16 +91,18 @@ class ProgramPlan:
 
     def figures(self) -> str:
         """Modelled times and memory in one line."""
+        limited = self.certificate is not None
         parts = [
-            f"modelled {format_time(self.time_ps)}",
-            f"as written {format_time(self.written_ps)}",
+            f"modelled {format_time(self.time_ps)}{' within the limit' if limited else ''}",
+            f"as written {format_time(self.written_ps)}{' without one' if limited else ''}",
         ]
         if self.bound_ps:
             bound = format_time(self.bound_ps)
-            parts.append(f"{self.search}: no layouts below {bound}, moves one by one")
+            parts.append(f"{self.search}: no layouts can be below {bound}, moves one by one")
             parts.append(f"no way below {format_time(self.floor_ps)}")
             parts.append(f"computing alone {format_time(self.compute_ps)}")
-            parts.append(f"{format_bytes(self.peak_bytes)} at once")
+            need = f"{format_bytes(self.unlimited_bytes or self.peak_bytes)} at once"
+            parts.append(f"{need} without a limit" if self.unlimited_bytes else need)
         return "; ".join(parts)
 
     def __str__(self) -> str:
@@ -141,8 +150,12 @@ class ProgramPlan:
             raise PlanFormatError(f"cannot read a plan of a program: {problem}") from None
 
     def svg(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The plan as SVG, written to ``path`` too: calls from top to bottom, moves in colour."""
-        return self.graph.svg(path)
+        """The plan as SVG, written to ``path`` too: calls from top to bottom, moves in colour.
+
+        Its title has the modelled time of the plan. Under a limit, lines below say how that is kept.
+        """
+        title = f"{self.headline()}, modelled {format_time(self.time_ps)}"
+        return self.graph.svg(path, title if self.time_ps else None)
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The plan as a page that needs nothing else, written to ``path`` too."""

@@ -28,6 +28,8 @@ DEVICE_GRAIN = 512
 """CuPy's pool lends memory in whole grains."""
 KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
+RESERVE_BYTES = 2**22
+"""Where a plan has counted the living, so much of the dead is kept at its end."""
 
 
 class TileMemory:
@@ -135,6 +137,8 @@ class TileMemory:
         with self._lock:
             self._adopted[held.root] = held
             self.live_bytes += held.counted
+            if self._planned_bytes is not None:
+                self.expect(0)
 
     def _disown(self, held: Any) -> None:
         with self._lock:
@@ -154,7 +158,8 @@ class TileMemory:
     def planned(self, most_bytes: int) -> Iterator[None]:
         """**Local.** While inside, a plan has counted all tiles: none is checked.
 
-        Dead segments are kept where they and the living take no more than ``most_bytes`` together.
+        Dead segments are kept where they and the living take no more than ``most_bytes`` together. At the
+        end all but a small reserve goes back to the system.
 
         >>> memory = TileMemory()
         >>> with memory.planned(3 * 2**16):
@@ -171,6 +176,21 @@ class TileMemory:
             yield
         finally:
             self.limit_bytes, self._planned_bytes = before, None
+            self.forget(RESERVE_BYTES)
+
+    def expect(self, n_bytes: int) -> None:
+        """**Local.** Where a plan has counted all tiles, free dead segments for memory from elsewhere.
+
+        >>> memory = TileMemory()
+        >>> with memory.planned(3 * 2**16):
+        ...     tile = memory.empty((2**17,), np.dtype("u1"), 0)
+        ...     del tile
+        ...     memory.expect(2**17)
+        ...     memory._kept_bytes
+        0
+        """
+        if self._planned_bytes is not None:
+            self.forget(max(0, self._planned_bytes - self.live_bytes - n_bytes))
 
     @contextmanager
     def granting(self, n_bytes: int) -> Iterator[None]:
@@ -202,7 +222,7 @@ class TileMemory:
         spill = "" if self.spill else ", give spill= a folder"
         return (
             f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
-            f"and the limit is {format_bytes(limit)}; free arrays{spill}, cut them into "
+            f"and the limit is {format_bytes(limit)}; free arrays{spill}, {in_blocks}, cut them into "
             "smaller tiles, or raise the limit"
         )
 
@@ -230,13 +250,16 @@ class TileMemory:
 
     def forget(self, most_bytes: int = 0) -> None:
         """Free dead segments until at most so many bytes are kept, the largest first."""
-        for size in sorted(self._free, reverse=True):
-            found = self._free[size]
-            while found and self._kept_bytes > most_bytes:
-                found.pop()
-                self._kept_bytes -= size
-            if not found:
-                del self._free[size]
+        if self._kept_bytes <= most_bytes:
+            return
+        with self._lock:
+            for size in sorted(self._free, reverse=True):
+                found = self._free[size]
+                while found and self._kept_bytes > most_bytes:
+                    found.pop()
+                    self._kept_bytes -= size
+                if not found:
+                    del self._free[size]
 
 
 class _Held(weakref.ref[Any]):

@@ -84,7 +84,7 @@ class Work:
     >>> quiet.getvalue()            # nothing took long
     ''
 
-    If ``asked`` (True), a line is written after ``FIRST_S`` seconds, and then every ``LINE_S``. If nobody
+    If ``asked`` (True), a line is written after ``FIRST_S`` seconds, and then every ``line_s``. If nobody
     says (None), there is a bar on a terminal, and elsewhere a line after ``UNASKED_S``, then after twice as
     long each time, up to a minute. False says nothing. Of several ranks only one ``speaks``. Work inside
     other work is part of it.
@@ -96,8 +96,9 @@ class Work:
         asked: bool | None = None,
         speaks: bool = True,
         stream: TextIO | None = None,
+        line_s: float = LINE_S,
     ) -> None:
-        self._label, self._asked = label, asked
+        self._label, self._asked, self._line_s = label, asked, line_s
         self._out = sys.stderr if stream is None else stream
         self._speaks = speaks and asked is not False
         self._bar = self._speaks and self._out.isatty()
@@ -144,7 +145,7 @@ class Work:
                 seconds = now - (started if self._asked else self._started)
                 text = self._line(name, done, total, seconds)
                 print(text, file=self._out, flush=True)
-            pause = LINE_S if self._asked else min(2 * pause, 60.0)
+            pause = self._line_s if self._asked else min(2 * pause, 60.0)
 
     def _line(self, name: str, done: int, total: int, seconds: float) -> str:
         if not self._asked:

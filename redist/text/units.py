@@ -58,11 +58,13 @@ def parse_bytes(text: str) -> int:
     return int(whole) * unit + int(fraction or "0") * unit // 10 ** len(fraction)
 
 
-def limit_from(limit: int | str | None, name: str = "limit_bytes") -> int | None:
+def limit_from(limit: int | float | str | None, name: str = "limit_bytes") -> int | None:
     """A memory limit as people write it, a number of bytes or text such as ``"1GiB"``; None is no limit.
 
     >>> limit_from("2MiB"), limit_from(2**21), limit_from(None)
     (2097152, 2097152, None)
+    >>> limit_from(8e6), limit_from(0.5 * 2**30)
+    (8000000, 536870912)
     >>> limit_from(True)
     Traceback (most recent call last):
     ...
@@ -72,9 +74,11 @@ def limit_from(limit: int | str | None, name: str = "limit_bytes") -> int | None
         return None
     if isinstance(limit, str):
         n_bytes = parse_bytes(limit)
+    elif isinstance(limit, float) and limit.is_integer():
+        n_bytes = int(limit)
     else:
         try:
-            n_bytes = -1 if isinstance(limit, bool) else index(limit)
+            n_bytes = -1 if isinstance(limit, (bool, float)) else index(limit)
         except TypeError:
             n_bytes = -1
     if n_bytes < 0:

@@ -78,7 +78,7 @@ PROMISES = [
     promised(1, ("captured", "spilling", "aliasing")),
     promised(1, tuple(one for one in ALONE if one not in ("captured", "spilling")), slow=SEVERAL),
     promised(2, ("mistakes", "aliasing"), slow=SEVERAL),
-    promised(2, ("cutting",)),
+    promised(2, ("cutting", "measured")),
     promised(3, (*ALONE, "traffic", "spill_faults")),
     promised(2, ("spill_faults",), slow=SEVERAL),
     promised(2, ("numpy_on_gpus",)),

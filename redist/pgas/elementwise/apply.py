@@ -206,12 +206,12 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
 def _compute(
     function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
 ) -> Tile:
-    largest = max(tile.nbytes for tile in tiles if isinstance(tile, np.ndarray))
-    if largest < SHARED_FROM or not takes_out(function):
-        memory.check_room(result.tile_bytes)
+    n_bytes = result.tile_bytes
+    if n_bytes < SHARED_FROM or not takes_out(function):
+        memory.check_room(n_bytes)
         return np.asarray(function(*tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
-    out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
+    out = memory.empty(shape, result.dtype.to_numpy(), n_bytes)
     return np.asarray(function(*tiles, out=out))
 
 
@@ -219,8 +219,7 @@ def _note(
     function: Callable[..., Any], tiles: list[Any], result: ArrayType, memory: TileMemory
 ) -> Tile:
     """**Local.** As :func:`_compute`, of tiles without bytes."""
-    largest = max(tile.nbytes for tile in tiles if not isinstance(tile, SCALARS))
-    if largest < SHARED_FROM or not takes_out(function):
+    if result.tile_bytes < SHARED_FROM or not takes_out(function):
         return as_tile(memory.call(function, *tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
     out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ReadError, RedistError
+from redist.errors import MemoryLimitError, ReadError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
@@ -69,7 +69,15 @@ def empty_rows(shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm) -> Arra
     mesh = line_mesh(comm.size)
     dims = ((whole(mesh, "x"),), *((),) * (len(shape) - 1))
     t = ArrayType(mesh, dtype_of(dtype), shape, dims)
-    return make(shape, dtype, None, t, None, comm)
+    try:
+        return make(shape, dtype, None, t, None, comm)
+    except MemoryLimitError as error:
+        fact = str(error).partition("; ")[0].removeprefix("cannot allocate ")
+        raise MemoryLimitError(
+            f"cannot read {t} within the limit: no room for {fact}; read it outside the limit and "
+            "give it to a @pgas.program(limit=..., spill=...), which puts it away and works in blocks, "
+            "use more ranks, or raise the limit"
+        ) from error
 
 
 Tell = Callable[[int, int], None]
@@ -92,7 +100,9 @@ def teller(comm: Comm, verb: str, file: File, progress: bool | None) -> Tell:
 def must_have_data(file: File) -> None:
     """**Local.** Refuse to read where nothing is real, as while a program is captured."""
     traffic().require_data(
-        f"the file {os.fspath(file)}", "what it holds is not known before it is read"
+        f"the file {os.fspath(file)}",
+        "what it holds is not known before it is read",
+        "read it before the call, outside any limit that it exceeds, and give the array as an argument",
     )
 
 

@@ -214,12 +214,52 @@ class Tape:
         return len(self.nodes) - 1
 
 
+BY_NUMPY = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "neg": "negative",
+    "pos": "positive",
+    "abs": "absolute",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+"""What NumPy calls the functions of operators."""
+SIDES = {f"{side}{name}": name for side in "ri" for name in ("add", "matmul", *list(BY_NUMPY)[:11])}
+"""Operators with the array on the right, and in place."""
+
+
+def name_of_operator(name: str) -> str:
+    """The name of a method; that of an operator as NumPy has it.
+
+    >>> name_of_operator("__rmul__"), name_of_operator("__itruediv__"), name_of_operator("sum")
+    ('multiply', 'divide', 'sum')
+    """
+    if not name.startswith("__"):
+        return name.strip("_")
+    name = name.strip("_")
+    name = SIDES.get(name, name)
+    return BY_NUMPY.get(name, name)
+
+
 def _name_of(frame: FrameType | None) -> str:
     if frame is None:
         return "?"
     name = frame.f_code.co_name
     wrapped = frame.f_locals.get("function") if name in ("checked", "anywhere", "called") else None
-    return getattr(wrapped, "__name__", name).strip("_")
+    return name_of_operator(getattr(wrapped, "__name__", name))
 
 
 _TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)

@@ -17,6 +17,7 @@ from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
 from redist.pgas.memory import TileMemory
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
+    OUTSIDE,
     ElementExchange,
     MoveUnderWay,
     R,
@@ -221,11 +222,9 @@ class GhostTraffic(WrappedTraffic):
         self.tape.record(TaskKind.PURE, operator.getitem, (Ref(whole), at), {}, part.number)
         return part
 
-    def require_data(self, what: str, why: str) -> NoReturn:
+    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> NoReturn:
         """There are no data: refuse."""
-        raise CaptureError(
-            f"cannot capture {what} ({calling_line()}): {why}; call it outside, or use pgas.where"
-        )
+        raise CaptureError(f"cannot capture {what} ({calling_line()}): {why}; {instead}")
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
         """Warn, unless nothing will run."""

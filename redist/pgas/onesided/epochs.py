@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Generic, TypeVar
 
-from redist.errors import RedistError, RequestError
+from redist.errors import RedistError, RequestError, error_in_words
 from redist.pgas.onesided.address_space import ArrayAccess
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import Tiled
@@ -71,7 +71,7 @@ class Epoch(Generic[T]):
             return
         space.forget()
         space.is_open = False
-        text = f"{type(error).__name__}: {error}"
+        text = error_in_words(error)
         world = space.window.world
         if not isinstance(error, Exception):  # Ctrl-C waits for nobody
             world.failure.abort(error)

@@ -118,7 +118,7 @@ class Program(Generic[P, R]):
         signature = sign(args, options)
         limit = limit_in_force(self.options)
         if limit is not None and not signature.has_aliases:
-            within = self._limited.find(limit, signature, args, options)
+            within = self._limited.find(limit, signature, args, options, self.options.progress)
             if not isinstance(within, str):
                 return limited_graph(within, signature.arrays)[0]
         found = self._found(signature, args, options)
@@ -146,12 +146,13 @@ class Program(Generic[P, R]):
         signature = sign(args, options)
         limit = limit_in_force(self.options)
         if limit is not None and not signature.has_aliases:
-            within = self._limited.find(limit, signature, args, options)
+            within = self._limited.find(limit, signature, args, options, self.options.progress)
             if not isinstance(within, str):
-                graph, certificate, least = limited_graph(within, signature.arrays)
                 decided = self._limited.decide(limit, signature, args, options, within.layouts)[1]
-                planned = make_program_plan(graph, decided)
-                return replace(planned, certificate=certificate, least_bytes=least)
+                layouts = None if decided is None else decided.plan
+                need = 0 if layouts is None else layouts.peak_bytes
+                graph, figures = limited_graph(within, signature.arrays, need)
+                return replace(make_program_plan(graph, decided), **figures)
         found = self._found(signature, args, options)
         return make_program_plan(self.graph(*args, **options), found.decided)
 
@@ -166,7 +167,7 @@ class Program(Generic[P, R]):
                 f"cannot note the lanes of {self.name}: it has no limit or two arguments may lie in one "
                 "memory; give @pgas.program(limit=...), or use redist.trace() for its moves"
             )
-        within = self._limited.find(limit, signature, args, options)
+        within = self._limited.find(limit, signature, args, options, self.options.progress)
         if isinstance(within, str):
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it runs as it is under the limit, because {within}"
@@ -314,7 +315,7 @@ def program(
     layouts: str = PLANNED,
     prefetch: bool | str = True,
     cache: bool = True,
-    limit: int | str | None = None,
+    limit: int | float | str | None = None,
     spill: str | None = None,
     progress: bool = False,
 ) -> Callable[[Callable[P, R]], Program[P, R]]: ...
@@ -327,7 +328,7 @@ def program(
     layouts: str = PLANNED,
     prefetch: bool | str = True,
     cache: bool = True,
-    limit: int | str | None = None,
+    limit: int | float | str | None = None,
     spill: str | None = None,
     progress: bool = False,
 ) -> Any:

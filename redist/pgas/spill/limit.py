@@ -35,7 +35,7 @@ class memory_limit:
     (:func:`redist.pgas.program`) keep the limit by a plan, which is quicker: it knows what is needed next.
     """
 
-    def __init__(self, limit_bytes: int | str | None, *, spill: str | None = None) -> None:
+    def __init__(self, limit_bytes: int | float | str | None, *, spill: str | None = None) -> None:
         limit, spill = limit_from(limit_bytes), spill_folder(spill)
         self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()

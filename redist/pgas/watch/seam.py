@@ -27,6 +27,8 @@ from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line
 
 R = TypeVar("R")
+OUTSIDE = "call it outside, or use pgas.where"
+"""What to do where a program cannot have a call."""
 Parts = tuple[Ints, Ints]
 """For each rank, how many elements and where they start."""
 
@@ -193,7 +195,7 @@ class RankTraffic(Protocol):
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """**Local.** Note what a run of a program did not have to move."""
 
-    def require_data(self, what: str, why: str) -> None:
+    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
@@ -273,7 +275,7 @@ class RuntimeTraffic:
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
         """Nobody looks on."""
 
-    def require_data(self, what: str, why: str) -> None:
+    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """Data moves: nothing to refuse."""
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
@@ -309,9 +311,9 @@ class WrappedTraffic:
         """As the other does."""
         self.inner.note_spared(moves)
 
-    def require_data(self, what: str, why: str) -> None:
+    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """As the other does."""
-        self.inner.require_data(what, why)
+        self.inner.require_data(what, why, instead)
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
         """As the other does."""

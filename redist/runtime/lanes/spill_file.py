@@ -77,6 +77,8 @@ class SpillFile:
         try:
             os.posix_fallocate(self._file, 0, wanted)
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise self._failed("reserve", wanted, error) from error
             if error.errno in NO_ROOM:
                 raise self._no_room(wanted - taken, available) from error
             return  # it cannot be reserved here: what was found above must do
@@ -130,7 +132,12 @@ class SpillFile:
 
     def _failed(self, verb: str, n_bytes: int, error: OSError) -> SpillError:
         text = f"cannot {verb} {format_bytes(n_bytes)} of a spill file in {self.folder}: {error.strerror}"
-        if error.errno in NO_ROOM:
+        if error.errno == errno.EFBIG:
+            text += (
+                " (EFBIG); raise the largest size of files that is allowed (ulimit -f), give another "
+                "folder, or raise the memory limit"
+            )
+        elif error.errno in NO_ROOM:
             text += "; make room, give another folder, or raise the memory limit"
         return SpillError(text)
 

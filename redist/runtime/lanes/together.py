@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redist.errors import RedistError, SpillError, TransferError
+from redist.errors import RedistError, RequestError, SpillError, TransferError
 from redist.program.memory_graph import MemoryGraph
 from redist.program.tasks import digest_of
 from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
-from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -37,7 +37,13 @@ def make_together(
         error = SpillError(f"cannot prepare a program: {type(problem).__name__}: {problem}")
         error.__cause__ = problem
     said = None if runner is None else moves_of(runner.graph)
-    all_agree(comm, "cannot run a program", said, error, timeout_s)
+    answers = gather_answers(comm, said, error, timeout_s)
+    try:
+        raise_unless_agreed("cannot run a program", answers, error)
+    except RequestError as problem:
+        if any(failed is not None for _, failed, *_ in answers):
+            raise SpillError(str(problem)) from error
+        raise
     assert runner is not None
     return runner
 

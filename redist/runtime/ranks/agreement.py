@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from mpi4py import MPI
 
-from redist.errors import RedistError, RequestError
+from redist.errors import RedistError, RequestError, error_in_words
 from redist.runtime.ranks.waiting import broadcast, gather
 from redist.text.call_site import call_text
 from redist.text.units import ranks_in_words
@@ -86,7 +86,7 @@ def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -
         except RedistError as problem:
             answer = None, problem
         except Exception as problem:
-            text = f"rank 0 failed: {type(problem).__name__}: {problem}"
+            text = f"rank 0 failed: {error_in_words(problem)}"
             broadcast(comm, (None, RequestError(text)), timeout_s)
             raise
     value, error = broadcast(comm, answer, timeout_s)

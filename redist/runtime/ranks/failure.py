@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.errors import PeerError, TransferError
+from redist.errors import PeerError, TransferError, error_in_words
 from redist.runtime.ranks.control_page import (
     ARRIVED,
     GAVE_UP,
@@ -67,7 +67,7 @@ class Failure:
         a rank is late or gone they notice themselves, and it must not be sent anything: MPICH
         crashes on a message to a process that is gone.
         """
-        reason = f"{type(error).__name__}: {error}"
+        reason = error_in_words(error)
         self.broken = reason
         self._pages.own.text = reason
         self._pages.own.control[STATUS] = GAVE_UP
@@ -83,7 +83,7 @@ class Failure:
         page = self._pages.own
         if self.broken is not None or int(page.control[STATUS]):
             return
-        reason = "" if error is None else f"{type(error).__name__}: {error}"
+        reason = "" if error is None else error_in_words(error)
         page.text = reason
         page.control[STATUS] = LEFT
         if error is not None and not isinstance(error, PeerError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.errors import PeerError, RedistError
+from redist.errors import PeerError, RedistError, error_in_words
 from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.signs import (
     HEARD,
@@ -91,7 +91,7 @@ class ProgramEnd:
             failure.leave(error)
         if error is None or isinstance(error, PeerError) or MPI.COMM_WORLD.size in known:
             return
-        text = f"{type(error).__name__}: {error}"
+        text = error_in_words(error)
         comm = MPI.COMM_WORLD
         for rank in range(comm.size):  # who waits for a first call has nothing else to look at
             if rank != comm.rank:

@@ -221,7 +221,7 @@ def no_room_is_one_error(comm: MPI.Intracomm) -> str | None:
     work = work_of(own, "rows")
     try:
         make_together(own, partial(GraphRunner, compiled(), work, [store], make_tile))
-    except RequestError as error:
+    except SpillError as error:
         said = own.allgather(str(error))
         good = len(set(said)) == 1 and f"rank {BAD}: cannot spill: needs" in said[0]
         return None if good else f"says {said}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ import redist
 from redist import NoPlanError, pgas
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.text.units import format_bytes
+from redist.text.units import format_bytes, format_time
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
 
@@ -30,6 +32,9 @@ CHECKS = (
     "folders",
     "eager_words",
     "least_planned",
+    "figures",
+    "order",
+    "files",
 )
 N, M = 360, 96
 SLACK = 2**17
@@ -304,7 +309,10 @@ def eager_words(comm: MPI.Comm, folder: str) -> str | None:
     gc.collect()
     for limit, words in (
         (n_bytes // 2, "this array alone exceeds the limit"),
-        (BUFFERS.live_bytes + n_bytes // 2, "free arrays, give spill= a folder"),
+        (
+            BUFFERS.live_bytes + n_bytes // 2,
+            "free arrays, give spill= a folder, call it in a @pgas",
+        ),
     ):
         try:
             with redist.memory_limit(limit):
@@ -340,6 +348,79 @@ def least_planned(comm: MPI.Comm, folder: str) -> str | None:
     return None if proved and "cannot plan" not in plan.headline() else f"{plan}"
 
 
+def figures(comm: MPI.Comm, folder: str) -> str | None:
+    """A plan has the peak, time and traffic of what will run, everywhere the same; planning is told."""
+    a, v = arguments(comm)
+    limit = tile_bytes(a) * 3 / 2
+    step: Any = pgas.program(limit=limit, spill=folder, progress=True)(kernel)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        plan = step.plan(a, v)
+    if ("kernel: planning within" in said.getvalue()) != (comm.rank == 0):
+        return f"while it plans, {said.getvalue()!r} is said"
+    shown = plan.certificate
+    if (
+        plan.peak_bytes != shown.bound_bytes[0]
+        or not plan.peak_bytes <= limit < plan.unlimited_bytes
+    ):
+        return f"{plan.peak_bytes} at most, {plan.unlimited_bytes} without {limit}, {shown}"
+    if plan.loaded_bytes < a.tile.nbytes:
+        return f"{plan.loaded_bytes} loaded, {plan.stored_bytes} stored"
+    time, text = f"modelled {format_time(plan.time_ps)}", str(plan)
+    need = f"memory     {format_bytes(plan.unlimited_bytes)} without a limit; within "
+    if time not in text or time not in plan.svg() or need not in text or need not in plan.svg():
+        return f"{time}, {need}: {text}"
+    if any(word in text for word in ("truediv", "neg (", "rmul")) or "negative (" not in text:
+        return text
+    same = type(plan).from_json(plan.to_json()) == plan
+    return None if same else "another plan out of JSON"
+
+
+def waiting(a: Any, v: Any) -> Any:
+    """Results that wait for the last operation."""
+    several = [a * float(k) for k in range(1, 7)]
+    return sum((pgas.sum(one * several[-1 - k]) for k, one in enumerate(several)), 0.0)
+
+
+def order(comm: MPI.Comm, folder: str) -> str | None:
+    """Without a folder, where each operation fits and their order does not, the error says so."""
+    a, v = arguments(comm)
+    gc.collect()
+    limit = BUFFERS.live_bytes + tile_bytes(a) * 4
+    try:
+        pgas.program(limit=limit, layouts="as written")(waiting)(a, v)
+    except NoPlanError as error:
+        said = f"each operation fits, but the order found needs {format_bytes(error.least_bytes)}"
+        return None if said in str(error) else str(error)
+    return f"{limit} bytes are enough"
+
+
+def files(comm: MPI.Comm, folder: str) -> str | None:
+    """A file that exceeds a limit is read outside: both errors say so, and it is true."""
+    a, v = arguments(comm)
+    file = Path(folder) / "a.npy"
+    pgas.write_npy(file, a)
+    limit = tile_bytes(a) * 3 // 4
+    gc.collect()
+    try:
+        with redist.memory_limit(limit, spill=folder):
+            pgas.read_npy(file)
+        return f"{limit} bytes are enough"
+    except redist.MemoryLimitError as error:
+        if "read it outside the limit and give it to a @pgas.program" not in str(error):
+            return str(error)
+    try:
+        pgas.program(limit=limit, spill=folder)(lambda v: kernel(pgas.read_npy(file), v))(v)
+        return "a file was read in a program"
+    except redist.CaptureError as error:
+        if "read it before the call" not in str(error) or "pgas.where" in str(error):
+            return str(error)
+    want = kernel(a, v)
+    del a
+    got = pgas.program(limit=limit, spill=folder)(kernel)(pgas.read_npy(file, type="{x}, {}"), v)
+    return differ(got, want, False)
+
+
 def program() -> int:
     """0 if all is well."""
     comm, bad = MPI.COMM_WORLD, 0
@@ -356,6 +437,9 @@ def program() -> int:
             folders,
             eager_words,
             least_planned,
+            figures,
+            order,
+            files,
         ):
             bad += not all_well(comm, check.__name__, check(comm, folder), "")
         comm.barrier()

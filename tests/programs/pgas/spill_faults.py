@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 import redist
 from redist import pgas
-from redist.errors import PeerError, RequestError, SpillError
+from redist.errors import PeerError, SpillError
 from redist.pgas.spill.put_away import stored_tile
 from redist.runtime.lanes.spill_file import SpillFile
 from tests.programs.pgas.limited import planned_within
@@ -100,7 +100,7 @@ def small_disk() -> str | None:
         step: Any = X.program(layouts="as written", limit=limit, spill=folder)(layers)
         try:
             step(x, weights)
-        except RequestError as error:
+        except SpillError as error:
             said = COMM.allgather(str(error))
         else:
             return "nobody minded"

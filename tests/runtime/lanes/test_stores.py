@@ -133,6 +133,13 @@ def test_a_full_disk_is_told_before_the_start(
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(SpillError, match="make room, give another folder"):
         store.reserve(2**20)
+
+    def too_large(*args: Any) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "posix_fallocate", too_large)
+    with pytest.raises(SpillError, match=r"File too large \(EFBIG\); raise .*\(ulimit -f\)"):
+        store.reserve(2**20)
     store.close()
 
 

@@ -89,7 +89,7 @@ class AgreedFit:
                 return fitted, best, dict.fromkeys(best)
         smallest, needed = self._try(arguments, least, budget)
         if needed:
-            raise self.limit.refusal(self.name, needed, self.why(arrays))
+            raise self.limit.refusal(self.name, needed, self.why(arrays, needed))
         fixed = sum(one.size_bytes for one in arguments if not one.may_leave)
         left = -most_of(self.comm, [fixed - budget + 2 * GRAIN])[0]
         limits = self.peaks.within(left)
@@ -97,18 +97,28 @@ class AgreedFit:
         fitted, needed = self._try(arguments, tight, budget)
         return (smallest, least, dict(least)) if needed else (fitted, tight, limits)
 
-    def why(self, arrays: Sequence[Tiled]) -> str:
-        """**Collective.** What needs most on the rank that needs most, and who holds what, in words."""
+    def why(self, arrays: Sequence[Tiled], needed_bytes: int) -> str:
+        """**Collective.** What needs most on the rank that needs most, and who holds what, in words.
+
+        Without a folder each operation may fit and the order that was found not: it needs ``needed_bytes``.
+        """
         arguments = self.arguments(arrays)
         types = {one.memory: arrays[one.number].type for one in arguments}
         fitter, listed = self.fitter.smallest(arguments, self.peaks.least, self.far)
         outside = self.held_elsewhere(arrays)
         held = f"{format_bytes(outside)} are held by arrays outside"
+        least = least_memory(listed)[0] + outside
+        most = what_needs_most(fitter, listed, types, self.limit.limit_bytes)
+        if least <= self.limit.limit_bytes:
+            most = (
+                f"each operation fits, but the order found needs {format_bytes(needed_bytes)}, because "
+                f"results wait for operations after them; the largest: {most}"
+            )
         here = (
-            least_memory(listed)[0] + outside,
+            least,
             "; ".join(
                 [
-                    what_needs_most(fitter, listed, types, self.limit.limit_bytes),
+                    most,
                     held,
                     *self._pinned(arrays, arguments),
                 ]

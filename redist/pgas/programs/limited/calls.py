@@ -26,6 +26,8 @@ from redist.text.units import format_bytes
 
 MOST_LIMITED = 16
 """Programs within a limit that one function keeps."""
+PLANNING_LINE_S = 5.0
+"""With ``progress`` a line says so often that planning goes on."""
 NO_ROOM = "no layouts that were planned fit into the limit"
 Decide = Callable[..., tuple[Tidied, DecidedLayouts | None, Outside, Comm]]
 
@@ -67,7 +69,8 @@ class LimitedCalls:
         within = format_bytes(limit.limit_bytes)
         if progress and speaks:
             print(f"{self._name}: planning within {within} a rank", file=sys.stderr, flush=True)
-        with Work(f"the planner of {self._name} within {within} a rank", None, speaks):
+        label = f"the planner of {self._name} within {within} a rank"
+        with Work(label, True if progress else None, speaks, line_s=PLANNING_LINE_S):
             found, decided = self._make(limit, signature, args, options)
             if not isinstance(found, str) and decided is not None and limit.spill is None:
                 found = self._fitting(found, bool(decided.why), limit, signature, args, options)
@@ -162,7 +165,9 @@ class LimitedCalls:
         if one is None:
             made, _ = self._make(replace(limit, limit_bytes=least), signature, args, options)
             one = planned if isinstance(made, str) else made
-        why = one.agreed.why(_arrays_of(one, signature))  # it is this one that needs what is named
+        why = one.agreed.why(
+            _arrays_of(one, signature), least
+        )  # it is this one that needs what is named
         raise limit.refusal(self._name, least, why)
 
 

@@ -175,7 +175,9 @@ class LimitedProgram:
         listed = list_tasks(tasks, fitter.captured, fitter.given_blocks)
         staging = fitter.staging(peaks)
         work = [
-            work_of(one, listed, fitter.tile_of, n_bytes, self._values, self._on_device)
+            work_of(
+                one, listed, fitter.tile_of, fitter.sizes, n_bytes, self._values, self._on_device
+            )
             for one, n_bytes in zip(listed.tasks, staging, strict=True)
         ]
 

@@ -12,15 +12,23 @@ MOST_EVENTS = 30
 """So many loads and stores are listed."""
 
 
-def memory_lines(fitted: FittedProgram, limit_bytes: int, least_bytes: int) -> tuple[str, ...]:
-    """**Local.** How this rank keeps the limit, line by line; ``least_bytes`` would do on all ranks."""
+def memory_lines(
+    fitted: FittedProgram, limit_bytes: int, least_bytes: int, unlimited_bytes: int = 0
+) -> tuple[str, ...]:
+    """**Local.** How this rank keeps the limit, line by line; ``least_bytes`` would do on all ranks.
+
+    ``unlimited_bytes`` are those that tiles take without a limit, if that is known.
+    """
     graph = fitted.graph
     budget = graph.places[0].limit_bytes or 0
     others = limit_bytes - budget
     alone = sum(task.time_ps for task in graph.tasks.tasks)
+    shown = fitted.certificate
+    before = f"{format_bytes(unlimited_bytes)} without a limit; " if unlimited_bytes else ""
     lines = [
-        f"memory     {fitted.certificate}; limit {format_bytes(limit_bytes)} a rank, "
-        f"{format_bytes(others)} of it held by other arrays",
+        f"memory     {before}within {format_bytes(limit_bytes)}, {format_bytes(others)} of it held by "
+        f"other arrays: at most {format_bytes(fitted.bound_bytes)}, {shown.verdict} for {shown.scope} "
+        f"({shown.method})",
         f"least      limit={least_bytes} ({format_bytes(least_bytes, round_up=True)}) would do",
         f"modelled   {format_time(modelled_ps(graph))}, {format_time(alone)} without a limit",
     ]

@@ -146,12 +146,10 @@ def _curve(
     """The memory of a rank over time, as high as its limit, or as its peak."""
     peak = max(n_bytes for _, n_bytes in changes)
     most = max(1, limit_bytes or peak)
-    words = f"{format_bytes(peak)} at most" + (
-        f" of {format_bytes(limit_bytes)}" if limit_bytes else ""
-    )
     body = [
         text(16, y + 12, f"rank {rank} memory", 11),
-        text(16, y + 26, words, 9, "soft"),
+        text(16, y + 24, f"{format_bytes(peak)} at most", 9, "soft"),
+        *([text(16, y + 35, f"of {format_bytes(limit_bytes)}", 9, "soft")] if limit_bytes else []),
         rect(LEFT, y, WIDTH - LEFT - 20, CURVE, "void", style="stroke:none"),
     ]
     for (begin, n_bytes), (end, _) in pairwise(changes):

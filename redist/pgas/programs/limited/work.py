@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.ghosts.traffic import Exchanger
+from redist.pgas.ghosts.tape import TaskKind
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.memory import TileMemory, counted_bytes, memory_for, root_of
+from redist.pgas.programs.limited.cutting.block_calls import FirstPart, NewBlock
 from redist.pgas.programs.limited.listing import EFFECTS, GraphTask, ListedTasks
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.spill.spill_store import TileLayout
@@ -18,6 +20,8 @@ from redist.runtime.lanes.vertex_table import TaskWork
 
 NOTHING = np.empty(0, np.uint8)
 """The array of a tile of no bytes."""
+IN_SEGMENTS = (NewBlock, FirstPart, TileMover)
+"""What makes its result in shared memory; NumPy makes that of others, in memory of its own."""
 
 
 class RunValues:
@@ -51,17 +55,26 @@ def work_of(
     one: GraphTask,
     listed: ListedTasks,
     tile_of: Mapping[int, int],
+    sizes: Mapping[int, int],
     staging_bytes: int,
     values: RunValues,
     on_device: bool = False,
 ) -> TaskWork:
-    """**Local.** What a task does with the tiles that it reads and updates; it gives those that it makes."""
+    """**Local.** What a task does with the tiles that it reads and updates; it gives those that it makes.
+
+    ``sizes`` has what memories count with. What NumPy allocates is counted too, so that it and dead
+    segments never take more together than the plan says.
+    """
+    memory = memory_for(on_device)
+    private_bytes = staging_bytes
+    if one.task.kind is not TaskKind.NEW and not isinstance(one.task.function, IN_SEGMENTS):
+        private_bytes += sum(sizes.get(number, 0) for number in one.makes)
     given = [*one.reads, *one.updates]
     plain = listed.plain
     names = [number if number != EFFECTS else None for number in given]
     replay = write_replay([*one.views, one.task, *one.parts], names, one.makes)
     is_exchange = isinstance(one.task.function, Exchanger)
-    run = _granted(replay, staging_bytes, memory_for(on_device)) if is_exchange else replay
+    run = _granted(replay, staging_bytes, memory) if is_exchange else replay
     made = [(number, None if number in plain else tile_of[number]) for number in one.makes]
     plain_at = [(at, number) for at, number in enumerate(given) if number in plain]
 
@@ -69,6 +82,8 @@ def work_of(
         tiles = list(arrays)
         for at, number in plain_at:
             tiles[at] = values.plain[number]
+        if private_bytes:
+            memory.expect(private_bytes)
         found = run(*tiles)
         out = []
         for (number, tile), value in zip(made, found, strict=True):
@@ -78,6 +93,7 @@ def work_of(
                 continue
             own, layout = own_memory(value, arrays)
             values.layouts[tile] = layout
+            memory.adopt(own, sizes.get(number, 0))
             out.append(own)
         return tuple(out)
 

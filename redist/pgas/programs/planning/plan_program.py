@@ -122,7 +122,7 @@ def decide_layouts(
     at = 1 if len(steady) > 0 else 0
     time_ps, written_ps = times[at], (fresh, kept)[at]
     if time_ps >= written_ps:
-        why = "no layouts are better"
+        why = "no layouts were found that are better"
         return replace(as_is, why=why, plan=plan, time_ps=written_ps, written_ps=written_ps)
     judge_layouts(plan, costs.device)
     return DecidedLayouts(tidied, steered, "", plan, costs, time_ps, written_ps, *times)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.tiled import Tile
 
 Region = tuple[slice, ...]
@@ -48,7 +49,7 @@ class FirstPart:
     def __call__(self, *operands: Any, **options: Any) -> Tile:
         """**Local.** The memory; the rest of it has no values yet."""
         part = self.function(*operands, **options)
-        whole: Tile = np.empty(self.shape, part.dtype)
+        whole = BUFFERS.empty(self.shape, part.dtype, 0)
         whole[self.region] = part
         return whole
 
