@@ -65,7 +65,7 @@ class ProgramEnd:
         if hasattr(sys, "ps1") or sys.flags.interactive:
             self._before(kind, error, where)
             return
-        own = error_sign(f"{kind.__name__}: {error}")
+        own = error_sign(error_in_words(error))
         ours = isinstance(error, RedistError) and os.getpid() == self._pid
         me = 0 if MPI.Is_finalized() else MPI.COMM_WORLD.rank
         if ours and me > 0 and _is_told_by_first(own):
