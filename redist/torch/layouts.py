@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.placement_types import Partial
+from torch.distributed.tensor.placement_types import Partial, Placement
 
 from redist.errors import ConversionError, RequestError
 from redist.layout.array_type import ArrayType
@@ -94,10 +94,13 @@ def placements_of(t: ArrayType) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def checked_placements(placements: Any, n_dims: int) -> tuple[Any, ...]:
+def checked_placements(placements: Any, n_dims: int, name: str = "") -> tuple[Any, ...]:
     """Placements with dims counted from the front; an error if they are no placements."""
-    if placements is None or isinstance(placements, str) or not isinstance(placements, Sequence):
+    is_list = isinstance(placements, Sequence) and not isinstance(placements, str)
+    if not is_list or not all(isinstance(placement, Placement) for placement in placements):
+        what = f"{name!r} " if name else ""
         raise RequestError(
-            f"cannot move to placements {placements!r}: give a list with one per dim of the mesh"
+            f"cannot move {what}to placements {placements!r}: give a list with one per dim of the mesh, such "
+            "as [Shard(0)] or [Replicate()]"
         )
     return tuple(Shard(p.dim + n_dims) if type(p) is Shard and p.dim < 0 else p for p in placements)

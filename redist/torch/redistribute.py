@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -22,9 +24,10 @@ from redist.planner import synthesize
 from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.text.units import format_bytes, least_limit, limit_from
 from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
+from redist.torch.requests import Ends, Request
 from redist.torch.transfer import TensorTransfer
-from redist.torch.trees import leaves_of, rebuilt
-from redist.torch.world import GroupWorld, world_of
+from redist.torch.trees import Leaf, leaves_of, rebuilt
+from redist.torch.world import TRANSPORTS, GroupWorld, check_transport, world_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def redistribute(
     dtensor: Any,
     device_mesh: DeviceMesh | None = None,
     placements: Any = None,
-    limit_bytes: int | str | None = None,
+    limit_bytes: int | float | str | None = None,
     *,
     objective: str = "time",
     transport: str = "auto",
@@ -67,25 +70,36 @@ def redistribute(
 
     The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
     ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
-    messages: a state dict, also of an optimizer, with dicts and lists inside. ``placements`` is then one
-    list for all, or a dict like it: an entry is for a name or for the whole branch below it, names may be
-    dotted (``"layers.0.weight"``), and None leaves a tensor where it is. With a list for many, tensors of
-    0 dims are replicated. What is not a DTensor (numbers, plain tensors, None) is handed on unchanged.
+    messages: a state dict, also of an optimizer, with dicts and lists inside. Ranks match its tensors by
+    name, in whatever order each has them. ``placements`` is then one list for all, or a dict like it: an
+    entry is for a name or for the whole branch below it, names may be dotted (``"layers.0.weight"``), and
+    None leaves a tensor where it is. With a list for many, tensors of 0 dims are replicated. What is not a
+    DTensor (numbers, plain tensors, None) is handed on unchanged.
     The result is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does.
     Gradients go back the same way. ``limit_bytes``, a number or text, bounds the tiles and the staging of
     the fullest rank, source and target included. ``transport="messages"`` uses only messages of the
     process group; the default copies through shared memory if all ranks are on one host and the tensors
     in memory.
     """
-    options = MoveOptions(limit_from(limit_bytes), objective, transport, timeout_s)
-    if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
-        raise RequestError(_why_not(dtensor))
+    known = transport if transport in TRANSPORTS else "auto"
     leaves = leaves_of(dtensor, placements)
-    go = [leaf for leaf in leaves if not leaf.stays]
-    targets = [_target(leaf.tensor, device_mesh, leaf.placements) for leaf in go]
-    names, tensors = [leaf.name for leaf in go], [leaf.tensor for leaf in go]
-    moved = iter(move(options, targets, names, tensors) if go else ())
-    return rebuilt(dtensor, (leaf.tensor if leaf.stays else next(moved) for leaf in leaves))
+    go = sorted((leaf for leaf in leaves if not leaf.stays), key=lambda leaf: leaf.path)
+    tensors = [leaf.tensor for leaf in go]
+    try:
+        options = MoveOptions(limit_from(limit_bytes), objective, known, timeout_s)
+        check_transport(transport)
+        if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
+            raise RequestError(_why_not(dtensor))
+        targets = [_target(leaf, device_mesh, placements is None) for leaf in go]
+        names = _names(go)
+    except RedistError as problem:
+        tell_all(problem, MoveOptions(None, "time", known, timeout_s), device_mesh, tensors)
+        raise
+    if not go:
+        agree_on_nothing(options, device_mesh)
+        return rebuilt(dtensor, iter(leaf.tensor for leaf in leaves))
+    moved = dict(zip(map(id, go), move(options, targets, names, tensors), strict=True))
+    return rebuilt(dtensor, (moved.get(id(leaf), leaf.tensor) for leaf in leaves))
 
 
 def _why_not(value: Any) -> str:
@@ -100,16 +114,67 @@ def _why_not(value: Any) -> str:
     )
 
 
-def _target(tensor: DTensor, device_mesh: DeviceMesh | None, placements: Any) -> Target:
-    mesh = tensor.device_mesh if device_mesh is None else device_mesh
+def _target(leaf: Leaf, device_mesh: DeviceMesh | None, has_none: bool) -> Target:
+    mesh = leaf.tensor.device_mesh if device_mesh is None else device_mesh
     if not isinstance(mesh, DeviceMesh):
         ways = (
             "redistribute(x, mesh, placements), or redistribute(x, placements=...) on its own mesh"
         )
         raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh; write {ways}")
-    if placements is None:
-        placements = tuple(Replicate() for _ in range(mesh.ndim))
-    return Target(mesh, checked_placements(placements, tensor.ndim))
+    if has_none:
+        raise RequestError(
+            "cannot move without placements: they are needed, as [Shard(0)], or [Replicate()] for all of it "
+            "on every rank"
+        )
+    if leaf.problem is not None:
+        raise RequestError(leaf.problem)
+    return Target(mesh, checked_placements(leaf.placements, leaf.tensor.ndim, leaf.name))
+
+
+def _names(leaves: Sequence[Leaf]) -> list[str]:
+    """Names that tell tensors apart: with dots, or, where that leaves two alike, as lists of keys."""
+    if len({leaf.path for leaf in leaves}) < len(leaves):
+        twice = next(a.name for a, b in pairwise(leaves) if a.path == b.path)
+        raise RequestError(f"cannot move two DTensors that are both called {twice!r}; rename one")
+    names = [leaf.name for leaf in leaves]
+    return names if len(set(names)) == len(names) else [str(list(leaf.path)) for leaf in leaves]
+
+
+def tell_all(
+    problem: RedistError,
+    options: MoveOptions,
+    device_mesh: Any,
+    tensors: Sequence[DTensor],
+) -> None:
+    """**Collective.** Raise an error of this rank's arguments on all ranks that make the call.
+
+    Where the arguments do not even say which ranks these are, and it is not all, this does nothing.
+    """
+    if not dist.is_initialized():
+        return
+    is_mesh = isinstance(device_mesh, DeviceMesh)
+    ranks = _ranks_of([device_mesh] if is_mesh else [], tensors)
+    is_sure = bool(tensors) and (is_mesh or device_mesh is None)
+    if (is_sure and _my_rank() in ranks) or len(ranks) == dist.get_world_size():
+        world_of(None, options.transport, options.timeout_s, ranks).agree(None, problem)
+
+
+def agree_on_nothing(options: MoveOptions, device_mesh: Any) -> None:
+    """**Collective** if the mesh has all ranks. An error if others do move something."""
+    if isinstance(device_mesh, DeviceMesh) and device_mesh.size() == dist.get_world_size():
+        ranks = _ranks_of([device_mesh], [])
+        world = world_of(None, options.transport, options.timeout_s, ranks)
+        world.agree(Request((), (), _how(device_mesh.device_type, options)), None)
+
+
+def _ranks_of(meshes: Sequence[DeviceMesh], tensors: Sequence[DTensor]) -> tuple[int, ...]:
+    """The ranks of a call: those of all its meshes."""
+    every = {id(mesh): mesh for mesh in (*meshes, *(t.device_mesh for t in tensors))}
+    return tuple(sorted({rank for mesh in every.values() for rank in mesh_ranks(mesh)}))
+
+
+def _how(device: str, options: MoveOptions) -> str:
+    return f"on {device}, limit {options.limit_bytes}, {options.objective}"
 
 
 def move(
@@ -194,28 +259,26 @@ def prepare(
     tensors: Sequence[DTensor],
 ) -> tuple[GroupWorld, TensorTransfer]:
     """**Collective.** The prepared move of a request, and the world that runs it."""
-    meshes = {id(mesh): mesh for t in targets for mesh in (t.device_mesh,)}
-    meshes |= {id(tensor.device_mesh): tensor.device_mesh for tensor in tensors}
-    ranks = tuple(sorted({rank for mesh in meshes.values() for rank in mesh_ranks(mesh)}))
+    ranks = _ranks_of([target.device_mesh for target in targets], tensors)
     world = world_of(None, options.transport, options.timeout_s, ranks)
-    text: str | None = None
+    request: Request | None = None
     error: RedistError | None = None
-    ends: list[tuple[ArrayType, ArrayType]] = []
     device = targets[0].device_mesh.device_type
     try:
-        for name, tensor, target in zip(names, tensors, targets, strict=True):
-            ends.append(_types(name, tensor, target, device, ranks))
-        said = ", ".join([_text(a, b) for a, b in ends])
-        text = f"{said} on {device}, limit {options.limit_bytes}, {options.objective}"
+        ends = [
+            _types(name, tensor, target, device, ranks)
+            for name, tensor, target in zip(names, tensors, targets, strict=True)
+        ]
+        request = Request(tuple(names), tuple(ends), _how(device, options))
     except RedistError as problem:
         error = problem
 
-    def make_plans(topology: Topology) -> list[Plan]:
+    def make_plans(topology: Topology, ends: Sequence[Ends]) -> list[Plan]:
         return [
             _plan(name, a, b, options, topology) for name, (a, b) in zip(names, ends, strict=True)
         ]
 
-    return world, world.find(text, error, device, make_plans)
+    return world, world.find(request, error, device, make_plans)
 
 
 def _plan(
@@ -262,13 +325,8 @@ def _types(
     return source, there
 
 
-@lru_cache(maxsize=4096)
-def _text(source: ArrayType, target: ArrayType) -> str:
-    return f"{source} on {source.mesh} -> {target} on {target.mesh}"
-
-
 def _my_rank() -> int:
-    return int(torch.distributed.get_rank())
+    return int(dist.get_rank())
 
 
 def _local(tensor: DTensor) -> torch.Tensor:

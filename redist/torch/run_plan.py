@@ -10,6 +10,7 @@ from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
 from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.torch.dtypes import to_torch
+from redist.torch.requests import same_on_all
 from redist.torch.transfer import TensorTransfer
 from redist.torch.world import world_of
 
@@ -39,9 +40,9 @@ class TorchPlan:
                 f"cannot run the plan: it names rank {max(ranks)}, but the group has "
                 f"{world.ranks.size} ranks; make it for a mesh of these"
             )
-        self._text = f"{describe(plan)} on {self.device}"
+        self._request = same_on_all(f"{describe(plan)} on {self.device}")
         self.transfer: TensorTransfer = world.find(
-            self._text, error, self.device, lambda topology: [plan]
+            self._request, error, self.device, lambda topology, ends: [plan]
         )
 
     def __call__(self, local: torch.Tensor | None) -> torch.Tensor | None:
@@ -51,8 +52,9 @@ class TorchPlan:
             check_tile(local, self.transfer.shape_of(0, False), self.plan, self.device)
         except RedistError as problem:
             error = problem
-        text = None if error is not None else self._text
-        transfer = self._world.find(text, error, self.device, lambda topology: [self.plan])
+        request = None if error is not None else self._request
+        plans = [self.plan]
+        transfer = self._world.find(request, error, self.device, lambda topology, ends: plans)
         return self._world.run(transfer, [local])[0]
 
     @property

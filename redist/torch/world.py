@@ -15,6 +15,7 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Level, Topology
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
+from redist.torch.requests import Ends, Request, agreed_ends, error_of_all
 from redist.torch.transfer import Tensors, TensorTransfer
 
 TRANSPORTS = ("auto", "messages", "views")
@@ -40,30 +41,24 @@ class GroupWorld:
         self.by_views = transport == "views"
         self.topology = MESSAGES if self.memory is None else ONE_HOST
         self.prepared: dict[str, TensorTransfer] = {}
+        self.shared_keys: dict[str, str] = {}
+        """For the text of a request that fits together with others, the key of all of them."""
 
     def find(
         self,
-        text: str | None,
+        request: Request | None,
         error: RedistError | None,
         device: str,
-        make_plans: Callable[[Topology], Sequence[Plan]],
+        make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
     ) -> TensorTransfer:
         """**Collective.** The prepared move of a request; the same error on all ranks if they cannot agree.
 
-        ``text`` says all there is to agree on. Rank 0 of the group plans, and tells the others.
+        Rank 0 of the group plans, and tells the others.
         """
-        found = self.prepared.get(text or "")
-        word = ERROR
-        if text is not None and error is None:
-            word = _token(text) | (NEW if found is None else 0)
-        if not self._meet(word) or word == ERROR:
-            answers = self.ranks.gather((text, None if error is None else str(error)))
-            self._raise_unless_agreed(answers, error)
-            found = None  # the same request, prepared on some ranks only
+        key, found, ends = self.agree(request, error)
         if found is not None:
             return found
-        assert text is not None
-        plans = self._plan(make_plans)
+        plans = self._plan(make_plans, ends)
         found = TensorTransfer(
             self.ranks,
             self.memory if device == "cpu" else None,
@@ -74,8 +69,45 @@ class GroupWorld:
         )
         while len(self.prepared) >= MOST_TRANSFERS:
             self.prepared.pop(next(iter(self.prepared)))
-        self.prepared[text] = found
+        self.prepared[key] = found
         return found
+
+    def agree(
+        self, request: Request | None, error: RedistError | None
+    ) -> tuple[str, TensorTransfer | None, Sequence[Ends]]:
+        """**Collective.** What all ranks ask for: its key, its move if it is prepared, and the ends.
+
+        It is an error on all ranks if one has an error, or if they cannot agree. Requests of ranks that
+        name parts of one mesh differ in their texts; they share a key that is made of all of them.
+        """
+        text = "" if request is None else request.text
+        key = self.shared_keys.get(text, text)
+        found = self.prepared.get(key)
+        key = text if found is None else key
+        word = ERROR
+        if request is not None and error is None:
+            word = _token(key) | (NEW if found is None else 0)
+        ends: Sequence[Ends] = () if request is None else request.ends
+        if not self._meet(word) or word == ERROR:
+            answers = self.ranks.gather((request, None if error is None else str(error)))
+            said = error_of_all([failed for _, failed in answers], self.ranks.names)
+            if said is not None:
+                raise RequestError(said) from error
+            key, ends = self._agree(text, [asked for asked, _ in answers])
+            found = None  # the same request, prepared on some ranks only, or by parts
+        return key, found, ends
+
+    def _agree(self, text: str, requests: Sequence[Request]) -> tuple[str, Sequence[Ends]]:
+        """**Local.** The key and the ends of what all ranks ask for together, or an error."""
+        ends = agreed_ends(requests, self.ranks.names)
+        texts = [request.text for request in requests]
+        if len(set(texts)) == 1:
+            self.shared_keys.pop(text, None)
+            return text, ends
+        while len(self.shared_keys) >= MOST_TRANSFERS:
+            self.shared_keys.pop(next(iter(self.shared_keys)))
+        self.shared_keys[text] = key = f"shared {_digest(repr(texts)).hex()}"
+        return key, ends
 
     def run(self, transfer: TensorTransfer, sources: Tensors) -> list[torch.Tensor | None]:
         """**Collective.** Move; a failure in the middle reaches the other ranks as an error of theirs."""
@@ -92,12 +124,16 @@ class GroupWorld:
         words = self.ranks.tell(np.array([word]))
         return bool((words == word).all())
 
-    def _plan(self, make_plans: Callable[[Topology], Sequence[Plan]]) -> Sequence[Plan]:
+    def _plan(
+        self,
+        make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
+        ends: Sequence[Ends],
+    ) -> Sequence[Plan]:
         """**Collective.** Plans that rank 0 makes, or the error that it meets, on every rank."""
         answer: Any = None
         if self.ranks.rank == 0:
             try:
-                answer = tuple(make_plans(self.topology))
+                answer = tuple(make_plans(self.topology, ends))
             except RedistError as problem:
                 answer = problem
             except Exception as problem:
@@ -108,38 +144,20 @@ class GroupWorld:
         plans: Sequence[Plan] = answer
         return plans
 
-    def _raise_unless_agreed(
-        self, answers: Sequence[tuple[str | None, str | None]], error: RedistError | None
-    ) -> None:
-        """**Local.** Raise if a rank has an error, or asks for something else than another."""
-        errors = _by_text([failed for _, failed in answers], self.ranks.names)
-        if errors:
-            said = "; ".join(f"{who}: {text}" for text, who in errors.items())
-            if len(errors) == 1 and all(failed for _, failed in answers):
-                said = next(iter(errors))
-            raise RequestError(said) from error
-        texts = _by_text([text for text, _ in answers], self.ranks.names)
-        if len(texts) > 1:
-            said = "; ".join(f"{who}: {text}" for text, who in texts.items())
-            raise RequestError(f"cannot move: ranks ask for different things; {said}")
-
-
-def _by_text(texts: Sequence[str | None], names: Sequence[int]) -> dict[str, str]:
-    """Who says what, in words."""
-    found: dict[str, list[int]] = {}
-    for name, text in zip(names, texts, strict=True):
-        if text is not None:
-            found.setdefault(text, []).append(name)
-    return {
-        text: ("rank " if len(who) == 1 else "ranks ") + ", ".join(map(str, who))
-        for text, who in found.items()
-    }
-
 
 def _token(text: str) -> int:
     """A number for a request, the same on every rank."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 3 << 2
+    return int.from_bytes(_digest(text)[:8], "little") >> 3 << 2
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=32).digest()
+
+
+def check_transport(transport: str) -> None:
+    """Raise unless this is a way to move."""
+    if transport not in TRANSPORTS:
+        raise RequestError(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
 
 
 _WORLDS: dict[Any, GroupWorld] = {}
@@ -149,8 +167,7 @@ def world_of(
     group: Any, transport: str, timeout_s: float | None, names: tuple[int, ...] | None = None
 ) -> GroupWorld:
     """The world of a group, or of some of its ranks; **collective over** these the first time."""
-    if transport not in TRANSPORTS:
-        raise RequestError(f"unknown transport {transport!r}; known: {', '.join(TRANSPORTS)}")
+    check_transport(transport)
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise RequestError(

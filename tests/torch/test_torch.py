@@ -51,6 +51,11 @@ def test_what_users_rely_on(ranks: int) -> None:
     assert said.count("well ") == 9 and "WRONG" not in said, said
 
 
+def test_what_ranks_agree_on() -> None:
+    said = must_pass("agreement", 4, limit_s=200)
+    assert said.count("well ") == 5 and "WRONG" not in said, said
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_plans_as_texts_do_what_the_plans_do(ranks: int) -> None:
     words = [

@@ -1,0 +1,197 @@
+"""What ranks must agree on: names, arguments, meshes that are parts of one; and where they do not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+import redist
+import redist.torch
+from redist.torch.world import world_of
+from tests.programs.torch.together import main, report
+
+FULL = torch.arange(8 * 12, dtype=torch.float32).reshape(8, 12)
+
+
+def line() -> DeviceMesh:
+    return init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("w",))
+
+
+def grid() -> DeviceMesh:
+    shape = (2, dist.get_world_size() // 2)
+    return init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp"))
+
+
+def move(*args: Any, **options: Any) -> Any:
+    return redist.torch.redistribute(*args, timeout_s=30, **options)
+
+
+def must_fail(said: str, *args: Any, **options: Any) -> None:
+    """The same error, which says this, on every rank."""
+    texts: list[Any] = [None] * dist.get_world_size()
+    try:
+        move(*args, **options)
+        found = "no error"
+    except redist.RequestError as problem:
+        found = str(problem)
+    dist.all_gather_object(texts, found)
+    assert re.search(said, found), f"{said!r} not in {found!r}"
+    assert len(set(texts)) == 1 and len(found) < 600, texts
+
+
+def names() -> None:
+    """Tensors are matched by name, whatever the order of a dict; the result has the caller's order."""
+    rank, one = dist.get_rank(), line()
+    a, b = (distribute_tensor(FULL + k, one, [Shard(0)]) for k in (0, 1000))
+    for transport in ("auto", "messages"):
+        given = {"a": a, "b": b} if rank else {"b": b, "a": a}
+        moved = move(given, one, [Shard(1)], transport=transport)
+        assert list(moved) == list(given)
+        assert torch.equal(moved["a"].full_tensor(), FULL)
+        assert torch.equal(moved["b"].full_tensor(), FULL + 1000)
+    given = {"x": {"b": b, "a": a}, "x.a": b} if rank else {"x.a": b, "x": {"a": a, "b": b}}
+    moved = move(given, one, [Shard(1)])
+    assert torch.equal(moved["x"]["a"].full_tensor(), FULL)
+    assert torch.equal(moved["x.a"].full_tensor(), FULL + 1000)
+    must_fail("cannot move 'a': only ranks? .*1.* asked for it, not rank 0.* more name",
+              {"a" if rank else "z": a}, one, [Shard(1)])  # fmt: skip
+    must_fail("cannot move 'b': only rank 1 asked for it", {"a": a} | ({"b": b} if rank == 1 else {}),
+              one, [Shard(1)])  # fmt: skip
+    must_fail("cannot move 'a': only rank", {} if rank == 1 else {"a": a}, one, [Shard(1)])
+    must_fail("both called '0'", {0: a, "0": b}, one, [Shard(1)])
+
+
+def wrong_on_one() -> None:
+    """A wrong argument on one rank is the same error on all, and work goes on after it."""
+    one, is_odd = line(), dist.get_rank() == 1
+    x = distribute_tensor(FULL, one, [Shard(0)])
+    good = [Shard(1)]
+    must_fail("^rank 1: .*no such name; did you mean 'weight'", {"weight": x}, one,
+              {"wieght" if is_odd else "weight": good})  # fmt: skip
+    must_fail("^rank 1: .*'a': placements has no entry", {"a": x, "b": 3}, one,
+              {"b" if is_odd else "a": good})  # fmt: skip
+    must_fail(
+        "^rank 1: cannot move to placements 'nonsense'", x, one, "nonsense" if is_odd else good
+    )
+    must_fail("^rank 1: .*there is no dim 7", x, one, [Shard(7)] if is_odd else good)
+    must_fail("^rank 1: cannot move to 5: it is no DeviceMesh", x, 5 if is_odd else one, good)
+    must_fail("^rank 1: cannot move a Tensor", FULL if is_odd else x, one, good)
+    must_fail("^rank 1: cannot use limit_bytes", x, one, good, limit_bytes=-1 if is_odd else None)
+    must_fail("^rank 1: unknown transport", x, one, good, transport="?" if is_odd else "auto")
+    must_fail("^rank 1: cannot move without placements", x, one, None if is_odd else good)
+    must_fail("it goes to f32.* for rank 0, but .* for rank 1", x, one, [Shard(int(not is_odd))])
+    must_fail("limit 10000.*; rank 1: .*limit 10001", x, one, good, limit_bytes=10000 + is_odd)
+    assert torch.equal(move(x, one, good).full_tensor(), FULL)
+
+
+def places() -> None:
+    """Placements for lists, and kinds of dicts that come back as they were."""
+    one = line()
+    x = distribute_tensor(FULL, one, [Shard(0)])
+    moved = move({"s": [x, (x, 4), x]}, one, {"s": [[Shard(0)], [[Shard(1)], None], None]})["s"]
+    assert moved[0].placements == (Shard(0),) and moved[1][0].placements == (Shard(1),)
+    assert moved[1][1] == 4 and moved[2] is x and isinstance(moved[1], tuple)
+    must_fail(
+        "'s': 1 placements for 2 entries; .*as \\[\\[Shard", {"s": [x, x]}, one, {"s": [[Shard(0)]]}
+    )
+    must_fail("'s.0' to placements .*None", {"s": [x]}, one, {"s": {0: [None]}})
+    must_fail("placements for 's.y': there is no such name; leave it out", {"s": {"x": x}}, one,
+              {"s": {"x": [Shard(0)], "y": None}})  # fmt: skip
+    state: Any = torch.nn.Linear(2, 2).state_dict()
+    state["weight"] = x
+    moved = move(state, one, [Shard(1)])
+    assert type(moved) is OrderedDict and moved._metadata == state._metadata
+    assert state["weight"] is x and moved["bias"] is state["bias"]
+    must_fail("placements: they are needed, as \\[Shard", {"a": x}, one)
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    """A layer as transformers have it: tensor parallelism leaves the norm alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.norm = torch.nn.LayerNorm(8)
+
+
+def submeshes() -> None:
+    """FSDP and tensor parallelism: parameters on submeshes are moved as if they were on the whole mesh."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    mesh, one = grid(), line()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Block(), Block())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for block in model:
+        parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+        fully_shard(block, mesh=mesh["dp"])
+    state = model.state_dict()
+    assert state["0.norm.weight"].device_mesh.ndim == 1, "what this is about"
+    world = world_of(None, "auto", 30.0)
+    for target, placements in (
+        (one, [Shard(0)]),
+        (one, [Replicate()]),
+        (mesh, [Replicate(), Shard(0)]),
+    ):
+        moved = move(state, target, placements)
+        for name, value in moved.items():
+            assert value.device_mesh == target
+            assert torch.equal(value.full_tensor(), before[name]), name
+        prepared = dict(world.prepared)
+        again = move(state, target, placements)
+        assert world.prepared == prepared, "the second move is prepared"
+        assert all(torch.equal(again[name].to_local(), moved[name].to_local()) for name in moved)
+    half = DeviceMesh("cpu", [0, dist.get_world_size() - 1], mesh_dim_names=("gen",))
+    moved = move(state, half, [Shard(0)])
+    if half.get_coordinate() is not None:
+        assert all(torch.equal(moved[name].full_tensor(), before[name]) for name in moved)
+    back = move(move(state, one, [Replicate()]), mesh["tp"], [Shard(0)])
+    assert all(torch.equal(value.full_tensor(), before[name]) for name, value in back.items())
+
+
+def apart() -> None:
+    """Meshes of ranks that are no parts of one are refused, in one line, and so are other types."""
+    rank, one, n = dist.get_rank(), line(), dist.get_world_size()
+    meshes = [DeviceMesh("cpu", [k, (k + 1) % n], mesh_dim_names=("p",)) for k in range(2)]
+    mine = meshes[int(rank == 1)]
+    x = DTensor.from_local(FULL[:4], mine, [Shard(0)], run_check=False)
+    must_fail("'v': it is on a submesh .ranks .* for rank 0; .* for rank 1.*from_local",
+              {"v": x}, one, [Shard(0)])  # fmt: skip
+    y = distribute_tensor(FULL, one, [Shard(rank % 2)])
+    must_fail("'v': ranks ask for different things; it is on .*w.* for rank 1$",
+              {"u": distribute_tensor(FULL, one, [Shard(0)]), "v": y}, one, [Shard(0)])  # fmt: skip
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    check.__name__: check for check in (names, wrong_on_one, places, submeshes, apart)
+}
+
+
+def program() -> int:
+    """Run the checks that the command line names, or all."""
+    status = 0
+    for name in sys.argv[1:] or CHECKS:
+        wrong = None
+        try:
+            CHECKS[name]()
+        except Exception as problem:
+            wrong = f"{type(problem).__name__}: {problem}"
+        status |= report(name, wrong)
+    return status
+
+
+if __name__ == "__main__":
+    main(program)
