@@ -12,7 +12,7 @@ import jax
 
 from redist.errors import ArgumentError, RequestError
 from redist.jax.choose import XLA
-from redist.jax.moves import LeafMove, compiled, is_on_devices, plan_between
+from redist.jax.moves import LeafMove, is_on_devices, plan_between
 from redist.jax.trees import moves_of, order_of, others_bytes, steps_of
 from redist.jax.types import sharding_from
 from redist.lower.hlo import received_bytes
@@ -171,7 +171,7 @@ def _measured(
     own = sharding_from(move.value)
     like = jax.ShapeDtypeStruct(move.value.shape, move.value.dtype, sharding=own)
     plan = plan_between(*move.ends, limit_bytes, False)
-    ours = compiled(*move.ends, limit_bytes, False, move.wanted)
+    ours = move.program(limit_bytes)
     return plan, _figures(ours, like), _figures(_own_way(move.wanted), like)
 
 

@@ -13,23 +13,35 @@ from jax.sharding import NamedSharding
 
 from redist.errors import ConversionError, RedistError, RequestError
 from redist.jax.choose import XLA, choose_plan, is_reused, least_bytes
-from redist.jax.compiled import to_jax
-from redist.jax.types import on_one_axis, sharding_from, sharding_like, type_under
+from redist.jax.compiled import placed, to_jax
+from redist.jax.types import (
+    check_cut,
+    has_plans,
+    on_one_axis,
+    sharding_from,
+    sharding_like,
+    type_under,
+)
 from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
+
+ARRAYS = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
+"""What has a shape and may get a sharding; all else is handed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeafMove:
     """A value and where it goes; ``name`` is its place in a tree, empty for an array alone.
 
-    ``wanted`` is None if the value stays. ``ends`` are the types before and after, over one mesh; they are
-    None if JAX moves the value by itself: from the host, between different devices, or by another name
-    for the same tiles.
+    ``own`` is the sharding that it has, ``wanted`` the one that it gets, or None if the value stays.
+    ``ends`` are the types before and after, over one mesh; they are None if JAX moves the value by itself:
+    from the host, between different devices, by another name for the same tiles, or because it is empty
+    or its dtype has no plans.
     """
 
     name: str
     value: Any
+    own: NamedSharding | None = None
     wanted: NamedSharding | None = None
     ends: tuple[ArrayType, ArrayType] | None = None
 
@@ -71,33 +83,49 @@ class LeafMove:
             return self.before_bytes
         return self.before_bytes + self.after_bytes
 
+    def program(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
+        """The plan as a function that XLA compiles at its first call."""
+        assert self.ends is not None and self.own is not None and self.wanted is not None
+        return compiled(*self.ends, limit_bytes, donate, self.own, self.wanted)
+
     def run(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
         """Move it, and return the result."""
         if self.wanted is None:
             return self.value
+        is_traced = isinstance(self.value, jax.core.Tracer)
+        if self.ends is None and is_traced and self._keeps_devices:
+            return placed(self.value, self.wanted)
         if self.ends is None:
             can_give = donate and is_on_devices(self.value) and not self.is_renamed
             return jax.device_put(self.value, self.wanted, donate=can_give)
-        moved = compiled(*self.ends, limit_bytes, donate, self.wanted)(self.value)
-        is_traced = isinstance(self.value, jax.core.Tracer)
+        moved = self.program(limit_bytes, donate)(self.value)
         if donate and not is_traced and not self.value.is_deleted():
             self.value.delete()  # its memory is of another size than the result's, or XLA had no use for it
         return moved
 
+    @property
+    def _keeps_devices(self) -> bool:
+        assert self.wanted is not None
+        if self.own is None:
+            return False
+        return list(self.own.mesh.devices.flat) == list(self.wanted.mesh.devices.flat)
+
 
 def is_on_devices(value: Any) -> bool:
-    """Whether a value is a jax.Array that knows where it is."""
+    """Whether a value is an array that knows where it is, or the shape of one."""
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return value.sharding is not None
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
 def tile_bytes(x: Any, sharding: Any) -> int:
     """Bytes of an array on one device."""
-    return math.prod(sharding.shard_shape(tuple(x.shape))) * np.dtype(x.dtype).itemsize
+    return math.prod(sharding.shard_shape(tuple(x.shape))) * x.dtype.itemsize
 
 
 def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> LeafMove:
     """What happens to a value that should get a sharding; an error names its place in the tree."""
-    if sharding is None or not isinstance(value, (jax.Array, np.ndarray)):
+    if sharding is None or not isinstance(value, ARRAYS):
         return LeafMove(name, value)
     try:
         return _move_of(name, value, sharding, source)
@@ -108,28 +136,42 @@ def move_of(name: str, value: Any, sharding: Any, source: Any = None) -> LeafMov
 
 
 def _move_of(name: str, value: Any, sharding: Any, source: Any) -> LeafMove:
-    shape, dtype = tuple(value.shape), np.dtype(value.dtype)
+    shape, dtype = tuple(value.shape), value.dtype
     if isinstance(value, np.ndarray):
         if not isinstance(sharding, NamedSharding):
             raise RequestError(
                 f"cannot put a NumPy array on devices by {sharding}: it has no mesh yet; "
                 "give a NamedSharding(mesh, ...)"
             )
-        type_under(sharding, shape, dtype)
-        return LeafMove(name, value, sharding)
+        check_cut(sharding, shape, dtype)
+        return LeafMove(name, value, None, sharding)
     own = sharding_from(value, source)
     wanted = sharding_like(value, sharding, own)
     if own == wanted and is_on_devices(value):
         return LeafMove(name, value)
+    _check_alive(value)
     if isinstance(own, jax.sharding.SingleDeviceSharding):
-        type_under(wanted, shape, dtype)
-        return LeafMove(name, value, wanted)
-    before, after = ends_of(shape, dtype, sharding_like(value, own), wanted)
+        check_cut(wanted, shape, dtype)
+        return LeafMove(name, value, None, wanted)
+    own = sharding_like(value, own)
+    if not has_plans(dtype) or 0 in shape:
+        check_cut(wanted, shape, dtype)
+        return LeafMove(name, value, own, wanted)
+    before, after = ends_of(shape, dtype, own, wanted)
     if before.mesh != after.mesh:
-        return LeafMove(name, value, wanted)
+        return LeafMove(name, value, own, wanted)
     if is_on_devices(value) and own.is_equivalent_to(wanted, value.ndim):
-        return LeafMove(name, value, wanted)
-    return LeafMove(name, value, wanted, (before, after))
+        return LeafMove(name, value, own, wanted)
+    return LeafMove(name, value, own, wanted, (before, after))
+
+
+def _check_alive(value: Any) -> None:
+    """Refuse an array whose memory is gone, before XLA meets it."""
+    if isinstance(value, jax.Array) and is_on_devices(value) and value.is_deleted():
+        raise RequestError(
+            f"cannot move an array of shape {tuple(value.shape)}: it was donated or deleted; "
+            "use what the call that took it returned"
+        )
 
 
 @lru_cache(maxsize=2**12)
@@ -153,14 +195,15 @@ def plan_between(
 
 @lru_cache(maxsize=2**12)
 def compiled(
-    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, sharding: Any
+    source: ArrayType,
+    target: ArrayType,
+    limit_bytes: int | None,
+    donate: bool,
+    own: NamedSharding,
+    wanted: NamedSharding,
 ) -> Any:
     """The plan as a function that XLA compiles at its first call."""
     plan = plan_between(source, target, limit_bytes, donate)
-    run = to_jax(plan, sharding.mesh, topology=XLA)
-
-    def move(x: Any) -> Any:
-        return jax.lax.with_sharding_constraint(run(x), sharding)
-
+    run = to_jax(plan, wanted.mesh, topology=XLA, ends=(own, wanted))
     given = (0,) if donate and is_reused(source, target) else ()
-    return jax.jit(move, out_shardings=sharding, donate_argnums=given)
+    return jax.jit(run, out_shardings=wanted, donate_argnums=given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import numpy as np
 
 from redist.errors import ConversionError, RequestError
 from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between
@@ -41,6 +40,7 @@ def redistribute(
     """
     limit = limit_from(limit_bytes)
     moves, structure = moves_of(x, sharding, source)
+    _check_values(moves, donate)
     results: list[Any] = [None] * len(moves)
     for number, room, gives in steps_of(moves, limit, donate):
         results[number] = moves[number].run(room, gives)
@@ -49,6 +49,29 @@ def redistribute(
     if donate:
         _free_what_is_left(moves)
     return jax.tree.unflatten(structure, results)
+
+
+def _check_values(moves: list[LeafMove], donate: bool) -> None:
+    """Refuse shapes without values, arrays inside ``vmap``, and traced ones that should be given away."""
+    for move in moves:
+        where = move.name or "the array"
+        if isinstance(move.value, jax.ShapeDtypeStruct):
+            raise RequestError(
+                f"cannot move {where}: it is a jax.ShapeDtypeStruct, which has no values; "
+                "redist.jax.plan_for and redist.jax.compare take it"
+            )
+        if move.wanted is None or not isinstance(move.value, jax.core.Tracer):
+            continue
+        if type(move.value).__name__ == "BatchTracer":  # JAX does not export it
+            raise RequestError(
+                f"cannot move {where} inside vmap: a plan is for a whole array; "
+                "move the array with all its dims before or after vmap"
+            )
+        if donate:
+            raise RequestError(
+                f"cannot donate {where} inside jit or grad: it belongs to the program around it; leave out "
+                "donate, and give the outer jax.jit donate_argnums"
+            )
 
 
 def _is_in_memory(move: LeafMove) -> bool:
@@ -78,7 +101,7 @@ def plan_for(
     own = sharding_from(x, source)
     before = sharding_like(x, own)
     after = sharding_like(x, sharding, own)
-    ends = ends_of(tuple(x.shape), np.dtype(x.dtype), before, after)
+    ends = ends_of(tuple(x.shape), x.dtype, before, after)
     if ends[0].mesh != ends[1].mesh:
         raise ConversionError(
             f"cannot plan {ends[0]} on {ends[0].mesh} to {ends[1]} on {ends[1].mesh} for JAX: it has no "

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from redist.errors import NoPlanError, RequestError
 from redist.jax.choose import least_parts, no_plan
 from redist.jax.moves import LeafMove, is_on_devices, move_of
+from redist.jax.types import has_plans
 from redist.text.columns import one_line
 
 
@@ -168,10 +169,15 @@ def _check_limit(moves: Sequence[LeafMove]) -> None:
     """Refuse a limit where redist does not know what is held."""
     moved = [move for move in moves if move.is_moved]
     for move in moved:
-        if move.ends is None and is_on_devices(move.value) and not _is_scalar(move.value):
+        if move.ends is None and is_on_devices(move.value) and move.value.ndim and move.after_bytes:
+            why = (
+                "it moves between different devices"
+                if has_plans(move.value.dtype)
+                else f"it has dtype {move.value.dtype}, for which there are no plans, and it moves"
+            )
             raise RequestError(
-                f"cannot keep a limit for {move.name or 'the array'}: it moves between different devices, "
-                "with jax.device_put, and redist does not know what that holds; move it without a limit"
+                f"cannot keep a limit for {move.name or 'the array'}: {why} with jax.device_put, and "
+                "redist does not know what that holds; move it without a limit"
             )
     if len(moved) > 1 and any(isinstance(move.value, jax.core.Tracer) for move in moved):
         raise RequestError(

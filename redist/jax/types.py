@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
@@ -25,24 +25,32 @@ def type_of(x: Any, sharding: Any = None) -> ArrayType:
     Devices are the ranks of the mesh: number ``k`` is the device with that id.
     """
     found = sharding_like(x, sharding, sharding_from(x) if sharding is None else None)
-    return type_under(found, tuple(x.shape), np.dtype(x.dtype))
+    return type_under(found, tuple(x.shape), x.dtype)
 
 
 def sharding_from(x: Any, source: Any = None) -> Any:
-    """The sharding that an array has: ``source`` if it is given, because a traced array cannot tell."""
+    """The sharding that an array has; a traced array cannot tell, and ``source`` does."""
+    is_traced = isinstance(x, jax.core.Tracer)
+    if isinstance(x, jax.Array) and not is_traced:
+        return x.sharding
     if source is not None:
         return source
-    if isinstance(x, jax.core.Tracer):
+    if is_traced:
         raise ConversionError(
             "cannot see how an array is sharded inside jit or grad; give its sharding as `source`, "
             "or plan outside and call plan.to_jax(mesh)"
         )
-    if not isinstance(x, jax.Array):
-        raise ConversionError(
-            f"cannot take the sharding of a {type(x).__name__}: it is not a jax.Array; "
-            "put it on devices first with jax.device_put(x, sharding)"
-        )
-    return x.sharding
+    if isinstance(x, jax.ShapeDtypeStruct):
+        if x.sharding is None:
+            raise ConversionError(
+                "cannot take the sharding of a jax.ShapeDtypeStruct that has none; give "
+                "jax.ShapeDtypeStruct(shape, dtype, sharding=its_sharding)"
+            )
+        return x.sharding
+    raise ConversionError(
+        f"cannot take the sharding of a {type(x).__name__}: it is not a jax.Array; "
+        "put it on devices first with jax.device_put(x, sharding)"
+    )
 
 
 def sharding_like(x: Any, sharding: Any, own: Any = None) -> NamedSharding:
@@ -74,6 +82,32 @@ def sharding_like(x: Any, sharding: Any, own: Any = None) -> NamedSharding:
 @lru_cache(maxsize=2**12)
 def type_under(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> ArrayType:
     """The type of an array under a sharding; refused if its tiles were not of one size."""
+    if not has_plans(dtype):
+        raise ConversionError(
+            f"cannot plan for an array of dtype {dtype}: plans move elements of whole bytes; "
+            "redist.jax.redistribute uses jax.device_put there"
+        )
+    return _checked_type(sharding, shape, DType.parse(str(dtype)), str(dtype))
+
+
+def check_cut(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuse a sharding under which the tiles of an array were not of one size, whatever its dtype is."""
+    if has_plans(dtype):
+        type_under(sharding, shape, dtype)
+    else:
+        _checked_type(sharding, shape, DType.parse("u8"), str(dtype))
+
+
+def has_plans(dtype: Any) -> bool:
+    """Whether plans move elements of a dtype: not those smaller than a byte, such as int4, nor PRNG keys."""
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return False
+    return np.dtype(dtype).kind != "V" or DType.parse(str(dtype)).extended_name is not None
+
+
+def _checked_type(
+    sharding: NamedSharding, shape: tuple[int, ...], dtype: DType, name: str
+) -> ArrayType:
     mesh = sharding.mesh
     if not isinstance(mesh, jax.sharding.Mesh):
         raise ConversionError(
@@ -82,20 +116,20 @@ def type_under(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> A
         )
     ids = [device.id for device in mesh.devices.flat]
     ours = Mesh(zip(mesh.axis_names, mesh.devices.shape, strict=True), ranks=ids)
-    t = from_partition_spec(sharding.spec, ours, DType.parse(str(dtype)), shape)
+    t = from_partition_spec(sharding.spec, ours, dtype, shape)
     if not t.is_even:
-        raise ConversionError(_why_uneven(t, sharding.spec))
+        raise ConversionError(_why_uneven(t, sharding.spec, name))
     return t
 
 
-def _why_uneven(t: ArrayType, spec: Any) -> str:
+def _why_uneven(t: ArrayType, spec: Any, dtype: str) -> str:
     dim = next(i for i in range(t.ndim) if not t.cut(i).is_even)
     size, cuts = t.shape[dim], t.cuts[dim]
     axes = ", ".join(f"{part.name}={part.size}" for part in t.dims[dim])
     others = [i for i in range(t.ndim) if i != dim and t.shape[i] % cuts == 0 and not t.dims[i]]
     other = f"cut dim {others[0]} ({t.shape[others[0]]}) instead, or " if others else ""
     return (
-        f"cannot cut {t.dtype}[{', '.join(map(str, t.shape))}] by {spec}: dim {dim} has {size} indices, "
+        f"cannot cut {dtype}[{', '.join(map(str, t.shape))}] by {spec}: dim {dim} has {size} indices, "
         f"which {cuts} tiles ({axes}) do not divide, and JAX has tiles of one size only; {other}pad dim "
         f"{dim} to {ceil_div(size, cuts) * cuts} with jax.numpy.pad"
     )
@@ -143,6 +177,38 @@ def sharding_of(t: ArrayType, devices: Any = None) -> NamedSharding:
         devices = [by_id[rank] for rank in t.mesh.rank_array().tolist()]
     atoms = refined_parts(t.mesh, t.used)
     return NamedSharding(refined_mesh(devices, t.mesh, atoms), spec_of(t, atoms))
+
+
+def is_explicit(mesh: Any) -> bool:
+    """Whether shardings over a mesh are part of JAX's types, as over one of ``jax.make_mesh``."""
+    return any(kind != AxisType.Auto for kind in mesh.axis_types)
+
+
+def sharding_over(mesh: Any, t: ArrayType) -> NamedSharding | None:
+    """The sharding of a type over a mesh whose devices play the type's, in order.
+
+    None if there is no mesh, or if the type cuts by parts of its axes.
+    """
+    if mesh is None:
+        return None
+    axes: dict[int, tuple[str, int]] = {}
+    n = 1
+    for name, size in zip(mesh.axis_names, mesh.devices.shape, strict=True):
+        if size > 1:
+            axes[n] = name, size
+        n *= size
+    entries: list[tuple[str, ...] | None] = []
+    for dim in on_one_axis(t).dims:
+        names: list[str] = []
+        for part in dim:
+            at, end = part.pre, part.pre * part.size
+            while at < end:
+                if at not in axes or at * axes[at][1] > end:
+                    return None
+                names.append(axes[at][0])
+                at *= axes[at][1]
+        entries.append(tuple(names) or None)
+    return NamedSharding(mesh, PartitionSpec(*entries))
 
 
 def on_one_axis(t: ArrayType) -> ArrayType:

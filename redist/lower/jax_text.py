@@ -220,10 +220,10 @@ def _line(call: Call, calls: Calls) -> str:
             place = f"lax.axis_index({axes_text(mesh, axes)})"
             return f"tile = jnp.where({place} == 0, tile, {identity_text(op, dtype)})"
         case Permute(before, after, rows, op):
-            table = ", ".join(_row(mesh, row) for row in rows)
+            table = "".join(f"{_row(mesh, row)}, " for row in rows)
             more = f", {identity_text(op, dtype)}, {REDUCE[op]}" if op else ""
             view = f"tile.reshape({arguments(before)})"
-            return f"tile = permute({view}, {after}, {_names(mesh, calls.atoms)}, ({table},){more})"
+            return f"tile = permute({view}, {after}, {_names(mesh, calls.atoms)}, ({table}){more})"
 
 
 def _row(mesh: Mesh, row: Sequence[Piece]) -> str:

@@ -40,6 +40,17 @@ CHECKS = (
     "inputs",
     "compared",
 )
+USES = (
+    "explicit",
+    "contexts",
+    "small_dtypes",
+    "empty",
+    "keys",
+    "gradients",
+    "plans_as_functions",
+    "gone",
+    "refusals",
+)
 
 pytestmark = pytest.mark.skipif(
     find_spec("jax") is None, reason="needs jax: make frameworks has an environment with it"
@@ -58,6 +69,14 @@ def test_jax(check: str) -> None:
         text=True,
         timeout=1500,
     )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("check", USES)
+def test_what_users_do(check: str) -> None:
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-m", "tests.programs.jax.users", check]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 

@@ -24,7 +24,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 import redist  # noqa: E402
 import redist.jax  # noqa: E402
 from redist.jax.choose import XLA, plans_between  # noqa: E402
-from redist.jax.moves import compiled as program_of  # noqa: E402
 from redist.jax.moves import move_of  # noqa: E402
 from redist.jax.trees import moves_of, order_of  # noqa: E402
 from redist.lower.hlo import received_elems  # noqa: E402
@@ -176,7 +175,7 @@ def held_when_donated(n: int) -> None:
         move = move_of("", x, sharding)
         if move.ends is None:
             continue
-        used = program_of(*move.ends, None, True, sharding).lower(x).compile().memory_analysis()
+        used = move.program(donate=True).lower(x).compile().memory_analysis()
         held = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
         needs = [need for _, need in plans_between(*move.ends, True)]
         assert held - used.alias_size_in_bytes <= max(needs) + 4096, (
