@@ -33,6 +33,7 @@ from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.ufuncs import call_ufunc
+from redist.pgas.worker_processes import refuse_workers
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import comm_or_world
 from redist.text.units import format_bytes
@@ -114,6 +115,7 @@ class Array(Methods):
         return self.copy()
 
     def __reduce__(self) -> Any:
+        refuse_workers(f"the global array {self.type}", self.comm)
         if self.comm is not comm_or_world(None):
             raise ArgumentTypeError(
                 f"cannot pickle {self.type} on a communicator other than COMM_WORLD: it cannot be stored; "

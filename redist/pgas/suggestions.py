@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from types import FrameType
 from typing import Any
@@ -206,10 +207,12 @@ def explain_conversion(frame: FrameType | None, size: str, number: str | None = 
 
     ``number`` is what to write for an array without dims.
     """
-    called = ""
+    called = user = ""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] == "sklearn":
+            own = frame.f_locals.get("self")
+            user = user if own is None else type(own).__name__
             called = frame.f_code.co_name if module.startswith("sklearn.metrics") else called or "-"
         frame = frame.f_back
     if not called and number is not None:
@@ -221,6 +224,12 @@ def explain_conversion(frame: FrameType | None, size: str, number: str | None = 
         )
     if called in METRICS:
         return f": write redist.learn.metrics.{called}, which takes global arrays"
+    if sys.modules["sklearn"].get_config().get("array_api_dispatch"):
+        return (
+            f": {f'{user} of scikit-learn' if user else 'this part of scikit-learn'} works on NumPy alone, "
+            "also with array_api_dispatch=True; redist.learn.cluster, redist.learn.metrics and pgas's "
+            f"functions take global arrays, or write a.gather() for all of it ({size})"
+        )
     return (
         ": scikit-learn takes global arrays where it can under "
         "sklearn.config_context(array_api_dispatch=True), and redist.learn.cluster and "

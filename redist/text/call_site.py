@@ -127,8 +127,8 @@ def _name_of(public: FrameType) -> str:
         own = None
     if own is None:
         part = module.split(".")[1:2]
-        house = {"pgas": "pgas", "torch": "redist.torch"}.get("".join(part), "redist")
-        return f"{house}.{name}()"
+        houses = {"pgas": "pgas.", "torch": "redist.torch.", "learn": ""}
+        return f"{houses.get(''.join(part), 'redist.')}{name}()"
     kind = type(own).__name__.lstrip("_")
     if kind.endswith("Array"):
         return SPECIAL.get(name, f"a.{name}()")

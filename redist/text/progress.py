@@ -135,6 +135,11 @@ class Work:
 
         return said
 
+    def stage(self, name: str) -> None:
+        """Note where the work is, where nobody knows how much there is in all: ``round 12``."""
+        if self._speaks:
+            self._now = name, self._started, 0, 0
+
     def _tell(self) -> None:
         """Write a line now and then, until the work is over."""
         pause = FIRST_S if self._asked else UNASKED_S
@@ -163,6 +168,13 @@ def phase(name: str) -> Said:
     """What is told how far a phase of the work that goes on has come; nothing outside any."""
     work = _current.get()
     return nothing if work is None else work.phase(name)
+
+
+def stage(name: str) -> None:
+    """Note where the work that goes on is, if there is any: ``start 3 of 50, round 12``."""
+    work = _current.get()
+    if work is not None:
+        work.stage(name)
 
 
 def track(items: Iterable[T], total: int, label: str, stream: TextIO | None = None) -> Iterator[T]:

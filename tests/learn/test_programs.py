@@ -39,7 +39,7 @@ def estimator_checks() -> tuple[Run, ...]:
 ON_GPUS = ("learn.on_gpus", "learn.square_on_gpus", "learn.stay_on_gpus")
 JOBS = [
     Job(1, (*everything(), *estimator_checks())),
-    Job(2, (*estimator_checks(), *everything(SEVERAL))),
+    Job(2, (Run("learn.mistakes"), *estimator_checks(), *everything(SEVERAL))),
     Job(3, everything()),
     Job(4, everything(SEVERAL)),
     Job(7, everything(SEVERAL)),

@@ -27,6 +27,7 @@ from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals, one_random_state, seeded_alike, total_of
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -49,7 +50,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
     """
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> AffinityPropagation:
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> AffinityPropagation:
         """**Collective over** the communicator of ``X``. Find exemplars of the rows of ``X``."""
         if issparse(X):
             with seeded_alike(self):
@@ -67,6 +68,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
         else:
             rows = take_rows(self, X, on_gpu=True, **NUMBERS)
             rows.need("fit AffinityPropagation to", 24 * rows.n)
+            stage("similarities")
             similar = similarities(rows)
         matrix = rows.holding(similar)
         preference = self.preference
@@ -81,9 +83,9 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
             self.cluster_centers_ = rows.fetch(np.asarray(chosen, dtype=np.int64))
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X).labels_
+        return self.fit(X, progress=progress).labels_
 
     def predict(self, X: Any) -> Any:
         """**Collective.** The nearest exemplar of every row; global, cut as ``X``, if ``X`` is."""
@@ -114,7 +116,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
         if alike is not None:
             warnings.warn(
                 "All samples have mutually equal similarities. Returning arbitrary cluster center(s).",
-                stacklevel=4,
+                stacklevel=5,
             )
             own = np.arange(matrix.first, matrix.first + len(matrix.local))
             if preference.flat[0] > alike:
@@ -130,7 +132,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
                 "Affinity propagation did not converge and this model will not have any cluster "
                 "centers.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
             return [], np.full(len(similar), -1), rounds
         if not converged:
@@ -138,7 +140,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
                 "Affinity propagation did not converge, this model may return degenerate cluster "
                 "centers and labels.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         chosen, labels = _refine(matrix.holding(similar), exemplars)
         return chosen, labels, rounds
@@ -156,6 +158,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
         history = np.zeros((len(matrix.local), self.convergence_iter))
         chosen = np.zeros(len(matrix.local), bool)
         for it in range(self.max_iter):
+            stage(f"round {it + 1} of at most {self.max_iter}")
             bound = float(most(np.array([messages.respond()]))[0])
             sums = messages.support(ExactGrid.for_sum(bound, n))
             messages.make_available(add_up(sums).reshape(2, n).sum(axis=0))

@@ -19,6 +19,7 @@ from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import all_rows
 from redist.learn.working import working
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
@@ -43,7 +44,9 @@ class AgglomerativeClustering(KeepsAnswers, sklearn.cluster.AgglomerativeCluster
     labels_: Any
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> AgglomerativeClustering:
+    def fit(
+        self, X: Any, y: Any = None, *, progress: bool | None = None
+    ) -> AgglomerativeClustering:
         """**Collective over** the communicator of ``X``. Merge the rows of ``X``."""
         if self.connectivity is not None or not goes_over_ranks(self.metric):
             super().fit(whole_of(X))
@@ -57,9 +60,9 @@ class AgglomerativeClustering(KeepsAnswers, sklearn.cluster.AgglomerativeCluster
         self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X).labels_
+        return self.fit(X, progress=progress).labels_
 
     def _merges(self, rows: Rows) -> Values:
         """**Collective.** The merges of all rows."""
@@ -111,12 +114,13 @@ def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
     name = NAMES.get(metric, metric)
     if linkage == "single" and name in TREE_METRICS:
         measured = None if name == "euclidean" else DistanceMetric.get_metric(name)
-        edges = spanning_tree(plain, np.zeros(len(plain.local)), 1.0, measured)
+        edges = spanning_tree(plain, np.zeros(len(plain.local)), 1.0, measured, phase("tree"))
         reached = np.append(0, edges["next_node"])
         pairs = np.column_stack([reached[:-1], reached[1:], edges["distance"]]).astype(np.float64)
         ordered = pairs[np.argsort(pairs[:, 2], kind="stable")]
         return np.asarray(single_linkage_label(np.ascontiguousarray(ordered)))
-    return merge_all(plain, distance_columns(plain, name), linkage)
+    far = distance_columns(plain, name, phase("distances"))
+    return merge_all(plain, far, linkage, phase("merges"))
 
 
 @working

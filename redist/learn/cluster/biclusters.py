@@ -24,6 +24,7 @@ from redist.learn.vectors.singular_vectors import (
     random_singular_vectors,
 )
 from redist.runtime.ranks.world import comm_or_world
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 SPARE = 10
@@ -45,7 +46,7 @@ class _OverRanks:
     n_init: int
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective over** the communicator of ``X``. Cluster the rows and the columns of ``X``."""
         if issparse(X):
             return self._fit_whole(X)
@@ -81,6 +82,7 @@ class _OverRanks:
 
     def _vectors(self, scaled: Rows, k: int) -> SingularVectors:
         """**Collective.** The singular vectors of a scaled matrix."""
+        stage("vectors")
         if self.svd_method == "arpack":
             return exact_singular_vectors(scaled, k)
         spare = SPARE if self.n_svd_vecs is None else self.n_svd_vecs

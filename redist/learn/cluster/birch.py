@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from redist.learn.ranks.given import is_global, take_rows
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.working import working
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 BLOCK = 4096
@@ -37,6 +38,17 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
     compute_labels: Any
 
     @working
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Birch:
+        """**Collective over** the communicator of ``X``. Build the tree of its rows, and cluster that."""
+        super().fit(X)
+        return self
+
+    @working
+    def partial_fit(self, X: Any = None, y: Any = None) -> Birch:
+        """**Collective.** Put more rows into the tree; without any, cluster what it has."""
+        super().partial_fit(X)
+        return self
+
     def _fit(self, X: Any, partial: bool) -> Birch:
         """**Collective over** the communicator of ``X``. Put its rows into the tree, and cluster that."""
         if not is_global(X):
@@ -47,9 +59,11 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
         asked = self.n_clusters, self.compute_labels
         self.n_clusters, self.compute_labels = None, False  # not for every block
         try:
+            said = phase("tree")
             for lo in range(0, rows.n, BLOCK):
                 block = rows.fetch(np.arange(lo, min(lo + BLOCK, rows.n)))
                 super()._fit(block, goes_on or lo > 0)
+                said(lo + len(block), rows.n)
         finally:
             self.n_clusters, self.compute_labels = asked
         self._global_clustering()
@@ -61,9 +75,9 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
         """**Local.** The labels of rows."""
         return np.asarray(self._predict(local)) if len(local) else np.empty(0, np.int64)
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X).labels_
+        return self.fit(X, progress=progress).labels_
 
     def predict(self, X: Any) -> Any:
         """**Collective.** The cluster of the nearest subcluster; global, cut as ``X``, if ``X`` is."""

@@ -47,7 +47,9 @@ class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMea
     """
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BisectingKMeans:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> BisectingKMeans:
         """**Collective over** the communicator of ``X``. Cut its rows in two until there are enough."""
         if issparse(X):
             with seeded_alike(self):
@@ -66,8 +68,10 @@ class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMea
         self._bisecting_tree = BisectingTree(
             indices=np.arange(len(rows.local)), center=mean_of(centred), score=0
         )
-        for _ in range(self.n_clusters - 1):
-            self._cut(centred, weights, norms, self._bisecting_tree.get_cluster_to_bisect())
+        for i in range(1, self.n_clusters):
+            name = f"cut {i} of {self.n_clusters - 1}"
+            cluster = self._bisecting_tree.get_cluster_to_bisect()
+            self._cut(centred, weights, norms, cluster, name)
         labels = np.full(len(rows.local), -1, np.int32)
         self.cluster_centers_ = np.empty((self.n_clusters, rows.d), rows.dtype)
         for i, leaf in enumerate(self._bisecting_tree.iter_leaves()):
@@ -80,7 +84,7 @@ class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMea
         self._n_features_out = self.n_clusters
         return self
 
-    def _cut(self, centred: Rows, weights: Values, norms: Values, cluster: Any) -> None:
+    def _cut(self, centred: Rows, weights: Values, norms: Values, cluster: Any, name: str) -> None:
         """**Collective.** Cut the rows of one cluster in two."""
         own = cluster.indices
         counts = all_rows(centred.comm, np.int64(len(own)))
@@ -96,7 +100,7 @@ class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMea
         best: Clusters | None = None
         for _ in range(self.n_init):
             start = start_centers(self, weighted, norms[own], self.init, 2, self._random_state)
-            found = run_lloyd(weighted, start, self.max_iter, self.tol, self.verbose)
+            found = run_lloyd(weighted, start, self.max_iter, self.tol, self.verbose, name)
             if best is None or found.inertia < best.inertia * (1 - 1e-6):
                 best = found
         assert best is not None

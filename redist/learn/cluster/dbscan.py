@@ -30,6 +30,7 @@ from redist.learn.ranks.given import (
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows, as_floats
 from redist.learn.ranks.totals import total_of
+from redist.text.progress import phase
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -59,7 +60,9 @@ class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
     core_sample_indices_: Any
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DBSCAN:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> DBSCAN:
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
         if issparse(X) or self.metric == "precomputed":
             return self._fit_whole(X, sample_weight)
@@ -102,9 +105,11 @@ class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
             self.labels_ = cut_like(X, self.labels_)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, sample_weight=sample_weight).labels_
+        return self.fit(X, sample_weight=sample_weight, progress=progress).labels_
 
 
 def dbscan(
@@ -132,7 +137,7 @@ def find_dense(
     rows: Rows, weights: Values | None, eps: float, min_samples: int, search: Search
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """**Collective.** The cluster of each own row, and whether it is a core row."""
-    lists = near_lists(rows, eps, search)
+    lists = near_lists(rows, eps, search, phase("neighbours"))
     bound = 0.0 if weights is None else float(np.abs(weights).max(initial=0.0))
     bound = float(total_of(rows.comm, np.array([bound]), "max")[0])
     kept = _KeptLists(rows, lists)
@@ -153,6 +158,7 @@ def find_dense(
     marked = np.concatenate([is_core, lists.tell(is_core)])
     parent = np.arange(len(marked))
     borders = []
+    phase("clusters")
     for part in kept.again():
         join_lists(part.ends, part.indices, part.first, marked, parent)
         borders.append(_borders(part, marked))

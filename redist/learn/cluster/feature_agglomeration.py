@@ -19,6 +19,7 @@ from redist.learn.ranks.given import is_global, take_rows, whole_of
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import total_of
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 SQUARED, PLAIN = ("euclidean", "l2"), ("l1", "manhattan", "cityblock")
@@ -39,7 +40,7 @@ class FeatureAgglomeration(KeepsAnswers, sklearn.cluster.FeatureAgglomeration): 
     """
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> FeatureAgglomeration:
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> FeatureAgglomeration:
         """**Collective over** the communicator of ``X``. Merge the columns of ``X``."""
         if self.connectivity is not None or self.metric not in (*SQUARED, *PLAIN):
             super().fit(whole_of(X))
@@ -47,6 +48,7 @@ class FeatureAgglomeration(KeepsAnswers, sklearn.cluster.FeatureAgglomeration): 
         rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_features=2)
         check_merging(self)
         rows.need("fit FeatureAgglomeration to", 8 * rows.d, 40 * rows.d * rows.d)
+        stage("distances")
         merges = linkage(column_distances(rows, self.metric in SQUARED), self.linkage)
         self.labels_ = take_merges(self, merges, rows.d)
         self._n_features_out = self.n_clusters_

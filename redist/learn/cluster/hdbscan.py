@@ -98,9 +98,9 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
             self.probabilities_ = rows.answer(strengths[own])
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X).labels_
+        return self.fit(X, progress=progress).labels_
 
     def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> Any:
         """**Collective.** The clusters of DBSCAN without borders, cut as the labels are."""
@@ -159,7 +159,7 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
                 "The default value of `copy` will change from False to True in 1.10."
                 " Explicitly set a value for `copy` to silence this warning.",
                 FutureWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _with_outliers(

@@ -60,10 +60,19 @@ class RowsOfCenters:
             return rows.answer(np.empty((0, len(self.cluster_centers_)), rows.dtype))
         return rows.answer(_distances(rows, self.cluster_centers_))
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> Any:
+        """**Collective.** Fit, and give the labels of the same rows."""
+        fitted: Any = self
+        return fitted.fit(X, sample_weight=sample_weight, progress=progress).labels_
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> Any:
         """**Collective.** Fit, and transform the same rows."""
         fitted: Any = self
-        return fitted.fit(X, sample_weight=sample_weight).transform(X)
+        return fitted.fit(X, sample_weight=sample_weight, progress=progress).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """**Collective.** Minus the inertia of rows."""
@@ -94,8 +103,14 @@ class KMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.KMeans):  # type: igno
     """
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
-        """**Collective over** the communicator of ``X``. Find the centres of the rows of ``X``."""
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> KMeans:
+        """**Collective over** the communicator of ``X``. Find the centres of the rows of ``X``.
+
+        ``progress=True`` says on stderr of the first rank how far it has come, here and in ``fit`` of all
+        estimators. By default there is a line if it takes more than 5 s, and with False nothing.
+        """
         if issparse(X):
             with seeded_alike(self):
                 super().fit(X, y, sample_weight)
@@ -117,11 +132,12 @@ class KMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.KMeans):  # type: igno
         weighted = WeightedRows.of(rows, weights)
         norms = squared_norms(rows.local) if seeded else None
         best: Clusters | None = None
-        for _ in range(self._n_init):
+        for i in range(1, self._n_init + 1):
             start = start_centers(self, weighted, norms, init, self.n_clusters, random_state)
             if self.verbose and rows.comm.rank == 0:
                 print("Initialization complete")
-            found = run_lloyd(weighted, start, self.max_iter, self._tol, self.verbose)
+            name = f"start {i} of {self._n_init}"
+            found = run_lloyd(weighted, start, self.max_iter, self._tol, self.verbose, name)
             if best is None or (
                 found.inertia < best.inertia
                 and not _same_clusters(rows, found.labels, best.labels, self.n_clusters)
@@ -260,5 +276,5 @@ def _warn_of_few(rows: Rows, labels: NDArray[Any], k: int) -> None:
             f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). "
             "Possibly due to duplicate points in X.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=5,
         )

@@ -18,6 +18,7 @@ from redist.learn.ranks.draws import largest
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import Totals, total_of
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 Labels = NDArray[np.int32]
@@ -93,9 +94,12 @@ def inertia_by_label(
 
 
 def run_lloyd(
-    weighted: WeightedRows, centers: Values, max_iter: int, tol: float, verbose: Any
+    weighted: WeightedRows, centers: Values, max_iter: int, tol: float, verbose: Any, name: str
 ) -> Clusters:
-    """**Collective.** Rounds from given centres until no label changes, or centres hardly move."""
+    """**Collective.** Rounds from given centres until no label changes, or centres hardly move.
+
+    ``name`` says which ones they are, for people who wait.
+    """
     rows, weights = weighted.rows, weighted.weights
     k, d = centers.shape
     centers = np.ascontiguousarray(centers, dtype=rows.dtype)
@@ -104,6 +108,7 @@ def run_lloyd(
     talks = bool(verbose) and rows.comm.rank == 0
     strict, done = False, 0
     for done in range(1, max_iter + 1):
+        stage(f"{name}, round {done}")
         norms = row_norms(centers, squared=True)
         changed, sums = lloyd_step(rows.local, weights, centers, norms, labels, weighted.grids)
         assert sums is not None

@@ -16,7 +16,7 @@ from redist.learn.cluster.bandwidth import bandwidth_of, bins_of, can_stay
 from redist.learn.kernels.cuda.near import nearest_of
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.near.means_on_gpu import MeansOnGpu
-from redist.learn.near.near_lists import PART
+from redist.learn.near.searching import parts_of
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.draws import largest
 from redist.learn.ranks.given import take_rows, whole_of
@@ -26,6 +26,7 @@ from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 
@@ -45,13 +46,14 @@ class MeanShift(KeepsAnswers, sklearn.cluster.MeanShift):  # type: ignore[misc]
     """
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> MeanShift:
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> MeanShift:
         """**Collective over** the communicator of ``X``. Let seeds climb to where rows are dense."""
         rows = take_rows(self, X, on_gpu=can_stay(X), dtype="numeric", order=None)
         rows.need("fit MeanShift to", 32 * rows.d + 64)
         plain = _plain(rows)
         bandwidth = self.bandwidth
         if bandwidth is None:
+            stage("bandwidth")
             bandwidth = np.float64(bandwidth_of(plain))
         seeds = self._own_seeds(plain, bandwidth)
         means, counts, rounds = climb(plain, seeds, bandwidth, self.max_iter)
@@ -138,7 +140,8 @@ def climb(
     means = np.array(seeds, dtype=np.float64)
     counts, rounds = np.zeros(len(means), np.int64), np.zeros(len(means), np.int64)
     moving = np.arange(len(means))
-    while int(all_rows(rows.comm, np.int64(len(moving))).sum()):
+    while left := int(all_rows(rows.comm, np.int64(len(moving))).sum()):
+        stage(f"round {int(rounds.max(initial=0)) + 1}, {left} seeds still move")
         found, near = around.means(means[moving])
         counts[moving] = near
         old = means[moving]
@@ -179,8 +182,9 @@ class SlabMeans:
         out = np.zeros((len(points), self._items.shape[1] + 1))
         if self._search is None:
             return out
-        for lo in range(0, len(points), PART):
-            found = self._search.radius_neighbors(points[lo : lo + PART], return_distance=False)
+        for part in parts_of(self._search, len(points)):
+            lo = part.start
+            found = self._search.radius_neighbors(points[part], return_distance=False)
             n = np.array([len(one) for one in found])
             some = np.flatnonzero(n)
             if len(some):

@@ -24,6 +24,7 @@ from redist.learn.ranks.given import take_rows, take_weights
 from redist.learn.ranks.kept import KeepsAnswers
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.totals import one_random_state, seeded_alike
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 
@@ -46,7 +47,9 @@ class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMea
     _ewa_inertia: Any
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> MiniBatchKMeans:
         """**Collective over** the communicator of ``X``. Find centres by steps on batches of its rows."""
         if issparse(X):
             with seeded_alike(self):
@@ -134,6 +137,7 @@ class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMea
         try:
             with threadpool_limits(limits=1, user_api="blas"):
                 for i in range(n_steps):
+                    stage(f"step {i + 1} of at most {n_steps}")
                     drawn = shares.find_shares(random_state.random_sample(self._batch_size))
                     inertia = mini_batch_step(
                         X=rows.fetch(drawn),

@@ -31,6 +31,7 @@ from redist.learn.vectors.affinities import (
 from redist.learn.vectors.blocks import with_signs
 from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
 from redist.runtime.cuda.loops import functions_for
+from redist.text.progress import stage
 
 Values = NDArray[Any]
 BASIS = 9
@@ -62,7 +63,7 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
     affinity_matrix_: Any
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> SpectralClustering:
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> SpectralClustering:
         """**Collective over** the communicator of ``X``. Cluster its rows, or the affinities it is."""
         k = self.n_clusters if self.n_components is None else self.n_components
         given = self.affinity == "precomputed_nearest_neighbors"
@@ -84,23 +85,26 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
             warnings.warn(
                 "The spectral clustering API has changed. ``fit``now constructs an affinity matrix from "
                 "data. To use a custom affinity matrix, set ``affinity=precomputed``.",
-                stacklevel=2,
+                stacklevel=4,
             )
         random_state = one_random_state(rows.comm, self.random_state)
+        stage("affinities")
         own = self._affinities(rows)
         is_negative = bool(own.size and own.min() < 0)
         if total_of(rows.comm, np.array([is_negative], np.int8), "max")[0]:
             return self._fit_whole(X)
+        stage("vectors")
         vectors = self._embed(rows, own, k, random_state)
         self._keep(rows, own)
+        stage("labels")
         if self.verbose and rows.comm.rank == 0:
             print(f"Computing label assignment using {self.assign_labels}")
         self.labels_ = rows.answer(self._label(rows, vectors, random_state))
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
         """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X).labels_
+        return self.fit(X, progress=progress).labels_
 
     def _fit_whole(self, X: Any) -> SpectralClustering:
         """**Collective.** scikit-learn's own fit, on every rank alike."""
@@ -134,7 +138,7 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
         if not scaled.is_connected():
             warnings.warn(
                 "Graph is not fully connected, spectral embedding may not work as expected.",
-                stacklevel=3,
+                stacklevel=5,
             )
         n, width = rows.n, block_width(rows.n, k)
         if self.eigen_solver == "lobpcg":
@@ -208,7 +212,7 @@ def _made_symmetric(rows: Rows) -> Values:
         return copied
     warnings.warn(
         "Array is not symmetric, and will be converted to symmetric by average with its transpose.",
-        stacklevel=4,
+        stacklevel=6,
     )
     return 0.5 * (rows.local + turned)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.library import address, library
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 LINKAGES = ("ward", "average", "complete")
@@ -48,7 +49,7 @@ def merge_rows(
     )  # fmt: skip
 
 
-def merge_alone(linkage: str, far: Values) -> Values | None:
+def merge_alone(linkage: str, far: Values, said: Said = nothing) -> Values | None:
     """**Local.** All merges of points whose distances are here, in the order of chains; None without C.
 
     ``far`` is changed.
@@ -58,7 +59,7 @@ def merge_alone(linkage: str, far: Values) -> Values | None:
         return None
     size, chain, merges = np.ones(n), np.empty(n, np.int64), np.empty((n - 1, 4))
     if n > AT_ONCE:
-        _merge_in_turns(linkage, far, size, merges)
+        _merge_in_turns(linkage, far, size, merges, said)
         return merges
     c.redist_chain(
         address(far), ctypes.c_int64(n), ctypes.c_int64(LINKAGES.index(linkage)), address(size),
@@ -67,10 +68,10 @@ def merge_alone(linkage: str, far: Values) -> Values | None:
     return merges
 
 
-def _merge_in_turns(linkage: str, far: Values, size: Values, merges: Values) -> None:
+def _merge_in_turns(linkage: str, far: Values, size: Values, merges: Values, said: Said) -> None:
     """**Local.** As ``redist_chain``, a row at a time: Python sees Ctrl-C between the rows."""
     chain: list[int] = []
-    for merge in merges:
+    for done, merge in enumerate(merges, start=1):
         if not chain:
             chain.append(int(np.flatnonzero(size)[0]))
         while True:
@@ -92,6 +93,7 @@ def _merge_in_turns(linkage: str, far: Values, size: Values, merges: Values) -> 
         there = size != 0
         np.copyto(far[:, y], new, where=there)
         far[there, x] = np.inf
+        said(done, len(merges))
 
 
 def _merged(

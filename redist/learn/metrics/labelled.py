@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from redist.learn.ranks.given import is_global, to_rows
+from redist.learn.ranks.given import check_dims, is_global, to_rows
 from redist.learn.ranks.passing import all_parts
 from redist.learn.ranks.rows import Rows, own_range
 from redist.learn.ranks.totals import same_error, total_of
@@ -76,7 +76,9 @@ def check_labels(labels: Any, name: str) -> Any:
     if not is_global(labels):
         labels = check_array(labels, ensure_2d=False, ensure_min_samples=0, dtype=None)
     if labels.ndim != 1:
-        raise ValueError(f"{name} must be 1D: shape is {labels.shape!r}")
+        is_column = labels.ndim == 2 and labels.shape[1] == 1
+        remedy = "; write labels[:, 0] for the labels of one column" if is_column else ""
+        raise ValueError(f"{name} must be 1D: shape is {labels.shape!r}{remedy}")
     return labels
 
 
@@ -96,6 +98,7 @@ def take_labelled(x: Any, labels: Any) -> tuple[Rows, LabelCodes]:
         lo, hi = own_range(comm, len(whole))
         rows = Rows(whole[lo:hi], lo, len(whole), comm, None)
     else:
+        check_dims(x)
         if x.ndim != 2 or 0 in x.shape:  # scikit-learn says why not, the same everywhere
             check_array(np.zeros(x.shape, x.dtype), input_name="X")
         check_same_length(x, labels)

@@ -12,16 +12,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.near.searching import Search
+from redist.learn.near.searching import Search, parts_of
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.rows import Rows, first_rows
 from redist.learn.ranks.visits import Visits
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
-PART = 4096
-"""Rows that are searched for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +62,53 @@ class NearLists(Protocol):
 class SlabLists:
     """Near rows by slabs: each rank looks after a slab, and knows of what is within the radius of it."""
 
-    def __init__(self, rows: Rows, radius: float, search: Search) -> None:
+    def __init__(self, rows: Rows, radius: float, search: Search, said: Said) -> None:
         self._slabs = slabs = Slabs.of(rows)
         which, ranks = slabs.met(slabs.rows, np.full(len(slabs.rows), radius))
         self._halo = halo = Passing.of(rows.comm, which, ranks)
         self._items = np.concatenate([slabs.rows, halo.there(slabs.rows)])
         self.numbers = np.concatenate([slabs.numbers, halo.there(slabs.numbers)])
         self.n_own, self.homes = len(slabs.rows), halo.from_ranks
-        self._radius, self._search = radius, search
+        self._radius, self._search, self._said = radius, search, said
         self.tell, self.bring, self.take_back = halo.there, slabs.bring, slabs.take_back
 
     def lists(self) -> Iterator[ListPart]:
         """**Local.** What is near each row of the slab, once."""
         if self.n_own:
             model = self._search.over(self._items)
-            for lo in range(0, self.n_own, PART):
-                part = self._items[lo : min(lo + PART, self.n_own)]
-                yield _part_of(lo, model.radius_neighbors(part, self._radius, False))
+            for part in parts_of(model, self.n_own):
+                found = model.radius_neighbors(self._items[part], self._radius, False)
+                self._said(part.stop, self.n_own)
+                yield _part_of(part.start, found)
 
 
 class VisitLists:
     """Near rows by visits: each rank looks after its rows, and knows of the numbers of all others."""
 
-    def __init__(self, rows: Rows, radius: float, search: Search) -> None:
+    def __init__(self, rows: Rows, radius: float, search: Search, said: Said) -> None:
         self._rows, self._visits = rows, Visits(rows)
         n, first = len(rows.local), rows.first
         others = np.concatenate([np.arange(first), np.arange(first + n, rows.n)])
         self.numbers = np.concatenate([np.arange(first, first + n), others])
         self.n_own = n
         self.homes = np.searchsorted(first_rows(rows)[:-1], others, side="right") - 1
-        self._radius, self._search = radius, search
+        self._radius, self._search, self._said = radius, search, said
 
     def lists(self) -> Iterator[ListPart]:
         """**Collective.** What is near each own row, in each tile."""
-        local, first = self._rows.local, self._rows.first
+        local, first, done = self._rows.local, self._rows.first, 0
         for start, tile in self._visits:
             if not len(tile):
                 continue
             model = self._search.over(tile)
             shift = -first if start == first else (self.n_own if start < first else 0)
-            for lo in range(0, len(local), PART):
-                found = model.radius_neighbors(local[lo : lo + PART], self._radius, False)
-                part = _part_of(lo, found)
+            for some in parts_of(model, len(local)):
+                part = _part_of(
+                    some.start, model.radius_neighbors(local[some], self._radius, False)
+                )
                 yield ListPart(part.first, part.ends, part.indices + np.int32(start + shift))
+            done += len(tile)
+            self._said(done, self._rows.n)
 
     def tell(self, values: Values) -> Values:
         """**Collective.** Values of the rows of all other ranks."""
@@ -119,10 +122,10 @@ class VisitLists:
     take_back = bring
 
 
-def near_lists(rows: Rows, radius: float, search: Search) -> NearLists:
-    """**Collective.** Lists of all rows within a radius of each row."""
+def near_lists(rows: Rows, radius: float, search: Search, said: Said = nothing) -> NearLists:
+    """**Collective.** Lists of all rows within a radius of each row; ``said`` hears how many are done."""
     kind = SlabLists if search.by_slabs else VisitLists
-    return kind(rows, radius, search)
+    return kind(rows, radius, search, said)
 
 
 def _part_of(first: int, found: NDArray[np.object_]) -> ListPart:

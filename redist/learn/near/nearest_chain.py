@@ -17,33 +17,36 @@ from redist.learn.kernels.chain import least_of, merge_alone, merge_rows
 from redist.learn.ranks.rows import Rows, first_rows
 from redist.learn.ranks.totals import RowsOfAll
 from redist.learn.ranks.visits import Visits
+from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 
 
-def distance_columns(rows: Rows, metric: str) -> Values:
+def distance_columns(rows: Rows, metric: str, said: Said = nothing) -> Values:
     """**Collective.** How far all rows are from each own row; infinitely from itself."""
-    out = np.empty((rows.n, len(rows.local)))
+    out, done = np.empty((rows.n, len(rows.local))), 0
     for first, tile in Visits(rows):
         if len(tile) and len(rows.local):
             cdist(tile, rows.local, metric, out=out[first : first + len(tile)])
+            done += len(tile)
+            said(done, rows.n)
     places = np.arange(len(rows.local))
     out[places + rows.first, places] = np.inf
     return out
 
 
-def merge_all(rows: Rows, far: Values, linkage: str) -> Values:
+def merge_all(rows: Rows, far: Values, linkage: str, said: Said = nothing) -> Values:
     """**Collective.** The merges of all rows, the nearest first, as SciPy's ``linkage`` has them.
 
     ``far`` are :func:`distance_columns`, and are changed. Each merge has two clusters, their distance and the
     number of rows; row ``i`` of the result is cluster ``n + i``.
     """
-    alone = merge_alone(linkage, far) if rows.comm.size == 1 else None
-    merges = _merge_together(rows, far, linkage) if alone is None else alone
+    alone = merge_alone(linkage, far, said) if rows.comm.size == 1 else None
+    merges = _merge_together(rows, far, linkage, said) if alone is None else alone
     return number_merges(merges[np.argsort(merges[:, 2], kind="stable")])
 
 
-def _merge_together(rows: Rows, far: Values, linkage: str) -> Values:
+def _merge_together(rows: Rows, far: Values, linkage: str, said: Said) -> Values:
     """**Collective.** Two points, how far they are apart and how many are in both, in the order of chains."""
     n, own = rows.n, slice(rows.first, rows.first + len(rows.local))
     tell = RowsOfAll(rows.comm, 3)
@@ -72,6 +75,7 @@ def _merge_together(rows: Rows, far: Values, linkage: str) -> Values:
             far[:, y - own.start] = whole
         if own.start <= x < own.stop:
             far[:, x - own.start] = np.inf
+        said(k + 1, n - 1)
     return merges
 
 

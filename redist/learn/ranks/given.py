@@ -72,6 +72,7 @@ def take_rows(
         return Rows(found[lo:hi], lo, len(found), comm, None)
     comm = x.comm
     least = checks.pop("ensure_min_samples", 1)
+    check_dims(x)
     if (
         x.ndim != 2 or x.shape[0] < least or not x.shape[1]
     ):  # scikit-learn says why not, the same everywhere
@@ -82,6 +83,15 @@ def take_rows(
         check = _check_on_gpu if is_device(tile) else validate_data
         local = check(estimator, tile, reset=reset, ensure_min_samples=0, **checks)
     return Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
+
+
+def check_dims(x: Array) -> None:
+    """**Local.** Raise, in scikit-learn's words, if a global array has one dim; others it refuses itself."""
+    if x.ndim == 1:
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead:\n{x.type}. Write x[:, None] for rows of one column, "
+            "or x[None, :] for one row."
+        )
 
 
 def _check_on_gpu(estimator: Any, tile: Any, *, reset: bool, **checks: Any) -> Any:

@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator
 
 from redist.errors import MissingNameError, RedistError
 from redist.pgas.global_array import Array
+from redist.pgas.worker_processes import refuse_workers
+from redist.runtime.ranks.world import comm_or_world
 
 
 class Kept:
@@ -49,6 +51,7 @@ class KeepsAnswers:
     """Lets an estimator be pickled on one rank: global arrays among its attributes are looked after."""
 
     def __getstate__(self) -> dict[str, Any]:
+        refuse_workers(f"{type(self).__name__} of redist.learn", comm_or_world(None))
         above: Any = super()
         return {
             name: Kept(value) if isinstance(value, Array) else value

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from redist.errors import ArgumentError, PeerError
@@ -21,6 +24,7 @@ CROSSED = (
     "arguments? a.get(...) reads a rank's own part; REDIST_CHECK_CALLS=1 shows what each says"
 )
 VARIABLE = "REDIST_TIMEOUT_S"
+LATE = f"it has begun it, and may still work on its part; {VARIABLE}=inf waits for it"
 
 
 def timeout_from(text: str | None) -> float | None:
@@ -71,6 +75,24 @@ class Surroundings(Protocol):
         """**Local.** The neighbours that wait too, those that have not come, and how many ranks there are."""
 
 
+_BEGUN: ContextVar[bool] = ContextVar("begun", default=False)
+
+
+@contextmanager
+def begun_by_all() -> Iterator[None]:
+    """**Local.** A block that every rank is known to have begun: who waits in it waits for others' work."""
+    token = _BEGUN.set(True)
+    try:
+        yield
+    finally:
+        _BEGUN.reset(token)
+
+
+def is_begun() -> bool:
+    """**Local.** Whether such a block is under way."""
+    return _BEGUN.get()
+
+
 class LongWait:
     """One wait, once it takes long, until :meth:`end`."""
 
@@ -112,7 +134,12 @@ class LongWait:
         waiting, who = self._who()
         if waiting is None:
             return
-        said = f"{waiting} {waited:.0f} s in {self.call} for {who}; {self._advice()}"
+        said = f"{waiting} waited {waited:.0f} s in {self.call} for {who}; {self._advice()}"
+        if is_begun() and not self._is_crossed():
+            said = (
+                f"{waiting} finished {'its' if waiting.endswith('has') else 'their'} part of {self.call} and "
+                f"waited {waited:.0f} s for {who}, which still works on it"
+            )
         print(said, file=sys.stderr, flush=True)
 
     def _is_crossed(self) -> bool:
@@ -120,15 +147,17 @@ class LongWait:
         return self._around is not None and self._around.all_wait_here()
 
     def _advice(self) -> str:
-        return CROSSED if self._is_crossed() else "every rank must make this call"
+        if self._is_crossed():
+            return CROSSED
+        return LATE if is_begun() else "every rank must make this call"
 
     def _who(self) -> tuple[str | None, str]:
         """Who waits, if this rank is to say it, and for whom."""
         if self._around is None:
-            return "a rank has waited", "other ranks"
+            return "a rank has", "other ranks"
         waiting, absent, size = self._around.absent()
         has = "has" if len(waiting) == 1 else "have"
-        says = f"{ranks_in_words(waiting, size)} {has} waited" if waiting else None
+        says = f"{ranks_in_words(waiting, size)} {has}" if waiting else None
         return says, ranks_in_words(absent, size) if absent else "other ranks"
 
 
