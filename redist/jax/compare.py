@@ -76,7 +76,7 @@ class Comparison:
             ),
         ]
         bounds = (
-            f"redist guarantees at most {format_bytes(self.bound_bytes)} on any device; "
+            f"redist guarantees at most {format_bytes(self.bound_bytes, round_up=True)} on any device; "
             f"{format_bytes(self.certified_bytes)} of tiles and staging are proved, the rest is XLA's copies"
         )
         return "\n".join([*table(rows), self._verdict(), bounds])

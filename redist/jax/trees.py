@@ -33,18 +33,18 @@ def _spread(given: Any, tree: Any, what: str) -> list[Any]:
     """What is given for every leaf: one for all, or a tree that has one for each or for a branch."""
     spread: list[Any] = []
 
-    def spread_over(one: Any, branch: Any) -> None:
+    def spread_over(path: Any, one: Any, branch: Any) -> None:
         leaves, inside = jax.tree.flatten(branch)
         is_branch = not jax.tree_util.treedef_is_leaf(inside)
-        _check_end(one)
+        _check_end(one, jax.tree_util.keystr(path))
         spread.extend(_replicated(one) if is_branch and _is_scalar(a) else one for a in leaves)
 
     if _is_end(given):
-        spread_over(given, tree)
+        spread_over((), given, tree)
         return spread
 
     try:
-        jax.tree.map(spread_over, given, tree, is_leaf=_is_end)
+        jax.tree_util.tree_map_with_path(spread_over, given, tree, is_leaf=_is_end)
     except ValueError as problem:
         why = one_line(problem)
         if isinstance(given, Mapping) and isinstance(tree, Mapping) and given.keys() != tree.keys():
@@ -60,11 +60,11 @@ def _is_end(given: Any) -> bool:
     return given is None or isinstance(given, (Sharding, PartitionSpec))
 
 
-def _check_end(given: Any) -> None:
+def _check_end(given: Any, name: str) -> None:
     if not _is_end(given):
         raise RequestError(
-            f"cannot move to {given!r}: it is a {type(given).__name__}; give a NamedSharding, or a "
-            'PartitionSpec such as P("x", None) for the mesh that the array is on'
+            f"{name}{': ' if name else ''}cannot move to {given!r}: it is a {type(given).__name__}; "
+            'give a NamedSharding, or a PartitionSpec such as P("x", None) for the mesh that the array is on'
         )
 
 

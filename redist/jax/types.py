@@ -33,6 +33,10 @@ def sharding_from(x: Any, source: Any = None) -> Any:
     is_traced = isinstance(x, jax.core.Tracer)
     if isinstance(x, jax.Array) and not is_traced:
         return x.sharding
+    if isinstance(source, PartitionSpec):
+        raise ConversionError(
+            f"cannot use {source} as source: it names no mesh; give NamedSharding(mesh, {source})"
+        )
     if source is not None:
         return source
     if is_traced:

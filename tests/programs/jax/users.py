@@ -179,6 +179,14 @@ def refusals() -> None:
     bare = jax.ShapeDtypeStruct(w.shape, w.dtype)
     refused("jax.ShapeDtypeStruct that has none", lambda: redist.jax.plan_for(bare, to))
     rows, line = NamedSharding(own.mesh, P("data")), NamedSharding(to.mesh, P("tp"))
+    refused(
+        "['w']: cannot use P('data',) as source: it names no mesh; give NamedSharding(mesh, ",
+        lambda: jax.jit(lambda a: move({"w": a}, to, source={"w": P("data")}))(w),
+    )
+    refused("['a']['w']: cannot move to 'tp'", lambda: move({"a": {"w": w}}, {"a": {"w": "tp"}}))
+    found = redist.jax.compare(w, to)
+    said = str(found).partition("guarantees at most ")[2].partition(" on any")[0]
+    assert redist.jax.compare(w, to, limit_bytes=said) == found, said
     refused("inside vmap", lambda: jax.vmap(lambda a: move(a, line, source=rows))(w))
     refused("donate_argnums", lambda: jax.jit(lambda a: move(a, to, source=own, donate=True))(w))
 
