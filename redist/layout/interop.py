@@ -136,7 +136,7 @@ def to_placements(t: ArrayType) -> tuple[Placement, ...]:
     ...
     redist.errors.ConversionError: cannot convert f32[10{x,y}] to placements: tile 1 of dim 0 is \
 3:5 when cut by x, then y, but 3:6 when cut into 4 at once; use a multiple of 4, cut another dim \
-by y, or replicate over y and let PyTorch's own redistribute cut that or gather it
+by y, or replicate over y and leave that step to PyTorch's own redistribute
     """
     _check_whole(t, "placements")
     order = {name: number for number, (name, _) in enumerate(t.mesh.axes)}
@@ -170,7 +170,7 @@ def from_placements(
     Traceback (most recent call last):
     ...
     redist.errors.ConversionError: cannot read placements (Shard(dim=0), Replicate()): \
-2 placements for 3 mesh axes (x, y, z); give one per axis
+2 placements for 3 mesh dims (x, y, z); give one per dim
 
     PyTorch's ``_StridedShard``, by which FSDP cuts what tensor parallelism has cut already, is an axis
     that comes after those to its right: (``_StridedShard(0, split_factor=4)``, ``Shard(0)``) on
@@ -184,7 +184,8 @@ def from_placements(
     if len(items) != len(mesh.axes):
         axes = ", ".join(name for name, _ in mesh.axes) or "none"
         raise refuse(
-            f"{len(items)} placements for {len(mesh.axes)} mesh axes ({axes}); give one per axis"
+            f"{count_of(len(items), 'placement')} for {count_of(len(mesh.axes), 'mesh dim')} ({axes}); "
+            "give one per dim"
         )
     dims: list[list[str]] = [[] for _ in shape]
     pending: dict[str, list[str]] = {}
@@ -290,5 +291,5 @@ def _other_tiles(t: ArrayType, dim: int) -> str | None:
         f"tile {at} of dim {dim} is {nested_lo[at]}:{nested_hi[at]} when cut by "
         f"{', then '.join(part.name for part in t.dims[dim])}, but {lo[at]}:{hi[at]} when cut into "
         f"{cuts} at once; use a multiple of {cuts}, cut another dim by {last}, or replicate over {last} "
-        "and let PyTorch's own redistribute cut that or gather it"
+        "and leave that step to PyTorch's own redistribute"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import Partial, Placement
 
-from redist.errors import ConversionError, RequestError
+from redist.errors import ConversionError, RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.interop import Partial as PartialOver
 from redist.layout.interop import Replicate as ReplicateOver
@@ -54,9 +55,35 @@ def type_of(dtensor: DTensor, ranks: tuple[int, ...] | None = None) -> ArrayType
     ``type_of(distribute_tensor(torch.zeros(8, 6), mesh, [Shard(0)]))`` prints ``f32[8{x}, 6]`` where the
     dim of the mesh is called x.
     """
+    return _type_of(dtensor, dtensor._spec.placements, ranks)
+
+
+def summed_type_of(dtensor: DTensor, ranks: tuple[int, ...]) -> ArrayType:
+    """The type of a DTensor with sums in the place of averages: :func:`averaged_over` divides them."""
+    if averaged_over(dtensor) > 1 and not (dtensor.is_floating_point() or dtensor.is_complex()):
+        raise ConversionError(
+            f"cannot take the average of {dtensor.dtype} that Partial('avg') asks for: it may be no whole "
+            "number; make it of Partial('sum')"
+        )
+    found = (Partial("sum") if _is_average(p) else p for p in dtensor.placements)
+    return _type_of(dtensor, tuple(found), ranks)
+
+
+def averaged_over(dtensor: DTensor) -> int:
+    """By what the sum of a DTensor's pending values is divided: 1 unless an average is pending."""
+    sizes = zip(dtensor.device_mesh.mesh.shape, dtensor.placements, strict=True)
+    return math.prod(size for size, placement in sizes if _is_average(placement))
+
+
+def _is_average(placement: Any) -> bool:
+    return isinstance(placement, Partial) and placement.reduce_op == "avg"
+
+
+def _type_of(
+    dtensor: DTensor, placements: tuple[Any, ...], ranks: tuple[int, ...] | None
+) -> ArrayType:
     spec = dtensor._spec
     order = getattr(spec, "shard_order", None)
-    placements = spec.placements
     if order is not None and not _is_in_mesh_order(order):
         raise ConversionError(
             f"cannot read placements {placements!r} applied in the order {order!r}: "
@@ -79,6 +106,24 @@ def placed_type(
 ) -> ArrayType:
     """The type that placements mean on a device mesh; an error in their words if they cannot be read."""
     return from_placements(placements, mesh_of(device_mesh, ranks), from_torch(dtype), shape)
+
+
+def one_cut_less(
+    device_mesh: DeviceMesh, placements: tuple[Any, ...], dtype: torch.dtype, shape: tuple[int, ...]
+) -> list[Any] | None:
+    """Placements that replicate over one dim of the mesh more, and can be read; None if none can.
+
+    FSDP's cut comes after those of other dims, so it is the first to go.
+    """
+    dims = sorted(range(len(placements)), key=lambda k: (type(placements[k]) is Shard, -k))
+    for dim in dims:
+        found = [Replicate() if k == dim else p for k, p in enumerate(placements)]
+        try:
+            placed_type(device_mesh, tuple(found), dtype, shape)
+        except RedistError:
+            continue
+        return found
+    return None
 
 
 def placements_of(t: ArrayType) -> tuple[Any, ...]:

@@ -179,6 +179,6 @@ class Ranks(Group):
         if any(words in error for words in CLOSED):
             return (
                 f"cannot go on moving: one of {others} closed its connection, {waited:.1f} s after this rank "
-                f"began to wait; it has probably ended: look for its traceback ({error})"
+                f"began to wait; it has probably ended: look for its traceback\n{error}"
             )
-        return f"cannot go on moving: no word from one of {others} after {waited:.1f} s: {error}"
+        return f"cannot go on moving: no word from one of {others} after {waited:.1f} s\n{error}"

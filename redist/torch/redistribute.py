@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
 from redist.errors import NoPlanError, RedistError, RequestError
@@ -23,7 +23,14 @@ from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.text.units import format_bytes, least_limit, limit_from
-from redist.torch.layouts import checked_placements, mesh_ranks, placed_type, type_of
+from redist.torch.layouts import (
+    averaged_over,
+    checked_placements,
+    mesh_ranks,
+    one_cut_less,
+    placed_type,
+    summed_type_of,
+)
 from redist.torch.requests import Ends, Request
 from redist.torch.transfer import TensorTransfer
 from redist.torch.trees import Leaf, leaves_of, rebuilt
@@ -173,6 +180,10 @@ def _ranks_of(meshes: Sequence[DeviceMesh], tensors: Sequence[DTensor]) -> tuple
     return tuple(sorted({rank for mesh in every.values() for rank in mesh_ranks(mesh)}))
 
 
+def _of(averages: Sequence[str]) -> str:
+    return f", averages of {', '.join(averages)}" if averages else ""
+
+
 def _how(device: str, options: MoveOptions) -> str:
     return f"on {device}, limit {options.limit_bytes}, {options.objective}"
 
@@ -246,6 +257,11 @@ def move_data(
         for item, tensor in enumerate(tensors)
     ]
     results = world.run(transfer, locals_)
+    for item, (result, tensor) in enumerate(zip(results, tensors, strict=True)):
+        n = averaged_over(tensor)
+        if n > 1 and result is not None:
+            is_source = result is locals_[item]
+            results[item] = torch.div(result, n) if is_source else result.div_(n)
     return [
         _wrap(result, target, tensor)
         for result, target, tensor in zip(results, targets, tensors, strict=True)
@@ -269,7 +285,8 @@ def prepare(
             _types(name, tensor, target, device, ranks)
             for name, tensor, target in zip(names, tensors, targets, strict=True)
         ]
-        request = Request(tuple(names), tuple(ends), _how(device, options))
+        averages = [name for name, t in zip(names, tensors, strict=True) if averaged_over(t) > 1]
+        request = Request(tuple(names), tuple(ends), f"{_how(device, options)}{_of(averages)}")
     except RedistError as problem:
         error = problem
 
@@ -302,13 +319,19 @@ def _types(
     name: str, tensor: DTensor, target: Target, device: str, ranks: tuple[int, ...]
 ) -> tuple[ArrayType, ArrayType]:
     """**Local.** The types of both ends; an error that names the tensor if they make no sense."""
+    mesh, placements = tensor.device_mesh, tuple(tensor.placements)
+    advice = "redistribute it first, with x.redistribute(placements={less})"
     try:
-        source = type_of(tensor, ranks)
-        there = placed_type(
-            target.device_mesh, target.placements, tensor.dtype, tuple(tensor.shape), ranks
-        )
+        source = summed_type_of(tensor, ranks)
+        mesh, placements = target.device_mesh, target.placements
+        advice = "move it to {less}, and then .redistribute(placements={all})"
+        there = placed_type(mesh, placements, tensor.dtype, tuple(tensor.shape), ranks)
     except RedistError as problem:
-        raise RequestError(f"{name}: {problem}" if name else str(problem)) from problem
+        said = f"{name}: {problem}" if name else str(problem)
+        less = one_cut_less(mesh, placements, tensor.dtype, tuple(tensor.shape))
+        if less is not None and "at once" in said:
+            said += f"; here: {advice.format(less=_words(less), all=_words(placements))}"
+        raise RequestError(said) from problem
     kinds = [tensor.device_mesh.device_type, target.device_mesh.device_type]
     if kinds != [device, device]:
         raise RequestError(
@@ -323,6 +346,12 @@ def _types(
             f"but its placements put {list(shape)} on rank {_my_rank()}"
         )
     return source, there
+
+
+def _words(placements: Sequence[Any]) -> str:
+    """Placements as a user writes them."""
+    words = [f"Shard({p.dim})" if type(p) is Shard else repr(p) for p in placements]
+    return f"[{', '.join(words)}]"
 
 
 def _my_rank() -> int:
@@ -340,7 +369,8 @@ def _wrap(result: torch.Tensor | None, target: Target, like: DTensor) -> DTensor
     """A DTensor of the result; on ranks outside the mesh it has an empty local tensor, as PyTorch's."""
     if result is None:
         device = "cpu" if target.device_mesh.device_type == "cpu" else torch.cuda.current_device()
-        result = torch.empty(0, dtype=like.dtype, device=device)
+        shape = (0,) * max(1, like.ndim)  # gradients need as many dims as the DTensor has
+        result = torch.empty(shape, dtype=like.dtype, device=device)
     spec = _meta_of(target.device_mesh, target.placements, like.shape, like.dtype)
     return DTensor(result, spec, requires_grad=False)
 

@@ -276,9 +276,9 @@ def test_types_that_no_placements_can_say(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("placements", "reason"),
     [
-        ((), r"0 placements for 3 mesh axes \(x, y, z\); give one per axis"),
-        ((Shard(0), Shard(1)), "2 placements for 3 mesh axes"),
-        ((Shard(0), Shard(1), Replicate(), Replicate()), "4 placements for 3 mesh axes"),
+        ((), r"0 placements for 3 mesh dims \(x, y, z\); give one per dim"),
+        ((Shard(0), Shard(1)), "2 placements for 3 mesh dims"),
+        ((Shard(0), Shard(1), Replicate(), Replicate()), "4 placements for 3 mesh dims"),
         ((Shard(2), Replicate(), Replicate()), "axis x: there is no dim 2; the array has 2 dims"),
         ((Shard(-3), Replicate(), Replicate()), "axis x: there is no dim -3; the array has 2 dims"),
         ((Shard(True), Replicate(), Replicate()), "axis x: dim True is not an int"),

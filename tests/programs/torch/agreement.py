@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import redist
 import redist.torch
@@ -89,7 +89,7 @@ def wrong_on_one() -> None:
     must_fail("^rank 1: cannot move without placements", x, one, None if is_odd else good)
     must_fail("it goes to f32.* for rank 0, but .* for rank 1", x, one, [Shard(int(not is_odd))])
     must_fail("limit 10000.*; rank 1: .*limit 10001", x, one, good, limit_bytes=10000 + is_odd)
-    assert torch.equal(move(x, one, good).full_tensor(), FULL)
+    assert torch.equal(move(x, one, good, limit_bytes=1e9).full_tensor(), FULL)
 
 
 def places() -> None:
@@ -108,7 +108,8 @@ def places() -> None:
     state: Any = torch.nn.Linear(2, 2).state_dict()
     state["weight"] = x
     moved = move(state, one, [Shard(1)])
-    assert type(moved) is OrderedDict and moved._metadata == state._metadata
+    assert moved.__class__ is OrderedDict
+    assert getattr(moved, "_metadata", 0) == getattr(state, "_metadata", 1)
     assert state["weight"] is x and moved["bias"] is state["bias"]
     must_fail("placements: they are needed, as \\[Shard", {"a": x}, one)
 
@@ -175,8 +176,76 @@ def apart() -> None:
               {"u": distribute_tensor(FULL, one, [Shard(0)]), "v": y}, one, [Shard(0)])  # fmt: skip
 
 
+def averages() -> None:
+    """A pending average is the sum, divided, as PyTorch has it; also with gradients, and of halves."""
+    one, n = line(), dist.get_world_size()
+    half = DeviceMesh("cpu", [0, n - 1], mesh_dim_names=("gen",))
+    for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+        local = (FULL % 8 + 4 * dist.get_rank()).to(dtype)
+        x = DTensor.from_local(local.clone(), one, [Partial("avg")], run_check=False)
+        mean = (FULL % 8 + 2 * (n - 1)).to(dtype)
+        for placements in ([Shard(0)], [Shard(1)], [Replicate()], [Partial()]):
+            assert torch.equal(move({"x": x}, one, placements)["x"].full_tensor(), mean)
+        there = move(x, half, [Shard(1)])
+        assert half.get_coordinate() is None or torch.equal(there.full_tensor(), mean)
+        assert torch.equal(x.to_local(), local), "the source is as it was"
+        assert torch.equal(x.redistribute(one, [Replicate()]).to_local(), mean), "PyTorch's own"
+    slopes = []
+    for way in (move, DTensor.redistribute):
+        x = DTensor.from_local(FULL.clone(), one, [Partial("avg")], run_check=False).detach()
+        way(x.requires_grad_(), one, [Replicate()]).sum().backward()
+        slopes.append((x.grad.placements, x.grad.to_local()))
+    assert slopes[0][0] == slopes[1][0] and torch.equal(slopes[0][1], slopes[1][1]), slopes
+    whole = DTensor.from_local(FULL.long(), one, [Partial("avg")], run_check=False)
+    must_fail("cannot take the average of torch.int64", whole, one, [Shard(0)])
+    op = "avg" if dist.get_rank() else "sum"
+    x = DTensor.from_local(FULL, one, [Partial(op)], run_check=False)
+    must_fail("averages of x", {"x": x}, one, [Shard(0)])
+
+
+def gradients_of_some() -> None:
+    """Gradients come back from some of the ranks; the others take part with nothing."""
+    one = line()
+    half = DeviceMesh("cpu", [0, dist.get_world_size() - 1], mesh_dim_names=("gen",))
+    for full, placements in ((FULL, [Shard(0)]), (FULL[0], [Replicate()]), (FULL, [Shard(1)])):
+        x = distribute_tensor(full, one, [Shard(0)]).requires_grad_()
+        y = move(x, half, placements)
+        assert half.get_coordinate() is not None or y.to_local().numel() == 0
+        (y.to_local() ** 2).sum().backward()
+        assert x.grad is not None and torch.equal(x.grad.full_tensor(), 2 * full)
+
+
+def uneven() -> None:
+    """What FSDP makes of 10 rows cut by tensor parallelism: the error gives the call that helps."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    mesh, one = grid(), line()
+    dp, tp = mesh.get_coordinate() or [0, 0]
+    full = torch.arange(10 * 3.0).reshape(10, 3)
+    local = full.chunk(2)[tp].chunk(2)[dp].clone()
+    places = [_StridedShard(0, split_factor=2), Shard(0)]
+    x = DTensor.from_local(local, mesh, places, run_check=False, shape=full.shape, stride=(3, 1))
+    call = r"x.redistribute\(placements=\[Replicate\(\), Shard\(0\)\]\)"
+    must_fail(f"w: .*here: redistribute it first, with {call}", {"w": x}, one, [Shard(0)])
+    moved = move(x.redistribute(placements=[Replicate(), Shard(0)]), one, [Shard(0)])
+    assert torch.equal(moved.full_tensor(), full)
+    call = r".redistribute\(placements=\[Shard\(0\), Shard\(0\)\]\)"
+    said = rf"here: move it to \[Shard\(0\), Replicate\(\)\], and then {call}"
+    must_fail(said, moved, mesh, [Shard(0), Shard(0)])
+
+
 CHECKS: dict[str, Callable[[], None]] = {
-    check.__name__: check for check in (names, wrong_on_one, places, submeshes, apart)
+    check.__name__: check
+    for check in (
+        names,
+        wrong_on_one,
+        places,
+        submeshes,
+        apart,
+        averages,
+        gradients_of_some,
+        uneven,
+    )
 }
 
 

@@ -40,7 +40,7 @@ def errors() -> None:
     rows = distribute_tensor(FULL, mesh, [Shard(0)])
     n = dist.get_world_size()
     wrong: list[tuple[str, Callable[[], Any]]] = [
-        ("2 placements for 1 mesh axes (tp)", lambda: move(rows, mesh, [Shard(0), Shard(1)])),
+        ("2 placements for 1 mesh dim (tp)", lambda: move(rows, mesh, [Shard(0), Shard(1)])),
         ("there is no dim 2", lambda: move(rows, mesh, [Shard(2)])),
         ("'avg' cannot be pending", lambda: move(rows, mesh, [Partial("avg")])),
         ("within limit_bytes=7 (7 B) on a rank: tiles and staging take more; give limit_bytes=",
@@ -184,9 +184,8 @@ def uneven_over_two_dims() -> None:
         try:
             move(twice, mesh, [Shard(1), Replicate()])
         except redist.RedistError as problem:
-            assert "or replicate over tp and let PyTorch's own redistribute" in str(problem), (
-                problem
-            )
+            said = "first, with x.redistribute(placements=[Shard(0), Replicate()])"
+            assert said in str(problem), problem
         else:
             raise AssertionError("PyTorch's tiles were taken for ours")
     there = move(
