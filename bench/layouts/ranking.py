@@ -27,7 +27,7 @@ from redist.measure.computing import measure_computing
 from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
 from redist.pgas.programs.capture import capture
-from redist.pgas.programs.planning.plan_calls import ProgramCosts, make_graph, planned_calls
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, make_graph
 from redist.pgas.programs.planning.plan_program import program_ps, types_of
 from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import ProgramOptions, prepare, tidy_up
@@ -79,8 +79,8 @@ def rank_plans(
     modelled: list[int] = []
     works: list[Callable[[int], None]] = []
     for plan in random_plans(recorder, costs, n_plans):
-        steered = CallRecorder(planned_calls(recorder, plan, ()), (), list(recorder.decisions))
-        captured = capture(function, arrays, {}, arrays, arranger=steered)
+        steered = CallRecorder(recorder, plan)
+        captured = capture(recorder.again, arrays, {}, arrays, arranger=steered)
         tidied = tidy_up(captured, comm, cache=False)
         ready = prepare(tidied, comm, ProgramOptions(prefetch=False, cache=False))
         modelled.append(program_ps(tidied, steered, costs))

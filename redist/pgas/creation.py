@@ -24,7 +24,7 @@ from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.memory import DEVICE
 from redist.pgas.tiles.arguments import takes_array
-from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
@@ -44,6 +44,7 @@ CARRIED_BYTES = 2**24
 """Tiles of GPUs are written in memory and carried over in parts of so many bytes."""
 
 
+@left_alone
 def make(
     shape: Shape,
     dtype: Any,

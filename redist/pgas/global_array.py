@@ -136,6 +136,7 @@ class Array(Methods):
         """Where the tile of this rank lies: ``cpu``, or ``cuda:0``."""
         return devices.name_of(self)
 
+    @asked
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
         """**Local.** Copy the tiles to ``cpu`` or to ``cuda``, the rank's current GPU.
 

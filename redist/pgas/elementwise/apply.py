@@ -20,8 +20,10 @@ from redist.pgas.tiles.arranging import (
     EinForm,
     asked,
     current_arranger,
+    filled,
     label_dims,
     left_alone,
+    with_places,
 )
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, resolved_type, with_dtype
@@ -85,23 +87,24 @@ def _arranged(
     dims = [range(len(shape) - x.ndim, len(shape)) for x in arrays]
     notation, sizes = label_dims([x.shape for x in arrays], dims, range(len(shape)))
     join = f"each {function.__name__}"
-    if _is_linear(function, operands, arrays[0].dtype):
+    is_linear = _is_linear(function, operands, arrays[0].dtype)
+    if is_linear:
         join = "add" if len(arrays) == 2 else "negate"
+    places = with_places(operands, [])
 
     def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
         first = types[0]
         if any(one != first for one in types):
             *ends, t = meet(types)
             return ChosenTypes(tuple(ends), t)
-        if first.pending_op is None or _stays_pending(function, operands, first):
+        if first.pending_op is None or (first.pending_op == "sum" and is_linear):
             return ChosenTypes(types, first)
         plain = resolved_type(first)
         return ChosenTypes((plain,) * len(types), plain)
 
     def run(given: Sequence[Tiled], made: ArrayType | None) -> Any:
-        if made is None:
-            return apply(function, *_with_arrays(operands, given))
-        return _apply_in(function, _with_arrays(operands, given), made)
+        own = filled(places, given)
+        return apply(function, *own) if made is None else _apply_in(function, own, made)
 
     form = EinForm(notation, sizes, join)
     return ArrangedCall(function.__name__, tuple(arrays), run, form, choose)

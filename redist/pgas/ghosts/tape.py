@@ -15,7 +15,7 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.structures import found_in
 from redist.runtime.ranks.world import Comm
-from redist.text.call_site import Line, public_call
+from redist.text.call_site import Line, public_call, standing_at
 
 
 class TaskKind(Enum):
@@ -125,6 +125,8 @@ class Tape:
         self._stale: dict[int, tuple[CapturedNode | None, CapturedNode]] = {}
         """Tiles whose memory was changed through another array: who made them, who changed it."""
         self._frame: FrameType | None = None
+        self._told: int | None = None
+        """The node under way, if calls of a capture before are done again."""
 
     def new_value(self) -> int:
         """The number of another value."""
@@ -202,11 +204,23 @@ class Tape:
 
     def refuse(self, why: str) -> NoReturn:
         """Raise because the call under way cannot be part of a program."""
-        public, line = public_call(sys._getframe(1))
-        raise CaptureError(f"cannot capture {_name_of(public)} ({line}): {why}")
+        node = self.nodes[self.current_node()]
+        raise CaptureError(f"cannot capture {node.name} ({node.line}): {why}")
+
+    @contextmanager
+    def standing_in(self, node: int) -> Iterator[None]:
+        """Let what a block does belong to a node of the capture before, and count as done by its line."""
+        self._told = node
+        try:
+            with standing_at(self.nodes[node].line):
+                yield
+        finally:
+            self._told = None
 
     def current_node(self) -> int:
         """The number of the node under way: the call of this package that the program made."""
+        if self._told is not None:
+            return self._told
         public, line = public_call(sys._getframe(1))
         if public is not self._frame or not self.nodes:
             self._frame = public

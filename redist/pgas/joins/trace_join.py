@@ -15,8 +15,7 @@ from redist.pgas.elementwise.on_device import compute
 from redist.pgas.elementwise.standard_limits import FUNCTIONS
 from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
 from redist.pgas.ghosts.memory import DEVICE_GHOSTS, GHOSTS
-from redist.pgas.ghosts.pretended import PretendedRanks
-from redist.pgas.ghosts.stand_ins import pretend
+from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
 from redist.pgas.ghosts.tape import Tape, Task, TaskKind, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
 from redist.pgas.joins.steps import Join, JoinStep

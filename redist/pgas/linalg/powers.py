@@ -11,6 +11,7 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.creation import eye, zeros
+from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.where import where
 from redist.pgas.global_array import Array
 from redist.pgas.linalg.decompositions import inv
@@ -20,6 +21,7 @@ from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, kind_of
 from redist.pgas.tiles.free_dims import free_dims
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
@@ -35,6 +37,8 @@ def matrix_power(x: T, n: int, /) -> T:
         x, n = inv(x), -n
     if n == 0:
         return identity_like(x)
+    if n == 1:
+        return astype(x, x.dtype)
     out = None
     while n:
         if n & 1:
@@ -42,7 +46,7 @@ def matrix_power(x: T, n: int, /) -> T:
         n >>= 1
         x = matmul(x, x) if n else x
     assert out is not None
-    return out.new(out.type, None if out.tile is None else out.tile.copy())
+    return out
 
 
 def diagonal(x: T, /, *, offset: int = 0) -> T:
@@ -77,6 +81,7 @@ def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
+@asked
 def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** if operands must move. Cross products of vectors of 3 elements."""
     if axis >= 0 and x1.ndim != x2.ndim:

@@ -12,7 +12,6 @@ from redist.pgas.products.order import Term, find_order
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.arranging import decided
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 
@@ -78,7 +77,7 @@ def _sum_dims(x: T, dims: list[int]) -> T:
 def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tuple[T, NamedLabels]:
     """**Collective** if operands must move. Multiply two at a time, in the cheapest order."""
     terms = tuple(Term(x.type, labels) for x, labels in items)
-    pairs = decided(lambda: find_order(terms, output)) if len(items) > 2 else ((0, 1),)
+    pairs = find_order(terms, output) if len(items) > 2 else ((0, 1),)
     left: dict[int, tuple[T, NamedLabels]] = dict(enumerate(items))
     for number, (i, j) in enumerate(pairs, start=len(items)):
         (a, la), (b, lb) = left.pop(i), left.pop(j)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import CapturedNode
@@ -33,10 +33,7 @@ def agree_on_nodes(
 ) -> None:
     """**Collective.** Raise on all ranks but those that failed if one did, or has other nodes."""
     own = RankReport(tuple(map(describe, nodes)), None if error is None else str(error))
-    if comm.size > 1:
-        reports: list[RankReport] = gather(comm, own, TIMEOUT_S)
-    else:
-        reports = [own]
+    reports = _from_all(comm, own)
     if error is not None:
         return
     for rank, report in enumerate(reports):
@@ -78,24 +75,20 @@ def common_classes(comm: Comm, firsts: Sequence[int]) -> list[int]:
     >>> common_classes(Alone(), [0, 0, 2])
     [0, 0, 2]
     """
-    everyone: list[Any] = gather(comm, list(firsts), TIMEOUT_S) if comm.size > 1 else [list(firsts)]
+    everyone = _from_all(comm, list(firsts))
     first: dict[tuple[int, ...], int] = {}
     return [first.setdefault(one, i) for i, one in enumerate(zip(*everyone, strict=True))]
 
 
 def most_of(comm: Comm, numbers: Sequence[int]) -> list[int]:
     """**Collective.** Place by place, the largest number of all ranks."""
-    if comm.size == 1:
-        return list(numbers)
-    everyone: list[list[int]] = gather(comm, list(numbers), TIMEOUT_S)
-    return [max(several) for several in zip(*everyone, strict=True)]
+    return [max(several) for several in zip(*_from_all(comm, list(numbers)), strict=True)]
 
 
 def same_or_unknown(comm: Comm, numbers: Sequence[int | None]) -> list[int | None]:
     """**Collective.** Place by place, the number that all ranks have which know it; None if they differ."""
-    everyone: list[Any] = gather(comm, list(numbers), TIMEOUT_S) if comm.size > 1 else [numbers]
     found = []
-    for several in zip(*everyone, strict=True):
+    for several in zip(*_from_all(comm, list(numbers)), strict=True):
         known = {one for one in several if one is not None}
         found.append(known.pop() if len(known) == 1 else None)
     return found
@@ -103,7 +96,9 @@ def same_or_unknown(comm: Comm, numbers: Sequence[int | None]) -> list[int | Non
 
 def union_of(comm: Comm, things: Sequence[H]) -> list[H]:
     """**Collective.** What at least one rank has, in order."""
-    everyone: list[list[H]] = [list(things)]
-    if comm.size > 1:
-        everyone = gather(comm, list(things), TIMEOUT_S)
-    return sorted({one for some in everyone for one in some})  # type: ignore[type-var]
+    return sorted({one for some in _from_all(comm, list(things)) for one in some})  # type: ignore[type-var]
+
+
+def _from_all(comm: Comm, thing: H) -> list[H]:
+    """**Collective.** What every rank says."""
+    return gather(comm, thing, TIMEOUT_S) if comm.size > 1 else [thing]

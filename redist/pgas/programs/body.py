@@ -1,102 +1,125 @@
-"""The body of a program: its function, captured in the layouts that are decided on."""
+"""The body of a program: its function runs once for a kind of arguments, and leaves behind what it did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from redist.errors import CaptureError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost_array import GhostArray
-from redist.pgas.programs.agree import agree_on_nodes
-from redist.pgas.programs.capture import Capture, capture
+from redist.pgas.programs.agree import agree_on_nodes, union_of
+from redist.pgas.programs.capture import Capture, capture, strides_of
 from redist.pgas.programs.outside import Outside, find_outside
-from redist.pgas.programs.planning.ends import wanted_types
-from redist.pgas.programs.planning.plan_program import DecidedLayouts, costs_of, decide_layouts
+from redist.pgas.programs.planning.plan_program import (
+    DecidedLayouts,
+    costs_of,
+    decide_layouts,
+    left_alone_by,
+    wanted_types,
+)
 from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import Tidied, tidy_up
 from redist.pgas.programs.signature import Signature, sign
-from redist.pgas.tiles.arranging import Arranger
+from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
 
+MOST_RECORDED = 64
+"""Kinds of arguments for which one function is recorded."""
 
-class ProgramBody:
-    """A function to capture; its results are brought to the types ``ends``, if there are any.
 
-    With ``plans`` its layouts are planned, else they are as written.
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """What a function did for arguments of a kind: in the layouts as written, and its calls if it is planned.
+
+    It keeps no array but those that the function reaches.
     """
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        plans: bool,
-        ends: tuple[ArrayType, ...] | None,
-    ) -> None:
-        self.name, self.function, self._plans, self._ends = name, function, plans, ends
+    captured: Capture
+    recorder: CallRecorder | None
+    outside: Outside
+    comm: Comm
+    key: Hashable
+    kept: tuple[Any, ...]
+    """Arguments that count by identity."""
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """What is captured: the function, its results brought to their types if there are any."""
-        made = self.function(*args, **options)
-        if self._ends is None:
-            return made
-        ends = made if isinstance(made, tuple) else (made,)
-        there = tuple(x.to(t) for x, t in zip(ends, self._ends, strict=True))
-        return there if isinstance(made, tuple) else there[0]
+    def arrays(self, signature: Signature) -> list[Any]:
+        """The arrays of a call, and those that the function reaches."""
+        return [*signature.arrays, *(one.array for one in self.outside.arrays)]
+
+    def serves(self, signature: Signature) -> bool:
+        """**Local.** Whether it was made in this very call, or what the function reaches is as it was."""
+        return self.key is signature.key or self.outside.still_stands()
+
+
+class ProgramBody:
+    """A function to capture. With ``plans`` its layouts are planned, else they are as written."""
+
+    def __init__(self, name: str, function: Callable[..., Any], plans: bool) -> None:
+        self.name, self.function, self._plans = name, function, plans
+        self._known: dict[Hashable, Recording] = {}
 
     def decide(
         self,
         signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
         cache: bool,
         steady: frozenset[int] | None = None,
         limit_bytes: int | None = None,
         as_written: str = "",
     ) -> tuple[Tidied, DecidedLayouts | None, Outside, Comm]:
-        """**Collective.** Capture the program in the layouts that are decided on."""
-        recorder = CallRecorder() if self._plans else None
-        captured, outside, arrays, comm = self.capture(signature, args, options, recorder)
-
-        def capture_again(arranger: Arranger) -> Capture:
-            return capture(self, args, options, arrays, arranger=arranger)
+        """**Collective.** The program in the layouts that are decided on."""
+        found = self.recorded(signature, self._plans)
+        arrays, comm, recorder = found.arrays(signature), found.comm, found.recorder
+        captured = found.captured
+        lies_otherwise = captured.strides != strides_of(arrays)
+        if (recorder is None or recorder.odd) and union_of(comm, [lies_otherwise])[-1]:
+            found = self._run(signature, self._plans)
+            captured, recorder = found.captured, found.recorder
 
         def tidy(captured: Capture) -> Tidied:
             return tidy_up(captured, comm, cache, steady)
 
-        tidied, decided = tidy(captured), None
-        if recorder is not None:
-            stay = [arrays[number] for number in sorted(steady or ())]
-            decided = decide_layouts(
-                tidied,
-                recorder,
-                capture_again,
-                tidy,
-                partial(costs_of, comm=comm),
-                comm,
-                stay,
-                limit_bytes,
-                as_written,
-            )
-            tidied, decided = decided.tidied, decided.without_arrays()
-        return tidied, decided, outside, comm
+        if recorder is None:
+            return tidy(captured), None, found.outside, comm
+        again = partial(capture, recorder.again, arrays, {}, arrays, False, None)
+        if lies_otherwise and not recorder.odd:
+            captured = again(CallRecorder())
+        decided = decide_layouts(
+            tidy(captured), recorder, again, tidy, partial(costs_of, comm=comm), comm,
+            steady or (), limit_bytes, as_written,
+        )  # fmt: skip
+        return decided.tidied, decided, found.outside, comm
 
-    def capture(
-        self,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        arranger: Arranger | None,
-    ) -> tuple[Capture, Outside, list[Tiled], Comm]:
-        """**Collective.** Capture the program: what it reaches, and all its arrays; all ranks agree on it."""
+    def recorded(self, signature: Signature, plans: bool) -> Recording:
+        """**Collective.** What the function does for such arguments; it runs if that is not known."""
+        found = self._known.get((signature.key, plans))
+        if found is not None and found.serves(signature):
+            return found
+        return self._run(signature, plans)
+
+    def _run(self, signature: Signature, plans: bool) -> Recording:
+        """**Collective.** Run the function on ghosts, and record what it does."""
+        args, options = signature.args, signature.options
         given = {id(array) for array in signature.arrays}
         reached = find_outside(self.function, (*args, *options.values()))
         outside = Outside(
             tuple(one for one in reached.arrays if id(one.array) not in given), reached.things
         )
-        arrays = [*signature.arrays, *(one.array for one in outside.arrays)]
+        run = partial(self.function, *args, **options)
+        return self._record(signature, outside, run, CallRecorder() if plans else None)
+
+    def _record(
+        self,
+        signature: Signature,
+        outside: Outside,
+        run: Callable[[], Any],
+        recorder: CallRecorder | None,
+    ) -> Recording:
+        """**Collective.** Capture what runs, and keep it for such arguments; all ranks agree on it."""
+        arrays: list[Any] = [*signature.arrays, *(one.array for one in outside.arrays)]
         comm = _comm_of(arrays)
         try:
             for array in arrays:
@@ -105,21 +128,53 @@ class ProgramBody:
                         f"cannot use {array.type}: it was made while a program was captured and has no "
                         "values; return it from the program"
                     )
-            captured = capture(self, args, options, arrays, arranger=arranger)
+            captured = capture(run, (), {}, arrays, arranger=recorder)
         except Exception as problem:
             agree_on_nodes(self.name, comm, (), problem)
             raise
         agree_on_nodes(self.name, comm, captured.nodes, None)
-        return captured, outside, arrays, comm
+        if recorder is not None:
+            recorder.odd = union_of(comm, [recorder.odd])[-1]
+        while len(self._known) >= MOST_RECORDED:
+            self._known.pop(next(iter(self._known)))
+        found = Recording(
+            captured, recorder, outside.after_run(), comm, signature.key, signature.kept
+        )
+        self._known[signature.key, recorder is not None] = found
+        return found
 
     def wanted_types(
-        self, args: Sequence[Any], options: Mapping[str, Any], goes_round: bool = False
-    ) -> list[ArrayType]:
+        self, signature: Signature, goes_round: bool = False
+    ) -> list[ArrayType] | None:
         """**Collective.** The types in which the program finds the arrays among its arguments best."""
-        signature, recorder = sign(tuple(args), options), CallRecorder()
-        captured, _, _, comm = self.capture(signature, args, options, recorder)
-        found = wanted_types(captured, recorder, signature.arrays, comm, goes_round)
-        return [x.type for x in signature.arrays] if found is None else found
+        found = self.recorded(signature, True)
+        types = [x.type for x in signature.arrays]
+        assert found.recorder is not None
+        return wanted_types(found.captured, found.recorder, types, found.comm, goes_round)
+
+    def joined(self, signature: Signature) -> tuple[ProgramBody, list[Tiled]] | None:
+        """**Collective.** This body with results that lie as its arguments do, and these, moved there.
+
+        Its calls are done again: the function does not run once more. None if they or its results cannot be.
+        """
+        types = self.wanted_types(signature, goes_round=True)
+        found = self.recorded(signature, True)
+        before = found.recorder
+        if types is None or before is None or before.odd:
+            return None
+        begin = [move(x, t, asked=True) for x, t in zip(signature.arrays, types, strict=True)]
+        there = sign(tuple(begin), {})
+        recorder = CallRecorder(before, None, *left_alone_by(found.captured, before, found.comm))
+
+        def run() -> Any:
+            made = before.again(*found.arrays(there))
+            if not isinstance(made, tuple):
+                return made.to(types[0])
+            return tuple(x.to(t) for x, t in zip(made, types, strict=True))
+
+        body = ProgramBody(self.name, self.function, True)
+        body._record(there, found.outside, run, recorder)
+        return body, begin
 
 
 def _comm_of(arrays: Sequence[Tiled]) -> Comm:

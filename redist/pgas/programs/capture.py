@@ -98,7 +98,7 @@ def capture(
         with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
             result = function(*args, **options)
             if arranger is not None:
-                arranger.finish(result)
+                arranger.finish(result, arrays)
         place = {id(array): i for i, array in enumerate(arrays)}
 
         ends_of: dict[int, ArrayEnd] = {}

@@ -10,7 +10,9 @@ from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.ghosts.pretended import PretendedRanks, pretended_array
+from redist.layout.tiles import tile_shapes
+from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
+from redist.pgas.global_array import Array
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.passes.tidy import share_equal
@@ -55,22 +57,27 @@ def plan_elsewhere(
     """**Local.** The best layouts of a function for arguments of these types on such a mesh."""
     links = topology or FLAT
     arrays, ranks = _pretended(types, mesh)
+    recorder = CallRecorder()
 
-    def capture_with(arranger: Arranger) -> Capture:
-        return capture(function, arrays, {}, arrays, comm=ranks, arranger=arranger)
+    def again(arranger: Arranger) -> Capture:
+        return capture(recorder.again, arrays, {}, arrays, comm=ranks, arranger=arranger)
 
     def find_costs(recorder: CallRecorder) -> ProgramCosts:
         return ProgramCosts.of(types_of(recorder), links, device)
 
-    recorder = CallRecorder()
-    written = _tidy(capture_with(recorder))
-    found = decide_layouts(written, recorder, capture_with, _tidy, find_costs, ALONE)
+    written = _tidy(capture(function, arrays, {}, arrays, comm=ranks, arranger=recorder))
+    found = decide_layouts(written, recorder, again, _tidy, find_costs, ALONE)
     return make_program_plan(_graph(name, found.tidied.captured, types, links), found)
 
 
 def _pretended(types: Sequence[ArrayType], mesh: Mesh) -> tuple[list[Any], Any]:
+    """Arrays of any size without memory, only to be captured with, and their ranks."""
     ranks: Any = PretendedRanks(max(mesh.ranks) + 1, min(mesh.ranks))
-    return [pretended_array(t, ranks) for t in types], ranks
+    arrays = [Array(t, ranks, None) for t in types]
+    for array in arrays:
+        shape = tile_shapes(array.type).get(ranks.rank)
+        array.tile = None if shape is None else pretend(shape, array.dtype)
+    return arrays, ranks
 
 
 def _tidy(captured: Capture) -> Tidied:

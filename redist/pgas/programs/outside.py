@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import getitem
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -20,43 +20,51 @@ MOST_DEPTH = 6
 VALUES = (bool, int, float, complex, str, bytes, type(None))
 LARGE_BYTES = 2**16
 """Larger arrays of NumPy count by identity only."""
+GROWING = (list, dict)
 Look = Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideArray:
-    """An array, and the way to it from the function: it must still stand there in a later call."""
-
-    array: Tiled
-    look: Look
-
-    def still_stands(self) -> bool:
-        """**Local.** Whether the same array is found there."""
-        return _found(self.look) is self.array
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OutsideThing:
-    """Anything else that a program depends on: a number, a generator, how many things a list has."""
+    """What a program depends on, and the way to it from the function: it must still be so in a later call.
+
+    An array; or a number, a generator, how many things a list has: then there is no ``array``.
+    """
 
     look: Look
     told: Any
+    array: Any = None
 
     def still_stands(self) -> bool:
         """**Local.** Whether the same is found there."""
         return told_of(_found(self.look)) == self.told
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Outside:
-    """All that a function reaches."""
+    """All that a function reaches: arrays, each once, and other things."""
 
-    arrays: tuple[OutsideArray, ...]
+    arrays: tuple[OutsideThing, ...]
     things: tuple[OutsideThing, ...]
+
+    def still_stands(self) -> bool:
+        """**Local.** Whether all of it is as it was."""
+        return all(one.still_stands() for some in (self.arrays, self.things) for one in some)
+
+    def after_run(self) -> Outside:
+        """**Local.** The same after the function has run: what it adds to lists and dicts is no change."""
+        things = [
+            replace(one, told=now) if one.told[0] in GROWING and now[0] is one.told[0] else one
+            for one in self.things
+            for now in [told_of(_found(one.look))]
+        ]
+        return replace(self, things=tuple(things))
 
 
 def told_of(thing: Any) -> Any:
-    """What must be the same of a thing in a later call: its value, or who it is."""
+    """What must be the same of a thing in a later call: its value, or who it is; the type of an array."""
+    if isinstance(thing, Tiled):
+        return "array", id(thing), thing.type
     if isinstance(thing, VALUES):
         return type(thing), repr(thing)
     if isinstance(thing, np.ndarray) and thing.nbytes <= LARGE_BYTES:
@@ -85,14 +93,14 @@ def find_outside(function: Callable[..., Any], args: Sequence[Any] = ()) -> Outs
 
 class _Search:
     def __init__(self) -> None:
-        self.arrays: dict[int, OutsideArray] = {}
+        self.arrays: dict[int, OutsideThing] = {}
         self.things: list[OutsideThing] = []
         self._seen: dict[int, Any] = {}
 
     def visit(self, thing: Any, look: Look, depth: int) -> None:
         """Note an array or a value; look into anything else that may have some."""
         if isinstance(thing, Tiled):
-            self.arrays.setdefault(id(thing), OutsideArray(thing, look))
+            self.arrays.setdefault(id(thing), OutsideThing(look, told_of(thing), thing))
             return
         if isinstance(thing, (*VALUES, np.ndarray, Generator)):
             self.things.append(OutsideThing(look, told_of(thing)))

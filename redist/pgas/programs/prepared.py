@@ -44,10 +44,9 @@ class Prepared:
         steady: frozenset[int] | None,
     ) -> None:
         self.decided, self.steady, self.n_runs = decided, steady, 0
-        self.captured, self.ready, self.outside = captured, ready, outside.arrays
-        self.things, self.comm = outside.things, comm
+        self.captured, self.ready, self.comm = captured, ready, comm
+        self.outside, self.still_holds = outside.arrays, outside.still_stands
         self.key, self.kept = signature.key, signature.kept
-        self._outside_types = [one.array.type for one in self.outside]
         self._aliases = find_aliases(captured, comm)
         self._misses = 0
         self._given: list[tuple[weakref.ref[Tiled], int]] = []
@@ -112,13 +111,6 @@ class Prepared:
             if first() is not array or array.version != version or array.is_shared
         ]
         return frozenset(range(len(arrays))) - set(union_of(self.comm, changed))
-
-    def still_holds(self) -> bool:
-        """**Local.** Whether the arrays that it reaches are those of the capture, as they were."""
-        pairs = zip(self.outside, self._outside_types, strict=True)
-        return all(one.array.type == t and one.still_stands() for one, t in pairs) and all(
-            one.still_stands() for one in self.things
-        )
 
     def run(self, given: Sequence[Tiled]) -> Any:
         """**Collective** if anything moves. Run the program on the arrays of a call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
@@ -20,16 +20,11 @@ from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.limited.calls import LimitedCalls, limit_in_force
 from redist.pgas.programs.limited.limited_graph import limited_graph
+from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
 from redist.pgas.programs.planning.plan_report import make_program_plan
-from redist.pgas.programs.prepare import (
-    ALWAYS,
-    AS_WRITTEN,
-    PLANNED,
-    ProgramOptions,
-    prepare,
-)
+from redist.pgas.programs.prepare import ALWAYS, AS_WRITTEN, PLANNED, ProgramOptions, prepare
 from redist.pgas.programs.prepared import Prepared, too_large_to_keep
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
@@ -58,14 +53,11 @@ class Program(Generic[P, R]):
     """A function whose calls are captured, one for every kind of arguments, and repeated."""
 
     def __init__(
-        self,
-        function: Callable[P, R],
-        options: ProgramOptions,
-        ends: tuple[ArrayType, ...] | None = None,
+        self, function: Callable[P, R], options: ProgramOptions, body: ProgramBody | None = None
     ) -> None:
         self.function, self.options = function, options
         self.name = getattr(function, "__name__", type(function).__name__)
-        self._body = ProgramBody(self.name, function, options.layouts == PLANNED, ends)
+        self._body = body or ProgramBody(self.name, function, options.layouts == PLANNED)
         self._prepared: dict[Any, Prepared] = {}
         self._captured = 0
         self._limited = LimitedCalls(self.name, self._body.decide)
@@ -80,14 +72,14 @@ class Program(Generic[P, R]):
         if signature is None or signature.has_aliases:  # written through one, seen through another
             return self._eagerly(limit, args, options)
         if limit is not None:
-            within = self._limited.find(limit, signature, args, options, self.options.progress)
+            within = self._limited.find(limit, signature, self.options.progress)
             if isinstance(within, str):
                 return self._eagerly(limit, args, options)
             kept: R = within.run(signature.arrays, progress=self.options.progress)
             return kept
-        found = self._found(signature, args, options)
+        found = self._found(signature)
         if found.should_settle and self.options.cache:
-            found = self._settle(found, signature, args, options)
+            found = self._settle(found, signature)
         result: R = found.run(signature.arrays)
         if found.is_over and found.changing is not None:
             self._prepared[signature.key] = found.changing
@@ -100,14 +92,19 @@ class Program(Generic[P, R]):
         with memory_limit(limit.limit_bytes, spill=limit.spill):
             return self.function(*args, **options)
 
-    def _found(
-        self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
-    ) -> Prepared:
+    def _found(self, signature: Signature) -> Prepared:
         found = self._prepared.get(signature.key)
         if found is None or not found.still_holds():
-            found = self._prepare(signature, args, options)
+            found = self._prepare(signature)
             self._remember(signature, found)
         return found
+
+    def _within(self, signature: Signature) -> LimitedProgram | str | None:
+        """**Collective.** The program within its limit, or why it runs as it is; None without a limit."""
+        limit = limit_in_force(self.options)
+        if limit is None or signature.has_aliases:
+            return None if limit is None else "two arguments may lie in one memory"
+        return self._limited.find(limit, signature, self.options.progress)
 
     def graph(self, *args: P.args, **options: P.kwargs) -> ProgramGraph:
         """**Collective.** The program for such arguments as a value; nothing runs, nothing is changed.
@@ -116,12 +113,10 @@ class Program(Generic[P, R]):
         move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
         signature = sign(args, options)
-        limit = limit_in_force(self.options)
-        if limit is not None and not signature.has_aliases:
-            within = self._limited.find(limit, signature, args, options, self.options.progress)
-            if not isinstance(within, str):
-                return limited_graph(within, signature.arrays)[0]
-        found = self._found(signature, args, options)
+        within = self._within(signature)
+        if isinstance(within, LimitedProgram):
+            return limited_graph(within, signature.arrays)[0]
+        found = self._found(signature)
         arrays = [*signature.arrays, *(one.array for one in found.outside)]
 
         def plan(source: ArrayType, target: ArrayType) -> Plan:
@@ -129,10 +124,9 @@ class Program(Generic[P, R]):
 
         ready, types = found.ready, [array.type for array in arrays]
         graph = graph_of(self.name, found.captured, types, plan, ready.fates.words, ready.figures)
-        if limit is None:
+        if within is None:
             return graph
-        why = "two arguments may lie in one memory" if signature.has_aliases else within
-        return replace(graph, memory=(f"memory     runs as it is under the limit: {why}",))
+        return replace(graph, memory=(f"memory     runs as it is under the limit: {within}",))
 
     explain = graph
 
@@ -143,17 +137,15 @@ class Program(Generic[P, R]):
         time beside that of the layouts as written, memory, and bounds that no layouts are below.
         ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
-        signature = sign(args, options)
-        limit = limit_in_force(self.options)
-        if limit is not None and not signature.has_aliases:
-            within = self._limited.find(limit, signature, args, options, self.options.progress)
-            if not isinstance(within, str):
-                decided = self._limited.decide(limit, signature, args, options, within.layouts)[1]
-                layouts = None if decided is None else decided.plan
-                need = 0 if layouts is None else layouts.peak_bytes
-                graph, figures = limited_graph(within, signature.arrays, need)
-                return replace(make_program_plan(graph, decided), **figures)
-        found = self._found(signature, args, options)
+        signature, limit = sign(args, options), limit_in_force(self.options)
+        within = self._within(signature)
+        if isinstance(within, LimitedProgram) and limit is not None:
+            decided = self._limited.decide(limit, signature, within.layouts)[1]
+            layouts = None if decided is None else decided.plan
+            need = 0 if layouts is None else layouts.peak_bytes
+            graph, figures = limited_graph(within, signature.arrays, need)
+            return replace(make_program_plan(graph, decided), **figures)
+        found = self._found(signature)
         return make_program_plan(self.graph(*args, **options), found.decided)
 
     def timeline(self, *args: P.args, **options: P.kwargs) -> RunTimeline:
@@ -161,13 +153,13 @@ class Program(Generic[P, R]):
 
         ``print(step.timeline(x, w))`` gives a table, ``svg(file)`` a picture, ``result`` that of the call.
         """
-        limit, signature = limit_in_force(self.options), sign(args, options)
-        if limit is None or signature.has_aliases:
+        signature = sign(args, options)
+        within = self._within(signature)
+        if within is None or signature.has_aliases:
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it has no limit or two arguments may lie in one "
                 "memory; give @pgas.program(limit=...), or use redist.trace() for its moves"
             )
-        within = self._limited.find(limit, signature, args, options, self.options.progress)
         if isinstance(within, str):
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it runs as it is under the limit, because {within}"
@@ -183,27 +175,17 @@ class Program(Generic[P, R]):
         """A method of a class: called with the object, which counts as an argument."""
         return self if instance is None else MethodType(self, instance)
 
-    def _prepare(
-        self, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
-    ) -> Prepared:
+    def _prepare(self, signature: Signature) -> Prepared:
         """**Collective.** Capture, plan and make ready; copies are kept of all arguments that are moved."""
-        tidied, decided, outside, comm = self._body.decide(
-            signature, args, options, self.options.cache
-        )
+        tidied, decided, outside, comm = self._body.decide(signature, self.options.cache)
         ready = prepare(tidied, comm, self.options)
         return Prepared(tidied.captured, ready, outside, signature, comm, decided, None)
 
-    def _prepare_steady(
-        self,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        steady: frozenset[int],
-    ) -> Prepared | None:
+    def _prepare_steady(self, signature: Signature, steady: frozenset[int]) -> Prepared | None:
         """**Collective.** The same for arguments that stay, as far as their copies have room."""
         for _ in range(MOST_TRIED):
             tidied, decided, outside, comm = self._body.decide(
-                signature, args, options, self.options.cache, steady
+                signature, self.options.cache, steady
             )
             too_large = too_large_to_keep(tidied.copies, tidied.captured, comm)
             if not too_large:
@@ -221,10 +203,8 @@ class Program(Generic[P, R]):
         in place stay where they are.
         """
         signature = sign(args, options)
-        types = self._body.wanted_types(args, options)
-        moved = {
-            id(x): move(x, t, asked=True) for x, t in zip(signature.arrays, types, strict=True)
-        }
+        pairs = zip(signature.arrays, self._body.wanted_types(signature) or (), strict=True)
+        moved = {id(x): move(x, t, asked=True) for x, t in pairs}
         return tuple(replaced(args, (Tiled,), lambda x: moved[id(x)]))
 
     def joined(self, state: Any) -> tuple[Callable[..., Any], Any]:
@@ -238,17 +218,14 @@ class Program(Generic[P, R]):
             return self, state
         if len({id(x) for x in args}) < len(args):
             return self, state
-        try:
-            types = self._body.wanted_types(args, {}, goes_round=True)
-        except ArgumentError:  # other results than arguments
+        found = self._body.joined(sign(args, {}))
+        if found is None:
             return self, state
-        begin = tuple(move(x, t, asked=True) for x, t in zip(args, types, strict=True))
-        step: Program[P, R] = Program(self.function, self.options, tuple(types))
-        return step, begin if isinstance(state, tuple) else begin[0]
+        body, begin = found
+        step: Program[P, R] = Program(self.function, self.options, body)
+        return step, tuple(begin) if isinstance(state, tuple) else begin[0]
 
-    def _settle(
-        self, found: Prepared, signature: Signature, args: Sequence[Any], options: Mapping[str, Any]
-    ) -> Prepared:
+    def _settle(self, found: Prepared, signature: Signature) -> Prepared:
         """**Collective.** Prepare anew for arguments that stay, if there are others than was thought.
 
         What is moved of them is moved once, so that other layouts may be best.
@@ -269,7 +246,7 @@ class Program(Generic[P, R]):
                 return found
         if not found.may_plan_again():
             return found
-        again = self._prepare_steady(signature, args, options, steady)
+        again = self._prepare_steady(signature, steady)
         if again is None or not found.pays(again, steady):
             return found
         found.settle_as(again)

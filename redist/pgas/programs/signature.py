@@ -18,7 +18,7 @@ BY_VALUE = (str, int, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The arrays of a call, each once, and a key that calls of one program have in common.
+    """The arguments of a call, the arrays among them, each once, and a key that calls of one program share.
 
     ``kept`` are the arguments that count by identity: they must live as long as the key is used.
     """
@@ -26,6 +26,8 @@ class Signature:
     arrays: tuple[Tiled, ...]
     key: Hashable
     kept: tuple[Any, ...]
+    args: tuple[Any, ...]
+    options: Mapping[str, Any]
 
     @property
     def has_aliases(self) -> bool:
@@ -44,7 +46,7 @@ def sign(args: tuple[Any, ...], options: Mapping[str, Any]) -> Signature:
     """
     maker = _KeyMaker()
     key = maker.key_of(args), maker.key_of(dict(options))
-    return Signature(tuple(maker.arrays), key, tuple(maker.kept))
+    return Signature(tuple(maker.arrays), key, tuple(maker.kept), args, options)
 
 
 class _KeyMaker:

@@ -12,6 +12,7 @@ from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.random.philox import Box, Stream, Words, fill
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.tiled import Tile
@@ -83,6 +84,7 @@ class Generator:
 
         return self._make(shape, kind, 1, turn, (type, mesh, comm, device))
 
+    @left_alone
     def _make(
         self, shape: Shape, kind: np.dtype[Any], per: int, turn: Callable[[Words], Tile],
         where: tuple[Type | None, MeshLike | None, Comm | None, Any],

@@ -59,12 +59,14 @@ def min(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return reduce(x, "min", axis, keepdims, x.dtype)
 
 
+@asked
 @takes_array
 def any(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """Whether a value is not zero."""
     return _logical(x, "max", axis, keepdims)
 
 
+@asked
 @takes_array
 def all(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """Whether no value is zero."""

@@ -65,18 +65,19 @@ def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Arranged
         ("one", i) if i in dims else i for i in range(x.ndim) if keepdims or i not in dims
     ]
     notation, sizes = label_dims([x.shape], [range(x.ndim)], kept)
-    join = "copy" if x.dtype == dtype else "cast"
+    casts = x.dtype != dtype
 
     def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
         (t,) = types
-        if t.pending_op is not None and (t.pending_op != op or x.dtype != dtype):
+        if t.pending_op is not None and (t.pending_op != op or casts):
             t = resolved_type(t)
         return ChosenTypes((t,), reduced_type(t, dims, op, keepdims, dtype))
 
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         return reduce(given[0], op, axis, keepdims, dtype)
 
-    return ArrangedCall(op, (x,), run, EinForm(notation, sizes, join, op), choose)
+    form = EinForm(notation, sizes, "cast" if casts else "copy", op)
+    return ArrangedCall(op, (x,), run, form, choose)
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from redist.layout.array_type import ArrayType
 from redist.pgas.tiles.tiled import Tiled
 
@@ -41,7 +43,8 @@ class ChosenTypes(NamedTuple):
 class ArrangedCall:
     """A call of a function of global arrays, while a program is captured.
 
-    ``run(arrays, made)`` does it; with ``made``, its operands lie in types of a plan and so will its result.
+    ``run(arrays, made)`` does it, as often as one likes; with ``made``, its operands lie in types of a plan
+    and so will its result. Neither it nor ``choose`` keeps an array.
     ``choose`` gives the types that the function would choose, if it has a rule. A ``fixed`` call depends on
     the types that it is given, or changes an array: it is left alone.
     """
@@ -63,11 +66,8 @@ class Arranger(Protocol):
     def call(self, call: ArrangedCall) -> Any:
         """What the call gives."""
 
-    def decide(self, make: Callable[[], Any]) -> Any:
-        """What a function decides by the types of its operands, the same in every capture."""
-
-    def finish(self, result: Any) -> None:
-        """The program has ended with this result."""
+    def finish(self, result: Any, arrays: Sequence[Tiled]) -> None:
+        """The program, which was given or reaches these arrays, has ended with this result."""
 
 
 _ARRANGER: ContextVar[Arranger | None] = ContextVar("arranger", default=None)
@@ -86,12 +86,6 @@ def arranging(arranger: Arranger | None) -> Iterator[None]:
         yield
     finally:
         _ARRANGER.reset(token)
-
-
-def decided(make: Callable[[], Any]) -> Any:
-    """**Local.** What a function decides by types: as in the capture before, if a program is planned."""
-    arranger = _ARRANGER.get()
-    return make() if arranger is None else arranger.decide(make)
 
 
 def label_dims(
@@ -164,10 +158,10 @@ def call_of(
 ) -> ArrangedCall:
     """A call of a function without a rule."""
     arrays: list[Tiled] = []
-    slots = _with_places((tuple(args), dict(options)), arrays)
+    slots = with_places((tuple(args), dict(options)), arrays)
 
     def run(given: Sequence[Tiled], made: ArrayType | None) -> Any:
-        own, named = _filled(slots, given)
+        own, named = filled(slots, given)
         return function(*own, **named)
 
     shapes = tuple((x.shape, str(x.dtype), x._memory.on_device) for x in arrays)
@@ -182,34 +176,39 @@ class _Place:
     number: int
 
 
-def _with_places(thing: Any, arrays: list[Tiled]) -> Any:
-    """The same arguments with places for arrays, which are found."""
+def with_places(thing: Any, arrays: list[Tiled]) -> Any:
+    """The same arguments with places for global arrays, which are found, and copies of NumPy's.
+
+    So they can be kept: no array is kept with them, and nobody else changes them.
+    """
     match thing:
         case Tiled():
             arrays.append(thing)
             return _Place(len(arrays) - 1)
         case tuple() | list():
-            inner = [_with_places(one, arrays) for one in thing]
+            inner = [with_places(one, arrays) for one in thing]
             return tuple(inner) if isinstance(thing, tuple) else inner
         case dict():
-            return {key: _with_places(one, arrays) for key, one in thing.items()}
+            return {key: with_places(one, arrays) for key, one in thing.items()}
         case slice():
-            return slice(*(_with_places(x, arrays) for x in (thing.start, thing.stop, thing.step)))
+            return slice(*(with_places(x, arrays) for x in (thing.start, thing.stop, thing.step)))
+        case np.ndarray():
+            return thing.copy()
     return thing
 
 
-def _filled(thing: Any, arrays: Sequence[Tiled]) -> Any:
+def filled(thing: Any, arrays: Sequence[Tiled]) -> Any:
     """Arguments with arrays in their places."""
     match thing:
         case _Place(number=number):
             return arrays[number]
         case tuple() | list():
-            inner = [_filled(one, arrays) for one in thing]
+            inner = [filled(one, arrays) for one in thing]
             return tuple(inner) if isinstance(thing, tuple) else inner
         case dict():
-            return {key: _filled(one, arrays) for key, one in thing.items()}
+            return {key: filled(one, arrays) for key, one in thing.items()}
         case slice():
-            return slice(*(_filled(x, arrays) for x in (thing.start, thing.stop, thing.step)))
+            return slice(*(filled(x, arrays) for x in (thing.start, thing.stop, thing.step)))
     return thing
 
 

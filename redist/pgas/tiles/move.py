@@ -11,7 +11,7 @@ from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
-from redist.pgas.tiles.arranging import ArrangedCall, current_arranger
+from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger
 from redist.pgas.tiles.devices import to_device
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
@@ -65,6 +65,12 @@ def move_as_asked(a: T, target: ArrayType) -> T:
 
 def resolve_pending(a: T) -> T:
     """**Collective.** Finish a pending reduction, by reduce_scatter if the array can be cut so."""
+    return a if a.type.pending_op is None else settled(a)
+
+
+@asked
+def settled(a: T) -> T:
+    """**Collective.** Finish a pending reduction; in a program that is planned, one that a plan has left."""
     return a if a.type.pending_op is None else move(a, resolved_type(a.type))
 
 

@@ -6,6 +6,7 @@ As in ``mpirun -n 4 python -m tests.programs.pgas.planned``.
 from __future__ import annotations
 
 import gc
+import tempfile
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -268,11 +269,93 @@ def too_large() -> str | None:
     return None
 
 
+def runs_once() -> str | None:
+    """The function runs once for a kind of arguments, whatever is asked of the program afterwards."""
+    ran: list[str] = []
+
+    def step(x: Any, w: Any) -> Any:
+        ran.append("step")
+        here = X.zeros((24, 24), type="{}, {x}")
+        here[0] = 1.0
+        y = X.tanh(x @ w) + here
+        y += X.all(x < 9.0) * 1.0
+        return (y.T @ w).T - x * 0.5
+
+    def round_of(x: Any, y: Any) -> Any:
+        ran.append("round")
+        near_zero = X.map_tiles(lambda tile: tile * 0.5, y)
+        return X.tanh(x @ y) + near_zero, X.tanh((y.T @ x).T) - x * 0.5
+
+    def product(x: Any, w: Any) -> Any:
+        ran.append("product")
+        return X.tanh(x @ w)
+
+    x, w = normal((24, 24), type="{x}, {}"), normal((24, 24), 5, type="{x}, {}") * 0.2
+    want, twice = step(x, w).gather(), round_of(*round_of(x, w))
+    with tempfile.TemporaryDirectory() as folder:
+        cases: dict[str, dict[str, Any]] = {
+            "planned": {},
+            "as written": {"layouts": "as written"},
+            "within a limit": {"limit": "100KiB"},
+            "spilled": {"limit": "25KiB", "spill": folder},
+        }
+        for name, options in cases.items():
+            ran.clear()
+            program = X.program(**options)(step)
+            if not all(near(program(x, w).gather(), want) for _ in range(5)):
+                return f"{name} differs"
+            program.plan(x, w), program.graph(x, w)
+            if "limit" in options:
+                program.timeline(x, w)
+            elif name == "planned":
+                program.arrange(x, w)
+            if len(ran) != 1:
+                return f"{name}: ran {len(ran)} times"
+            program(x, X.astype(w, np.float32))
+            if len(ran) != 2:
+                return f"{name}: ran {len(ran)} times for two kinds of arguments"
+    ran.clear()
+    try:
+        X.program(limit="1KiB")(product)(x, w)
+        return "it runs within too little"
+    except redist.NoPlanError:
+        if ran != ["product"]:
+            return f"within too little it ran {len(ran)} times"
+    ran.clear()
+    program = X.program(round_of)
+    for _ in range(2):
+        got = X.repeat(program, 2, (x, w))
+        if not all(near(a.gather(), b.gather()) for a, b in zip(got, twice, strict=True)):
+            return "rounds differ"
+    return None if ran == ["round"] else f"a loop ran {len(ran)} times"
+
+
+def depends_on_numbers() -> str | None:
+    """What the function has changed itself is seen in the next call: a number it counts up, not a log."""
+    counts, log = {"n": 0}, [""]
+
+    def step(x: Any) -> Any:
+        counts["n"] += 1
+        log.append("called")
+        return (x @ x.T) * counts["n"]
+
+    x = normal((8, 8), type="{x}, {}")
+    want = (x @ x.T).gather()
+    program = X.program(step)
+    got = [program(x).gather() for _ in range(3)]
+    if not all(near(one, want * (n + 1)) for n, one in enumerate(got)):
+        return "differs"
+    return None if counts["n"] == 3 else f"ran {counts['n']} times in 3 calls"
+
+
 def lets_go() -> str | None:
     """A program keeps no array of its calls alive, planned or not, with copies or without."""
 
     def step(x: Any, w: Any) -> Any:
-        return X.tanh(x @ w) @ w + X.flip(x, axis=0)
+        y = X.where(x > 0, x, X.zeros((16, 16))) + X.concat([w, w])[:16] - X.sum(w, axis=0)
+        y += X.einsum("ij,jk->ik", x, w) * 2.0
+        y[0] = X.max(x, axis=0)
+        return X.tanh(x @ w) @ w + X.flip(x, axis=0) + X.map_tiles(np.negative, y) + X.sort(y.T)
 
     for layouts in ("planned", "as written"):
         program = X.program(layouts=layouts)(step)
@@ -285,7 +368,9 @@ def lets_go() -> str | None:
         print_of = str(program.plan(x, w))
         if layouts not in print_of:
             return f"{layouts}: its plan says {print_of}"
-        del x, w, made
+        there = program.arrange(x, w)
+        refs += [weakref.ref(one) for one in there]
+        del x, w, made, there
         gc.collect()
         if any(ref() is not None for ref in refs):
             return f"{layouts}: an argument is alive"
@@ -305,6 +390,8 @@ CHECKS = {
         unused,
         settles,
         too_large,
+        runs_once,
+        depends_on_numbers,
         lets_go,
     )
 }

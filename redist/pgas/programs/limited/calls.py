@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any
 
 from redist.errors import CaptureError, NoPlanError
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
@@ -51,12 +50,7 @@ class LimitedCalls:
         self._known: dict[Hashable, LimitedProgram | str] = {}
 
     def find(
-        self,
-        limit: RunLimit,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        progress: bool = False,
+        self, limit: RunLimit, signature: Signature, progress: bool = False
     ) -> LimitedProgram | str:
         """**Collective.** The program, or why it cannot be planned and runs as it is instead."""
         key = signature.key, limit
@@ -71,40 +65,30 @@ class LimitedCalls:
             print(f"{self._name}: planning within {within} a rank", file=sys.stderr, flush=True)
         label = f"the planner of {self._name} within {within} a rank"
         with Work(label, True if progress else None, speaks, line_s=PLANNING_LINE_S):
-            found, decided = self._make(limit, signature, args, options)
+            found, decided = self._make(limit, signature)
             if not isinstance(found, str) and decided is not None and limit.spill is None:
-                found = self._fitting(found, bool(decided.why), limit, signature, args, options)
+                found = self._fitting(found, bool(decided.why), limit, signature)
         if len(self._known) >= MOST_LIMITED:
             self._known.pop(next(iter(self._known)))
         self._known[key] = found
         return found
 
     def decide(
-        self,
-        limit: RunLimit,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        layouts: LayoutsFor = LayoutsFor.LIMIT,
+        self, limit: RunLimit, signature: Signature, layouts: LayoutsFor = LayoutsFor.LIMIT
     ) -> tuple[Tidied, DecidedLayouts | None, Outside, Comm]:
         """**Collective.** The program in its layouts."""
         most = None  # what is put away is no trouble
         if limit.spill is None and layouts is LayoutsFor.LIMIT:
             most = limit.limit_bytes
         as_written = NO_ROOM if layouts is LayoutsFor.NOTHING else ""
-        return self._decide(signature, args, options, False, None, most, as_written)
+        return self._decide(signature, False, None, most, as_written)
 
     def _make(
-        self,
-        limit: RunLimit,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-        layouts: LayoutsFor = LayoutsFor.LIMIT,
+        self, limit: RunLimit, signature: Signature, layouts: LayoutsFor = LayoutsFor.LIMIT
     ) -> tuple[LimitedProgram | str, DecidedLayouts | None]:
         """**Collective.** The program in its layouts, not yet fitted, or why it cannot be planned."""
         FAR_BYTES.clear()
-        tidied, decided, outside, comm = self.decide(limit, signature, args, options, layouts)
+        tidied, decided, outside, comm = self.decide(limit, signature, layouts)
         work_ps, move_ps = _work_ps(decided), _move_ps(decided, comm)
         try:
             found = LimitedProgram(
@@ -125,13 +109,7 @@ class LimitedCalls:
         return all_fit(found.comm, holds) and _least_of(found, signature) is not None
 
     def _fitting(
-        self,
-        planned: LimitedProgram,
-        is_written: bool,
-        limit: RunLimit,
-        signature: Signature,
-        args: Sequence[Any],
-        options: Mapping[str, Any],
+        self, planned: LimitedProgram, is_written: bool, limit: RunLimit, signature: Signature
     ) -> LimitedProgram | str:
         """**Collective.** The program in layouts planned for the limit; in others if these do not fit.
 
@@ -142,7 +120,7 @@ class LimitedCalls:
         def least_within(limit_bytes: int) -> int | None:
             if limit_bytes < held_bytes:
                 return None
-            found, _ = self._make(replace(limit, limit_bytes=limit_bytes), signature, args, options)
+            found, _ = self._make(replace(limit, limit_bytes=limit_bytes), signature)
             return None if isinstance(found, str) else _least_of(found, signature)
 
         own = _refused(planned, signature)
@@ -151,7 +129,7 @@ class LimitedCalls:
         held_bytes = planned.agreed.begins_with(_arrays_of(planned, signature))
         needed = {own: planned} if is_written else {}
         for layouts in (LayoutsFor.SPEED, *(() if is_written else (LayoutsFor.NOTHING,))):
-            found, _ = self._make(limit, signature, args, options, layouts)
+            found, _ = self._make(limit, signature, layouts)
             if isinstance(found, str):
                 continue
             least = _refused(found, signature)
@@ -163,7 +141,7 @@ class LimitedCalls:
         least = lowest_kept(limit.limit_bytes, min(needed), least_within)
         one = needed.get(least)
         if one is None:
-            made, _ = self._make(replace(limit, limit_bytes=least), signature, args, options)
+            made, _ = self._make(replace(limit, limit_bytes=least), signature)
             one = planned if isinstance(made, str) else made
         why = one.agreed.why(
             _arrays_of(one, signature), least

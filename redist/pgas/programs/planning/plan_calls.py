@@ -22,7 +22,7 @@ from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.structures import found_in
 from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
 from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover, movers_in
-from redist.pgas.programs.planning.recorder import CallRecorder, PlannedCall, ProgramCall
+from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.tiles.arranging import Types, arranging
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape
@@ -30,6 +30,7 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import ElementExchange, through, traffic
 from redist.plan.topology import Topology
 from redist.planner import synthesize
+from redist.runtime.ranks.world import Comm
 from redist.text.units import ceil_div
 
 MOST_FACTORS = 3
@@ -223,7 +224,7 @@ def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken |
     """**Local.** Do a call on ghosts of other types; None if it refuses."""
     tape = Tape(explains=True)
     with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(None):
-        arrays = [_ghost(x, t, tape) for x, t in zip(one.call.arrays, types, strict=True)]
+        arrays = [_ghost(*kind, t, tape) for kind, t in zip(one.kinds, types, strict=True)]
         try:
             result = one.call.run(arrays, None)
         except RedistError:
@@ -239,27 +240,10 @@ def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken |
     return WayTaken(made, exchanged + costs.touch_ps((*types, *made)), moves)
 
 
-def _ghost(x: Tiled, t: ArrayType, tape: Tape) -> Tiled:
-    """An array like another, of another type, without values."""
-    shape = tile_shape(t, x.comm.rank)
-    kind = ghost_kind(x.__class__)
+def _ghost(kind: type[Tiled], comm: Comm, t: ArrayType, tape: Tape) -> Tiled:
+    """An array of a kind and a type, without values."""
+    shape, ghosts = tile_shape(t, comm.rank), ghost_kind(kind)
     tile = None
     if shape is not None:
-        tile = kind._memory.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)  # type: ignore[attr-defined]
-    return kind(t, x.comm, tile)
-
-
-def planned_calls(
-    recorder: CallRecorder, plan: LayoutPlan, left: Collection[int]
-) -> list[PlannedCall]:
-    """**Local.** What a plan says for every call.
-
-    What calls in ``left`` make stays where it is: others may have to see it there when it is changed.
-    """
-    found = []
-    for number, one in enumerate(recorder.calls):
-        made = tuple(plan.made[value] for value in one.results)
-        homes = made if number in left else tuple(plan.home(value) for value in one.results)
-        chooses = number in left or one.call.form is None
-        found.append(PlannedCall(one.call.name, plan.wanted[number], made, homes, chooses))
-    return found
+        tile = ghosts._memory.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)  # type: ignore[attr-defined]
+    return ghosts(t, comm, tile)

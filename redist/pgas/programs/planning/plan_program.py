@@ -1,11 +1,11 @@
-"""Decide on the layouts of a captured program: plan them, capture again as planned, take what costs less."""
+"""Decide on the layouts of a captured program: plan them, do calls again as planned, take what costs less."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from redist.arrange.ein_graph import AskedNode, EinGraph, WayTaken
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
@@ -16,11 +16,10 @@ from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.handing_over import how_ends_lie, memory_of_several
 from redist.pgas.programs.passes.together import join_moves, needed_before
-from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls, planned_calls
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls
 from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.programs.prepare import Tidied
-from redist.pgas.tiles.arranging import Arranger, Types
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.arranging import Arranger
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.text.units import format_bytes
@@ -44,37 +43,22 @@ class DecidedLayouts:
     fresh_ps: int = 0
     kept_ps: int = 0
 
-    def without_arrays(self) -> DecidedLayouts:
-        """**Local.** The same without the arrays of the call that it was made for: they may go."""
-        plan = self.plan
-        if plan is not None:
-            nodes = tuple(
-                replace(node, ask=_is_decided) if isinstance(node, AskedNode) else node
-                for node in plan.graph.nodes
-            )
-            plan = replace(plan, graph=EinGraph(plan.graph.inputs, nodes))
-        return replace(self, recorder=self.recorder.without_arrays(), plan=plan)
-
-
-def _is_decided(types: Types) -> WayTaken | None:
-    raise RequestError("cannot ask a call of a program whose layouts are decided")
-
 
 def decide_layouts(
     written: Tidied,
     recorder: CallRecorder,
-    capture_again: Callable[[Arranger], Capture],
+    again: Callable[[Arranger], Capture],
     tidy: Callable[[Capture], Tidied],
     find_costs: Callable[[CallRecorder], ProgramCosts],
     comm: Comm,
-    steady: Sequence[Tiled] = (),
+    steady: Collection[int] = (),
     limit_bytes: int | None = None,
     as_written: str = "",
 ) -> DecidedLayouts:
     """**Collective.** The program in the best layouts, or as written if nothing moves or none are better.
 
-    Arguments in ``steady`` stay as they are in calls to come: what is moved of them is moved once. With
-    ``as_written``, which says why, none are planned.
+    ``again`` captures its calls once more. Arguments in ``steady`` stay as they are in calls to come: what is
+    moved of them is moved once. With ``as_written``, which says why, none are planned.
     """
     if not any(task.kind in COLLECTIVE for task in written.tasks):
         return DecidedLayouts(written, recorder, "nothing moves")
@@ -82,21 +66,18 @@ def decide_layouts(
         costs = find_costs(recorder)
     except RequestError as problem:  # of several meshes: all ranks see that
         return DecidedLayouts(written, recorder, str(problem))
-    if as_written:
-        return DecidedLayouts(written, recorder, as_written, costs=costs)
+    if as_written or recorder.odd:
+        return DecidedLayouts(written, recorder, as_written or recorder.odd, costs=costs)
     here = written.captured
-    fixed = written_elsewhere(here.tasks, here.inputs) | memory_of_several(here)
-    left, held = calls_to_leave(recorder.calls, fixed)
-    left, held = set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
+    left, held = left_alone_by(here, recorder, comm)
     planned: tuple[LayoutPlan, CallRecorder, Capture] | None = None
     said = ""
     try:
-        free = recorder.sources_of(steady)
+        free = [number for number, at in recorder.begins.items() if at in steady]
         plan = plan_calls(recorder, left, costs, free, limit_bytes=limit_bytes)
-        calls = planned_calls(recorder, plan, left)
-        steered = CallRecorder(calls, held, recorder.decisions)
-        planned = plan, steered, capture_again(steered)
-        said = repr(calls)
+        steered = CallRecorder(recorder, plan, left, held)
+        planned = plan, steered, again(steered)
+        said = repr((plan.wanted, plan.made, list(map(plan.home, range(len(plan.made))))))
     except NoPlanError as problem:
         why = str(problem)
         if (
@@ -112,12 +93,12 @@ def decide_layouts(
     as_is = DecidedLayouts(written, recorder, "", costs=costs, fresh_ps=fresh, kept_ps=kept)
     if planned is None:
         return replace(as_is, why=why)
-    plan, steered, again = planned
-    agree_on_nodes("the plan of a program", comm, again.nodes, None)
-    if union_of(comm, [how_ends_lie(again) != how_ends_lie(here)])[-1]:
+    plan, steered, there = planned
+    agree_on_nodes("the plan of a program", comm, there.nodes, None)
+    if union_of(comm, [how_ends_lie(there) != how_ends_lie(here)])[-1]:
         why = "results would not lie in the memory of each other or of arguments as they do"
         return replace(as_is, why=why)
-    tidied = tidy(again)
+    tidied = tidy(there)
     times = _times(tidied, steered, costs, comm)
     at = 1 if len(steady) > 0 else 0
     time_ps, written_ps = times[at], (fresh, kept)[at]
@@ -126,6 +107,51 @@ def decide_layouts(
         return replace(as_is, why=why, plan=plan, time_ps=written_ps, written_ps=written_ps)
     judge_layouts(plan, costs.device)
     return DecidedLayouts(tidied, steered, "", plan, costs, time_ps, written_ps, *times)
+
+
+def wanted_types(
+    captured: Capture,
+    recorder: CallRecorder,
+    types: Sequence[ArrayType],
+    comm: Comm,
+    goes_round: bool = False,
+) -> list[ArrayType] | None:
+    """**Collective.** The types in which the program finds its arguments best; these if that is not known.
+
+    Arrays that it updates in place stay. If it ``goes_round``, its results are its arguments of the next
+    round, in order, and what it takes to bring them there counts; None if they cannot be.
+    """
+    left, held = left_alone_by(captured, recorder, comm)
+    stay = {recorder.calls[n].operands[k] for n, k in held}
+    inputs = range(len(recorder.sources))
+    free = {
+        at: ~k for k in inputs if (at := recorder.begins.get(~k)) is not None and ~k not in stay
+    }
+    loops: dict[int, int] = {}
+    if goes_round:
+        ends = [(end.type.shape, end.type.dtype) for end in ends_in(captured.result)]
+        if ends != [(t.shape, t.dtype) for t in types]:
+            return None
+        loops = {
+            end: free[at]
+            for at, end in enumerate(recorder.results)
+            if end is not None and end >= 0 and at in free
+        }
+    found, said = list(types), ""
+    with suppress(RequestError):
+        plan = plan_calls(recorder, left, costs_of(recorder, comm), free.values(), loops)
+        found = [plan.inputs[~free[at]] if at in free else t for at, t in enumerate(types)]
+        said = "; ".join(map(str, found))
+    return found if union_of(comm, [said]) == [said] and said else list(types)
+
+
+def left_alone_by(
+    captured: Capture, recorder: CallRecorder, comm: Comm
+) -> tuple[set[int], set[tuple[int, int]]]:
+    """**Collective.** The calls that no plan changes, and their operands that no plan moves."""
+    fixed = written_elsewhere(captured.tasks, captured.inputs) | memory_of_several(captured)
+    left, held = calls_to_leave(recorder.calls, fixed)
+    return set(union_of(comm, sorted(left))), set(union_of(comm, sorted(held)))
 
 
 def _times(
@@ -142,7 +168,7 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     types = types_of(recorder)
     n_bytes = max((t.tile_bytes for t in types), default=0)
     topology = find_topology(world_of(comm), None, n_bytes).topology
-    on_device = any(x._memory.on_device for one in recorder.calls for x in one.call.arrays)
+    on_device = any(kind._memory.on_device for one in recorder.calls for kind, _ in one.kinds)
     return ProgramCosts.of(types, topology, BUILT_IN if on_device else BUILT_IN_CPU)
 
 
