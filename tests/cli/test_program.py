@@ -87,7 +87,7 @@ def test_plans_layouts(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     words = ["--mesh", "x=4", "--plan", "--html", str(html)]
     assert main(["program", f"{file}:step", *types, *words]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("step: 4 calls") and "exact: no layouts below" in said
+    assert said.startswith("step: 4 calls") and "exact: no layouts can be below" in said
     assert "computing alone" in html.read_text(encoding="utf-8")
     assert main(["program", f"{file}:step", *types, *words, "--json"]) == 0
     plan = ProgramPlan.from_json(capsys.readouterr().out)

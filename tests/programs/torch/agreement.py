@@ -75,7 +75,7 @@ def wrong_on_one() -> None:
     x = distribute_tensor(FULL, one, [Shard(0)])
     good = [Shard(1)]
     must_fail("^rank 1: .*no such name; did you mean 'weight'", {"weight": x}, one,
-              {"wieght" if is_odd else "weight": good})  # fmt: skip
+              {"weights_" if is_odd else "weight": good})  # fmt: skip
     must_fail("^rank 1: .*'a': placements has no entry", {"a": x, "b": 3}, one,
               {"b" if is_odd else "a": good})  # fmt: skip
     must_fail(
