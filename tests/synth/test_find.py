@@ -374,7 +374,7 @@ def test_wrong_requests():
         {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "limit_bytes": -1},
         {"source": 4, "target": "f32[4]", "mesh": mesh},
         {"source": ["f32[4]"], "target": "f32[4]", "mesh": mesh},
-        {"source": "f32[4]", "target": "f32[4]", "mesh": "x"},
+        {"source": "f32[4]", "target": "f32[4]", "mesh": 2},
         {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "topology": "flat"},
         {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "donate": "no"},
         {"source": "f32[4]", "target": "f32[4]", "mesh": mesh, "limit_bytes": 4096.5},
