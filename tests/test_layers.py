@@ -134,7 +134,7 @@ MOVERS = {
     "redist.runtime.ranks.collectives": {"exchange", "tell_all"},
 }
 """The functions of the runtime that move elements."""
-NO_ELEMENTS = ("redist.pgas.watch.seam", "redist.pgas.call_check")
+NO_ELEMENTS = ("redist.pgas.watch.seam", "redist.pgas.compare_ranks")
 """The seam itself, and what compares a digest of calls."""
 
 

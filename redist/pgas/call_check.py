@@ -2,28 +2,32 @@
 
 Without the variable nothing of this is in the way. With it, the functions of ``pgas``, the methods of arrays
 and calls of programs first send a digest of the call to all ranks: its name, its arguments, and which arrays
-these are. Arrays are numbered in the order in which calls give them, on each rank for itself.
+these are.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import os
 import re
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import wraps
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from redist.errors import RequestError
-from redist.layout.array_type import ArrayType
-from redist.layout.mesh import Mesh
+from redist.pgas.compare_ranks import (
+    SHOWN,
+    by_rank,
+    key_words,
+    listed,
+    number_of,
+    place_of_call,
+    said_if_different,
+    shortened,
+    word,
+)
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.methods import Methods
@@ -31,11 +35,8 @@ from redist.pgas.operators import Operators
 from redist.pgas.programs.program import Program
 from redist.pgas.random.generators import Generator
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.collectives import tell_all
-from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import Comm, comm_or_world, world_of
-from redist.text.call_site import PACKAGE, SPECIAL, call_text
-from redist.text.units import ranks_in_words
+from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.text.call_site import PACKAGE, SPECIAL
 
 VARIABLE = "REDIST_CHECK_CALLS"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,8 +51,6 @@ LOCAL_METHODS = {
 }  # fmt: skip
 """What ranks may call each for itself."""
 PROPERTIES = ("T", "mT", "real", "imag")
-SHOWN = 60
-"""An error shows so many letters of an argument."""
 RULES = {
     "__getitem__": (
         "index",
@@ -135,29 +134,6 @@ def _comm_of(args: tuple[Any, ...], options: dict[str, Any]) -> Comm:
     return given if isinstance(given, Comm) else comm_or_world(None)
 
 
-# Which array it is
-
-_NUMBERS: dict[int, tuple[weakref.ref[Tiled], int]] = {}
-_COUNTS: dict[int, itertools.count[int]] = {}
-
-
-def number_of(array: Tiled) -> int:
-    """**Local.** How many arrays over these ranks were met here before this one."""
-    found = _NUMBERS.get(id(array))
-    if found is not None and found[0]() is array:
-        return found[1]
-    key = id(array)
-    count = _COUNTS.setdefault(array.comm.handle, itertools.count())
-    gone = weakref.ref(array, lambda ref: _forget(key, ref))
-    _NUMBERS[key] = gone, next(count)
-    return _NUMBERS[key][1]
-
-
-def _forget(key: int, ref: weakref.ref[Tiled]) -> None:
-    if _NUMBERS.get(key, (None, 0))[0] is ref:
-        del _NUMBERS[key]
-
-
 # What a rank says
 
 
@@ -175,16 +151,11 @@ def _compare(
 ) -> None:
     """**Collective over** ``comm``. Raise the same error on all ranks if they make different calls."""
     short, full = (_call_words(function, args, options, exact) for exact in (False, True))
-    digest = hashlib.blake2b(full.encode(), digest_size=16).digest()
-    told = tell_all(comm, np.frombuffer(digest, np.uint8))
-    if (told == told[0]).all():
-        return
-    where = call_text().rpartition(" (")[2].rstrip(")")
-    own = CallWords(short, full, where, function.__name__)
-    world = world_of(comm)
-    with world.operation(TIMEOUT_S):
-        said: list[CallWords] = world.gather(own)
-    raise RequestError(_differ(said))
+    said = said_if_different(
+        comm, full, lambda: CallWords(short, full, place_of_call(), function.__name__)
+    )
+    if said is not None:
+        raise RequestError(_differ(said))
 
 
 def _differ(said: list[CallWords]) -> str:
@@ -195,15 +166,12 @@ def _differ(said: list[CallWords]) -> str:
     'cannot index: rank 0: a[0:8] (part.py:5); rank 1: a[8:16] (part.py:5); '
     """
     full = len({one.short for one in said}) < len({one.full for one in said})
-    who: dict[str, list[int]] = {}
-    for rank, one in enumerate(said):
-        text = one.full if full else one.short
-        text = text if len(text) < 4 * SHOWN else f"{text[: 4 * SHOWN]}..."
-        who.setdefault(f"{text} ({one.where})", []).append(rank)
+    texts = [
+        f"{shortened(one.full if full else one.short, 4 * SHOWN)} ({one.where})" for one in said
+    ]
     names = {one.name for one in said}
     verb, rule = RULES.get(next(iter(names)), OTHERWISE) if len(names) == 1 else OTHERWISE
-    parts = "; ".join(f"{ranks_in_words(ranks, len(said))}: {text}" for text, ranks in who.items())
-    return f"cannot {verb}: {parts}; {rule}"
+    return f"cannot {verb}: {by_rank(texts)}; {rule}"
 
 
 def _call_words(
@@ -219,87 +187,23 @@ def _call_words(
         house = "" if function.__module__.split(".")[2] not in ("linalg", "fft") else (
             f"{function.__module__.split('.')[2]}."
         )  # fmt: skip
-        return f"pgas.{house}{name}({_listed(args, options, exact)})"
-    a = _word(own, exact) if exact or not isinstance(own, Tiled) else "a"
+        return f"pgas.{house}{name}({listed(args, options, exact)})"
+    a = word(own, exact) if exact or not isinstance(own, Tiled) else "a"
     match name, args[1:]:
         case "__getitem__", (key,):
-            return f"{a}[{_key(key, exact)}]"
+            return f"{a}[{key_words(key, exact)}]"
         case "__setitem__", (key, value):
-            return f"{a}[{_key(key, exact)}] = {_word(value, exact)}"
+            return f"{a}[{key_words(key, exact)}] = {word(value, exact)}"
         case "__array_ufunc__", (ufunc, how, *rest):
             call = f"numpy.{ufunc.__name__}" + ("" if how == "__call__" else f".{how}")
-            return f"{call}({_listed(rest, options, exact)})"
+            return f"{call}({listed(rest, options, exact)})"
         case "__array_function__", (numpys, _, given, named):
-            return f"numpy.{numpys.__name__}({_listed(given, named, exact)})"
+            return f"numpy.{numpys.__name__}({listed(given, named, exact)})"
         case "__call__", given:
-            return f"{a}({_listed(given, options, exact)})"
+            return f"{a}({listed(given, options, exact)})"
         case _, given if name in SPECIAL and not options:
-            words = {"a": a, "b": ", ".join(_word(one, exact) for one in given)}
+            words = {"a": a, "b": ", ".join(word(one, exact) for one in given)}
             return re.sub(r"\b[ab]\b", lambda found: words[found[0]], SPECIAL[name])
     if name in PROPERTIES:
         return f"{a}.{name}"
-    return f"{a}.{name}({_listed(args[1:], options, exact)})"
-
-
-def _listed(args: Iterable[Any], options: Mapping[str, Any], exact: bool) -> str:
-    named = (f"{key}={_word(one, exact)}" for key, one in sorted(options.items()))
-    return ", ".join([*(_word(one, exact) for one in args), *named])
-
-
-def _key(key: Any, exact: bool) -> str:
-    """**Local.** What stands between the brackets."""
-    if isinstance(key, tuple) and key:
-        return ", ".join(_key(one, exact) for one in key)
-    if not isinstance(key, slice):
-        return _word(key, exact)
-    ends = [key.start, key.stop] + ([] if key.step is None else [key.step])
-    return ":".join("" if one is None else _word(one, exact) for one in ends)
-
-
-def _word(thing: Any, exact: bool) -> str:
-    """**Local.** An argument in words; with ``exact``, other words for other values."""
-    words = _words_of(thing, exact)
-    return words if exact or len(words) <= SHOWN else f"{words[:SHOWN]}..."
-
-
-def _words_of(thing: Any, exact: bool) -> str:
-    match thing:
-        case Tiled():
-            return f"(array {number_of(thing)}, {thing.type})" if exact else str(thing.type)
-        case np.ndarray():
-            return _values(thing, exact)
-        case np.generic():
-            return repr(thing.item())
-        case bool() | int() | float() | complex() | str() | bytes() | None:
-            return repr(thing)
-        case slice():
-            return f"slice({_key(thing, exact)})"
-        case tuple() | list() | set() | frozenset():
-            inner = ", ".join(_word(one, exact) for one in thing)
-            return f"[{inner}]" if isinstance(thing, list) else f"({inner})"
-        case dict():
-            return f"{{{_listed((), {str(key): one for key, one in thing.items()}, exact)}}}"
-        case ArrayType() | Mesh() | np.dtype():
-            return str(thing)
-        case os.PathLike():
-            return repr(os.fspath(thing))
-        case Comm():
-            return f"comm of {thing.size}"
-        case Generator():
-            return f"pgas.random.generator({thing.seed})" + exact * f" after {thing.calls} calls"
-        case Program():
-            return thing.name
-    if thing is Ellipsis:
-        return "..."
-    return str(getattr(thing, "__qualname__", type(thing).__name__))
-
-
-def _values(values: np.ndarray[Any, Any], exact: bool) -> str:
-    """**Local.** NumPy's values, as far as they can be shown."""
-    if values.size <= 8 and not exact:
-        return str(values.tolist())
-    head = f"{values.dtype}{list(values.shape)}"
-    if not exact:
-        return head
-    data = repr(values.tolist()).encode() if values.dtype.hasobject else values.tobytes()
-    return f"{head} with digest {hashlib.blake2b(data, digest_size=8).hexdigest()}"
+    return f"{a}.{name}({listed(args[1:], options, exact)})"

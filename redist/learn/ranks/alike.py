@@ -6,7 +6,6 @@ which takes about as long as one look for missing values.
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import RequestError
-from redist.learn.ranks.totals import all_rows
+from redist.pgas.compare_ranks import (
+    by_rank,
+    listed,
+    place_of_call,
+    said_if_different,
+    shortened,
+)
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
-from redist.text.call_site import call_text
-from redist.text.units import ranks_in_words
 
 SAMPLE_BYTES = 2**18
 """So much of large rows is looked at in order."""
@@ -48,14 +50,16 @@ def compare(comm: Comm, verb: str, own: Any, given: Mapping[str, Any]) -> None:
     rest = {name: one for name, one in given.items() if name not in data}
     options = {} if isinstance(own, str) else own.get_params(deep=False)
     kind = own if isinstance(own, str) else type(own).__name__
-    exact = f"{kind}({_listed(options)}), {_listed(rest)}"
-    digest = hashlib.blake2b(f"{exact} {data}".encode(), digest_size=16).digest()
-    told = all_rows(comm, np.frombuffer(digest, np.uint8))
-    if (told == told[0]).all():
-        return
-    call = f"{own}({_listed(rest)})" if isinstance(own, str) else " ".join(repr(own).split())
-    where = call_text().rpartition(" (")[2].rstrip(")")
-    raise RequestError(_differ(verb, gather(comm, Said(call, exact, data, where), TIMEOUT_S)))
+    exact = f"{kind}({listed((), options, True)}), {listed((), rest, True)}"
+
+    def say() -> Said:
+        is_function = isinstance(own, str)
+        call = f"{own}({listed((), rest, True)})" if is_function else " ".join(repr(own).split())
+        return Said(call, exact, data, place_of_call())
+
+    said = said_if_different(comm, f"{exact} {data}", say)
+    if said is not None:
+        raise RequestError(_differ(verb, said))
 
 
 def _differ(verb: str, said: list[Said]) -> str:
@@ -66,7 +70,10 @@ def _differ(verb: str, said: list[Said]) -> str:
     """
     if len({one.exact for one in said}) > 1:
         full = len({one.call for one in said}) < len({one.exact for one in said})
-        who = _by_rank([f"{_short(one.exact if full else one.call)} ({one.where})" for one in said])
+        who = by_rank(
+            [f"{shortened(one.exact if full else one.call, SHOWN)} ({one.where})" for one in said],
+            ", ",
+        )
         rule = (
             "fit the same estimator with the same parameters"
             if verb == "fit"
@@ -76,54 +83,15 @@ def _differ(verb: str, said: list[Said]) -> str:
     names = [name for name in said[0].data if len({one.data.get(name) for one in said}) > 1]
     name = names[0] if names else next(iter(said[0].data), "X")
     kinds = [one.data.get(name, ("none", 0))[0] for one in said]
-    what = (
-        "rows differ"
-        if name == "X"
-        else f"{name} differ"
-        if name == "labels"
-        else f"{name} differs"
+    what = {"X": "rows differ", "labels": "labels differ"}.get(name, f"{name} differs")
+    fact = (
+        f"each has {kinds[0]}, with other values" if len(set(kinds)) == 1 else by_rank(kinds, ", ")
     )
-    fact = f"each has {kinds[0]}, with other values" if len(set(kinds)) == 1 else _by_rank(kinds)
     call = said[0].call.partition("(")[0]
     return (
         f"cannot {verb} {call}: {what} between ranks: {fact}; what is not a global array must be the same on "
         "every rank. If each rank has its own part, use pgas.from_local"
     )
-
-
-def _by_rank(texts: list[str]) -> str:
-    who: dict[str, list[int]] = {}
-    for rank, text in enumerate(texts):
-        who.setdefault(text, []).append(rank)
-    return ", ".join(f"{ranks_in_words(ranks, len(texts))}: {text}" for text, ranks in who.items())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def _listed(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_word(one)}" for name, one in sorted(options.items()))
-
-
-def _word(thing: Any) -> str:
-    """**Local.** A parameter in words; other words for other values, as far as these can be seen."""
-    match thing:
-        case bool() | int() | float() | complex() | str() | None:
-            return repr(thing)
-        case np.generic():
-            return repr(thing.item())
-        case list() | tuple():
-            return f"[{', '.join(map(_word, thing))}]"
-        case dict():
-            return f"{{{_listed({str(name): one for name, one in thing.items()})}}}"
-        case np.random.RandomState():
-            state: Any = thing.get_state(legacy=False)["state"]
-            return f"RandomState {zlib.crc32(state['key'].tobytes()):x} at {state['pos']}"
-        case np.ndarray() | Tiled():
-            kind, checksum = _data_of(thing) or ("", 0)
-            return f"{kind} {checksum:x}" if checksum else kind
-    return str(getattr(thing, "__qualname__", type(thing).__name__))
 
 
 def _data_of(thing: Any) -> tuple[str, int] | None:
