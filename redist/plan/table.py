@@ -133,6 +133,8 @@ def _memory(plan: Plan) -> str:
         text += f" ({rounds} rounds)"
     if plan.limit_bytes is not None:
         text += f", limit {format_bytes(plan.limit_bytes)}"
+    if other == plan.peak_bytes:
+        return text
     return f"{text}        {format_bytes(other)} if the source is {label}"
 
 

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 import redist
 import redist.torch
 from redist.torch.world import world_of
-from tests.programs.torch.together import main, report
+from tests.programs.torch.together import main, run_checks
 
 FULL = torch.arange(8 * 12, dtype=torch.float32).reshape(8, 12)
 
@@ -251,15 +251,7 @@ CHECKS: dict[str, Callable[[], None]] = {
 
 def program() -> int:
     """Run the checks that the command line names, or all."""
-    status = 0
-    for name in sys.argv[1:] or CHECKS:
-        wrong = None
-        try:
-            CHECKS[name]()
-        except Exception as problem:
-            wrong = f"{type(problem).__name__}: {problem}"
-        status |= report(name, wrong)
-    return status
+    return run_checks(CHECKS, sys.argv[1:] or CHECKS)
 
 
 if __name__ == "__main__":

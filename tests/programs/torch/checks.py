@@ -25,7 +25,7 @@ from redist.torch import ranks
 from redist.torch.huge_pages import HUGE_BYTES
 from redist.torch.redistribute import MoveOptions, Target, prepare
 from redist.torch.world import world_of
-from tests.programs.torch.together import main, report
+from tests.programs.torch.together import main, run_checks
 
 FULL = torch.arange(12 * 10, dtype=torch.float32).reshape(12, 10)
 
@@ -372,15 +372,7 @@ def program() -> int:
         return alone[names[0]]()
     if names == ["global_arrays"]:
         CHECKS["global_arrays"] = global_arrays
-    status = 0
-    for name in names:
-        wrong = None
-        try:
-            CHECKS[name]()
-        except Exception as problem:
-            wrong = f"{type(problem).__name__}: {problem}"
-        status |= report(name, wrong)
-    return status
+    return run_checks(CHECKS, names)
 
 
 if __name__ == "__main__":

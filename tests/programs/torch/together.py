@@ -6,7 +6,7 @@ import faulthandler
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -34,6 +34,19 @@ def everywhere(wrong: str | None) -> list[str]:
     said: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(said, wrong)
     return [f"rank {rank}: {text}" for rank, text in enumerate(said) if text is not None]
+
+
+def run_checks(checks: Mapping[str, Callable[[], None]], names: Iterable[str]) -> int:
+    """**Collective.** Run checks one by one, each reported; 1 if one of them is wrong."""
+    status = 0
+    for name in names:
+        wrong = None
+        try:
+            checks[name]()
+        except Exception as problem:
+            wrong = f"{type(problem).__name__}: {problem}"
+        status |= report(name, wrong)
+    return status
 
 
 def report(check: str, wrong: str | None) -> int:
