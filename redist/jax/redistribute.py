@@ -9,7 +9,7 @@ import jax
 from redist.errors import ConversionError, RequestError
 from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between
 from redist.jax.trees import moves_of, steps_of
-from redist.jax.types import sharding_from, sharding_like
+from redist.jax.types import check_end, sharding_from, sharding_like
 from redist.plan.plan import Plan
 from redist.text.units import limit_from
 
@@ -94,10 +94,12 @@ def plan_for(
     """The plan by which :func:`redistribute` would move an array."""
     leaves, structure = jax.tree.flatten(x)
     if not jax.tree_util.treedef_is_leaf(structure):
+        n = "1 leaf" if len(leaves) == 1 else f"{len(leaves)} leaves"
         raise RequestError(
-            f"cannot make one plan for a tree of {len(leaves)} leaves: every array has its own; "
+            f"cannot make one plan for a tree of {n}: every array has its own; "
             "write jax.tree.map(redist.jax.plan_for, arrays, shardings)"
         )
+    check_end(sharding)
     own = sharding_from(x, source)
     before = sharding_like(x, own)
     after = sharding_like(x, sharding, own)

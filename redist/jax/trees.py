@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec, Sharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from redist.errors import NoPlanError, RequestError
 from redist.jax.choose import least_parts, no_plan
 from redist.jax.moves import LeafMove, is_on_devices, move_of
-from redist.jax.types import has_plans
+from redist.jax.types import check_end, has_plans, is_end
 from redist.text.columns import one_line
 
 
@@ -36,19 +37,19 @@ def _spread(given: Any, tree: Any, what: str) -> list[Any]:
     def spread_over(path: Any, one: Any, branch: Any) -> None:
         leaves, inside = jax.tree.flatten(branch)
         is_branch = not jax.tree_util.treedef_is_leaf(inside)
-        _check_end(one, jax.tree_util.keystr(path))
+        check_end(one, jax.tree_util.keystr(path))
         spread.extend(_replicated(one) if is_branch and _is_scalar(a) else one for a in leaves)
 
-    if _is_end(given):
+    if is_end(given):
         spread_over((), given, tree)
         return spread
 
     try:
-        jax.tree_util.tree_map_with_path(spread_over, given, tree, is_leaf=_is_end)
+        jax.tree_util.tree_map_with_path(spread_over, given, tree, is_leaf=is_end)
     except ValueError as problem:
         why = one_line(problem)
-        if isinstance(given, Mapping) and isinstance(tree, Mapping) and given.keys() != tree.keys():
-            why = f"only one of them has {', '.join(sorted(map(repr, given.keys() ^ tree.keys())))}"
+        with suppress(ValueError):  # keys that JAX cannot sort
+            why = _difference(given, tree, what[:-1]) or why
         raise RequestError(
             f"cannot match the tree of {what} with the tree of arrays: {why}; give one for all, or "
             "a tree with the same keys, with None for an array that stays"
@@ -56,16 +57,37 @@ def _spread(given: Any, tree: Any, what: str) -> list[Any]:
     return spread
 
 
-def _is_end(given: Any) -> bool:
-    return given is None or isinstance(given, (Sharding, PartitionSpec))
-
-
-def _check_end(given: Any, name: str) -> None:
-    if not _is_end(given):
-        raise RequestError(
-            f"{name}{': ' if name else ''}cannot move to {given!r}: it is a {type(given).__name__}; "
-            'give a NamedSharding, or a PartitionSpec such as P("x", None) for the mesh that the array is on'
+def _difference(given: Any, tree: Any, what: str, name: str = "") -> str:
+    """The first difference between a tree of shardings and one of arrays, with its path; or nothing."""
+    if is_end(given):
+        return ""
+    ours, theirs = _children(given, name), _children(tree, name)
+    if type(given) is not type(tree):
+        check_end(given, name, is_leaf=name in theirs)
+        kinds = (
+            f"the {what}s are in a {type(given).__name__}, the arrays in a {type(tree).__name__}"
         )
+        return f"{name}{': ' if name else ''}{kinds}"
+    missing, more = (
+        [key for key in a if key not in b] for a, b in ((theirs, ours), (ours, theirs))
+    )
+    if missing:
+        return f"no {what} is given for {_some(missing)}"
+    if more:
+        return f"a {what} is given for {_some(more)}, and there is no such array"
+    found = (_difference(ours[key], theirs[key], what, key) for key in ours if key != name)
+    return next(filter(None, found), "")
+
+
+def _children(node: Any, name: str) -> dict[str, Any]:
+    """What is one level below a node of a tree, by path; a leaf has its own path alone."""
+    pairs, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda one: one is not node)
+    return {name + jax.tree_util.keystr(path): child for path, child in pairs}
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _is_scalar(leaf: Any) -> bool:
@@ -154,8 +176,9 @@ def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[boo
         donated = least  # inside jit there is nothing to give away
     moved = [move for move in moves if move.is_moved]
     what = f"a tree of {len(moves)} leaves, {len(moved)} of which move,"
-    if len(moved) == 1 and ends is not None:
-        what = f"{ends[0]} to {ends[1]}"
+    if len(moved) == 1:
+        what = moved[0].name or "the array"
+        what = what if ends is None else f"{ends[0]} to {ends[1]}"
     return no_plan(what, limit_bytes, least, parts, donated)
 
 

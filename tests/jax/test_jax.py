@@ -50,6 +50,7 @@ USES = (
     "plans_as_functions",
     "gone",
     "refusals",
+    "wrong_leaves",
 )
 
 pytestmark = pytest.mark.skipif(

@@ -263,10 +263,10 @@ def trees(n: int) -> None:
     moved = redist.jax.redistribute(given, columns, donate=True)
     assert all(same(y, x) for y in moved.values()) and all(a.is_deleted() for a in given.values())
     for words, wrong in (
-        ("only one of them has 'opt'", {k: v for k, v in specs.items() if k != "opt"}),
+        ("no sharding is given for ['opt']; give", {k: v for k, v in specs.items() if k != "opt"}),
         ("it is a str", "x"),
         (
-            "['w']: cannot use P('z',): the array's mesh has the axes x, y",
+            "['w']: cannot use P('z',): the array's mesh has the axes x, y, and no 'z'; name",
             {**specs, "w": PartitionSpec("z")},
         ),
         ("['opt'][1][1]['host']: cannot put a NumPy array", {**specs, "opt": PartitionSpec("x")}),

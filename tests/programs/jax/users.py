@@ -191,6 +191,69 @@ def refusals() -> None:
     refused("donate_argnums", lambda: jax.jit(lambda a: move(a, to, source=own, donate=True))(w))
 
 
+def wrong_leaves() -> None:
+    """What is wrong in a tree is told with the path of the leaf, before anything moves."""
+    train, _ = meshes(AxisType.Auto)
+    w = jax.device_put(HOST, NamedSharding(train, P("data", "model")))
+    b = jax.device_put(HOST[0], NamedSharding(train, P("model")))
+    tree = {"layer1": {"w": w, "b": b}, "layer2": {"w": w, "b": b}}
+    good = {"w": P("model"), "b": P()}
+    assert redist.jax.redistribute(tree, {"layer1": good, "layer2": None})["layer2"]["b"] is b
+    for words, wrong in (
+        (
+            "['layer1']['w']: cannot use P('data', 'data'): it names axis 'data' 2 times",
+            {**good, "w": P("data", "data")},
+        ),
+        (
+            "['layer1']['b']: cannot use P(('data', 'data'),): it names axis 'data' 2 times",
+            {**good, "b": P(("data", "data"))},
+        ),
+        (
+            "['layer1']['b']: cannot use P('tp',): the array's mesh has the axes data, model, and no 'tp'",
+            {**good, "b": P("tp")},
+        ),
+        (
+            "['layer1']['w']: cannot read partition spec (None, None, 'model'): 3 entries for 2 dims",
+            {**good, "w": P(None, None, "model")},
+        ),
+        (
+            "['layer1']['b']: cannot read partition spec (None, 'model'): 2 entries for 1 dim",
+            {**good, "b": P(None, "model")},
+        ),
+        (
+            "['layer1']['w']: cannot move to (None, 'model'): it is a tuple; write P(None, 'model') for",
+            {**good, "w": (None, "model")},
+        ),
+        (
+            "['layer1']['w']: cannot move to 'model': it is a str; write P('model') for",
+            {**good, "w": "model"},
+        ),
+        ("['layer1']: cannot move to ['model']: it is a list; write P('model') for", ["model"]),
+        ("arrays: no sharding is given for ['layer1']['b']; give", {"w": P()}),
+        (
+            "arrays: a sharding is given for ['layer1']['c'], and there is no such array; give",
+            {**good, "c": P()},
+        ),
+        ("['layer1']['w']: cannot move to {'a': P()}: it is a dict", {**good, "w": {"a": P()}}),
+        (
+            "arrays: ['layer1']: the shardings are in a tuple, the arrays in a dict; give",
+            (P(), P()),
+        ),
+    ):
+        for call in (redist.jax.redistribute, redist.jax.compare):
+            refused(words, lambda call=call, s=wrong: call(tree, {"layer1": s, "layer2": good}))
+    for alone in (redist.jax.redistribute, redist.jax.compare, redist.jax.plan_for):
+        refused("write P(None, 'model')", lambda call=alone: call(w, (None, "model")))
+        refused("cannot use P('data', 'data')", lambda call=alone: call(w, P("data", "data")))
+    refused("no sharding is given for [1]; give", lambda: redist.jax.redistribute([w, b], [P()]))
+    refused("a tree of 1 leaf:", lambda: redist.jax.plan_for({"w": w}, P()))
+    refused("a tree of 2 leaves:", lambda: redist.jax.plan_for([w, b], P()))
+    refused(
+        "cannot move the array within limit_bytes=1 (1 B)",
+        lambda: redist.jax.redistribute(HOST, w.sharding, limit_bytes=1),
+    )
+
+
 def main() -> None:
     check = sys.argv[1]
     globals()[check]()
