@@ -142,6 +142,10 @@ _NEED_MPI = ("Transfer", "explain", "memory_limit", "pgas", "prepare", "redistri
 """Without an MPI library these say so first, in one line."""
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import what needs MPI, Z3 or another framework when it is first used."""
     if name in _NEED_MPI:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 
 from redist.errors import LayoutError
 from redist.layout.axes import SubAxis, check_chain, format_axes, merge_parts
@@ -103,11 +104,15 @@ class ArrayType:
         dims: Sequence[Iterable[str | SubAxis]] = (),
         pending: Mapping[str, Iterable[str | SubAxis]] | None = None,
     ) -> ArrayType:
-        """A type from plain data.
+        """A type from variables: mesh, dtype, shape, and for each dim the list of axes that cut it.
 
         >>> print(ArrayType.of(Mesh(x=2, y=4), "f32", (8, 8), [["x"], []], {"sum": ["y"]}))
         f32[8{x}, 8] sum{y}
         """
+        if not isinstance(mesh, Mesh):
+            raise LayoutError(
+                f"cannot make a type: {mesh!r} is not a Mesh; write ArrayType.of(mesh, dtype, shape, cuts)"
+            )
         if len(pending or {}) > 1:
             raise LayoutError("cannot make a type: one reduction can be pending, not several")
         for dim in dims:
@@ -124,7 +129,9 @@ class ArrayType:
         return ArrayType(
             mesh,
             dtype if isinstance(dtype, DType) else DType.parse(dtype),
-            tuple(shape),
+            tuple(
+                n if isinstance(n, int) or not hasattr(n, "__index__") else index(n) for n in shape
+            ),
             tuple(tuple(part(axis) for axis in dim) for dim in dims) or ((),) * len(shape),
             op,
             tuple(part(axis) for axis in axes),

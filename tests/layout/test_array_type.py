@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,6 +105,7 @@ def test_of_plain_data() -> None:
     t = ArrayType.of(mesh, "f32", [8, 9], [["x", SubAxis("y", 1, 2)], []])
     assert str(t) == "f32[8{x,y:(1)2}, 9]"
     assert ArrayType.of(mesh, F32, (8, 9)) == ArrayType.parse("f32[8, 9]", mesh)
+    assert ArrayType.of(mesh, F32, (*np.array([8, 9]),)) == ArrayType.parse("f32[8, 9]", mesh)
     assert ArrayType.of(mesh, "f32", ()) == ArrayType.parse("f32[]", mesh)
     assert str(ArrayType.of(mesh, "f32", (4,), [[]], {"max": ["y"]})) == "f32[4] max{y}"
 
@@ -123,6 +125,7 @@ def test_pending_axes_have_no_order_but_cutting_axes_do() -> None:
 
 X = SubAxis("x", 1, 6)
 HALF: Any = [0.5]
+F32_FIRST: Any = "f32"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,10 @@ HALF: Any = [0.5]
         (lambda m: ArrayType(m, F32, (8,), ()), "1 dim but axes for 0"),
         (lambda m: ArrayType(m, F32, (8,), ((), ())), "1 dim but axes for 2"),
         (lambda m: ArrayType(m, F32, (-1,), ((),)), "dim of size -1; need an int >= 0"),
+        (
+            lambda m: ArrayType.of(F32_FIRST, "f32", (8,)),
+            r"'f32' is not a Mesh; write ArrayType.of\(mesh",
+        ),
         (lambda m: ArrayType.of(m, "f32", HALF), "dim of size 0.5; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (True,), ((),)), "dim of size True; need an int >= 0"),
         (lambda m: ArrayType(m, F32, (2**40, 2**40), ((), ())), r"exceeds 2\*\*63 bytes"),
