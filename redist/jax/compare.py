@@ -11,16 +11,16 @@ from typing import Any
 import jax
 
 from redist.errors import ArgumentError, RequestError
-from redist.jax.choose import XLA
+from redist.jax.choose import XLA, is_reused
 from redist.jax.moves import LeafMove, is_on_devices, plan_between
-from redist.jax.trees import moves_of, order_of, others_bytes, steps_of
+from redist.jax.trees import given_away, moves_of, order_of, others_bytes, steps_of
 from redist.jax.types import sharding_from
 from redist.lower.hlo import received_bytes
 from redist.lower.lowering import lower_plan
 from redist.lower.memory import peak_bytes
 from redist.plan.plan import Plan
 from redist.text.columns import table
-from redist.text.units import format_bytes, limit_from
+from redist.text.units import count_of, format_bytes, limit_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,11 @@ class Comparison:
 
     ``redist`` and ``xla`` have the figures of both compiled programs; of a tree, whose arrays move one
     after the other, ``received_bytes`` is the sum and ``held_bytes`` the fullest moment, with everything
-    that a device holds of the tree. ``bound_bytes`` is what redist says a device holds at most, before
-    anything is compiled. ``certified_bytes`` is what the plan proves for tiles and staging alone, without
-    the copies that XLA makes; of a tree it is the largest of its plans'.
+    that a device holds of the tree. ``tiles_bytes`` is the part that both hold anyway: source and target,
+    which share their memory if the array is donated and XLA can reuse it. ``bound_bytes`` is what redist
+    says a device holds at most, before anything is compiled. ``certified_bytes`` is what the plan proves
+    for tiles and staging alone, without the copies that XLA makes; of a tree it is the largest of its
+    plans'.
     """
 
     n_arrays: int
@@ -54,6 +56,7 @@ class Comparison:
     tiles_bytes: int
     bound_bytes: int
     certified_bytes: int
+    is_donated: bool = False
 
     @property
     def saved_bytes(self) -> int | None:
@@ -63,17 +66,13 @@ class Comparison:
         return self.xla.held_bytes - self.redist.held_bytes
 
     def __str__(self) -> str:
-        arrays = "1 array" if self.n_arrays == 1 else f"{self.n_arrays} arrays"
+        what = f"{count_of(self.n_arrays, 'array')}, {count_of(self.n_devices, 'device')}"
+        least = CompiledFigures(self.lower_bound_bytes, self.tiles_bytes)
         rows = [
-            (f"{arrays}, {self.n_devices} devices", "received by all", "", "peak per device"),
+            (what, "received by all", "of least", "peak per device", "= source, target", "+ extra"),
             self._row("redist", self.redist),
             self._row("XLA's own", self.xla),
-            (
-                "least possible",
-                format_bytes(self.lower_bound_bytes),
-                "",
-                format_bytes(self.tiles_bytes),
-            ),
+            self._row("least possible", least),
         ]
         bounds = (
             f"redist guarantees at most {format_bytes(self.bound_bytes, round_up=True)} on any device; "
@@ -81,21 +80,30 @@ class Comparison:
         )
         return "\n".join([*table(rows), self._verdict(), bounds])
 
-    def _row(self, name: str, found: CompiledFigures) -> tuple[str, str, str, str]:
+    def _row(self, name: str, found: CompiledFigures) -> tuple[str, ...]:
         ratio = ""
         if found.received_bytes is not None and self.lower_bound_bytes:
             ratio = f"{found.received_bytes / self.lower_bound_bytes:.2f} x"
-        return name, _text(found.received_bytes), ratio, _text(found.held_bytes)
+        peak, tiles, extra = found.held_bytes, format_bytes(self.tiles_bytes), self._extra(found)
+        return name, _text(found.received_bytes), ratio, _text(peak), tiles, _text(extra)
+
+    def _extra(self, found: CompiledFigures) -> int | None:
+        """What a way takes on top of what both hold anyway."""
+        return None if found.held_bytes is None else found.held_bytes - self.tiles_bytes
 
     def _verdict(self) -> str:
-        saved = self.saved_bytes
+        saved, ours, theirs = self.saved_bytes, self._extra(self.redist), self._extra(self.xla)
         if saved is None:
             return "XLA does not tell how much memory its programs take here"
+        both = "source and target"
+        if self.is_donated:
+            both += " (donated)"
         if saved == 0:
-            return "both hold the same on a device"
-        more = "less" if saved > 0 else "more"
+            return f"beside {both} both take {_text(ours)} of a device"
+        end = f"{format_bytes(abs(saved))} {'less' if saved > 0 else 'more'}"
         return (
-            f"redist holds {format_bytes(abs(saved))} {more} on a device than XLA's own resharding"
+            f"beside {both} redist takes {_text(ours)} of a device, XLA's own resharding {_text(theirs)}: "
+            f"redist takes {end}"
         )
 
 
@@ -103,33 +111,36 @@ def _text(n_bytes: int | None) -> str:
     return "unknown" if n_bytes is None else format_bytes(n_bytes)
 
 
-def compare(x: Any, sharding: Any, limit_bytes: int | str | None = None) -> Comparison:
+def compare(
+    x: Any, sharding: Any, limit_bytes: int | str | None = None, *, donate: bool = False
+) -> Comparison:
     """What :func:`redistribute` saves of memory and traffic beside XLA's own resharding.
 
-    ``print(redist.jax.compare(x, sharding))`` has both in a table. Nothing moves; both programs are
-    compiled. Of a tree, arrays that JAX moves by itself, from the host or between different devices, are
-    left out.
+    ``print(redist.jax.compare(x, sharding))`` has both in a table: of the peak, the part that both hold
+    anyway (source and target), and what each takes on top. Nothing moves; both programs are compiled.
+    With ``donate`` both may reuse the memory of the source; no array is given away here. Of a tree,
+    arrays that JAX moves by itself, from the host or between different devices, are left out.
     """
     moves, _ = moves_of(x, sharding)
-    rooms = {k: room for k, room, _ in steps_of(moves, limit_from(limit_bytes), False)}
+    rooms = {k: room for k, room, _ in steps_of(moves, limit_from(limit_bytes), donate)}
     planned = [k for k, move in enumerate(moves) if move.ends is not None]
     if not planned:
         raise RequestError(f"cannot compare: no plan moves anything here; {_why_no_plan(moves)}")
-    gives = [False] * len(moves)
+    gives = given_away(moves, donate)
     others = others_bytes(moves, order_of(moves, gives), gives)
     held = [others[k] for k in planned]
-    found = [_measured(moves[k], rooms[k]) for k in planned]
-    plans = [plan for plan, _, _ in found]
-    tiles = [moves[k].before_bytes + moves[k].after_bytes for k in planned]
+    found = [_measured(moves[k], rooms[k], gives[k]) for k in planned]
+    plans = [one.plan for one in found]
     return Comparison(
         len(planned),
         plans[0].source.mesh.n_devices,
-        _together([ours for _, ours, _ in found], held),
-        _together([theirs for _, _, theirs in found], held),
+        _together([one.redist for one in found], held),
+        _together([one.xla for one in found], held),
         sum(plan.lower_bound_bytes for plan in plans),
-        _fullest(tiles, held),
-        _fullest([peak_bytes(lower_plan(plan, XLA)) for plan in plans], held),
+        _fullest([one.tiles_bytes for one in found], held),
+        _fullest([one.bound_bytes for one in found], held),
         max(plan.peak_bytes for plan in plans),
+        donate,
     )
 
 
@@ -163,21 +174,36 @@ def _together(figures: Sequence[CompiledFigures], others: Sequence[int]) -> Comp
     )
 
 
-def _measured(
-    move: LeafMove, limit_bytes: int | None
-) -> tuple[Plan, CompiledFigures, CompiledFigures]:
-    """The plan of a move, what it costs, and what XLA's own way costs."""
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One move: its plan, what it costs, what XLA's own way costs, and what both hold anyway."""
+
+    plan: Plan
+    redist: CompiledFigures
+    xla: CompiledFigures
+    tiles_bytes: int
+    bound_bytes: int
+
+
+def _measured(move: LeafMove, limit_bytes: int | None, donate: bool) -> _Measured:
     assert move.ends is not None and move.wanted is not None
     own = sharding_from(move.value)
     like = jax.ShapeDtypeStruct(move.value.shape, move.value.dtype, sharding=own)
-    plan = plan_between(*move.ends, limit_bytes, False)
-    ours = move.program(limit_bytes)
-    return plan, _figures(ours, like), _figures(_own_way(move.wanted), like)
+    plan = plan_between(*move.ends, limit_bytes, donate)
+    is_gone = donate and is_reused(*move.ends)
+    return _Measured(
+        plan,
+        _figures(move.program(limit_bytes, donate), like),
+        _figures(_own_way(move.wanted, is_gone), like),
+        move.after_bytes + (0 if is_gone else move.before_bytes),
+        peak_bytes(lower_plan(plan, XLA), is_gone),
+    )
 
 
 @lru_cache(maxsize=2**12)
-def _own_way(sharding: Any) -> Any:
-    return jax.jit(lambda x: x, out_shardings=sharding)
+def _own_way(sharding: Any, donate: bool) -> Any:
+    given = (0,) if donate else ()
+    return jax.jit(lambda x: x, out_shardings=sharding, donate_argnums=given)
 
 
 @lru_cache(maxsize=2**12)

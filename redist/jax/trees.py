@@ -109,7 +109,7 @@ def steps_of(
     An error comes before the first of them. An array that stands in the tree twice is given away by
     neither move.
     """
-    gives = _given_away(moves) if donate else [False] * len(moves)
+    gives = given_away(moves, donate)
     if limit_bytes is None and not donate:
         return ((k, None, False) for k in range(len(moves)))
     order = order_of(moves, gives)
@@ -171,7 +171,7 @@ def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[boo
     if ends is not None:
         others = least - moves[most].least_bytes(gives[most])
         parts = least_parts(*ends, gives[most], others)
-    donated, _ = _fullest(moves, _given_away(moves))
+    donated, _ = _fullest(moves, given_away(moves))
     if isinstance(moves[most].value, jax.core.Tracer):
         donated = least  # inside jit there is nothing to give away
     moved = [move for move in moves if move.is_moved]
@@ -182,10 +182,10 @@ def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[boo
     return no_plan(what, limit_bytes, least, parts, donated)
 
 
-def _given_away(moves: Sequence[LeafMove]) -> list[bool]:
-    """Which moves give their array away if all are donated: not those of one that stands there twice."""
+def given_away(moves: Sequence[LeafMove], donate: bool = True) -> list[bool]:
+    """Which moves give their array away: if all are donated, not those of one that stands there twice."""
     times = Counter(id(move.value) for move in moves)
-    return [times[id(move.value)] == 1 for move in moves]
+    return [donate and times[id(move.value)] == 1 for move in moves]
 
 
 def _check_limit(moves: Sequence[LeafMove]) -> None:

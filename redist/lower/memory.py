@@ -61,7 +61,8 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
     5
 
     A call has what it is given and what it makes; one that sends blocks has them cut out and received
-    as well. The source lives to the end unless it is donated, the result from the beginning.
+    as well. The source lives to the end, the result from the beginning. A donated source lives until
+    the first call is done, and the result takes its memory; an only call reads it to the end.
     """
     if not runs:
         return 0
@@ -83,5 +84,5 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
             case _:
                 sent = 0
         most = max(most, given + sent + made)
-    kept = 0 if donate else ends[0]
+    kept = 0 if donate and len(calls) > 1 else ends[0]
     return (kept + ends[1] + most) * item + TABLE_BYTES
