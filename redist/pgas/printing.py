@@ -13,10 +13,15 @@ CORNER = 3
 
 
 def format_array(a: Tiled) -> str:
-    """Show an array in a few lines, without a message: every rank shows what it has."""
+    """Show an array in a few lines, without a message: every rank shows what it has.
+
+    A number whose reduction is pending takes one line: ``<f64[] sum pending: float(a) on every rank>``.
+    """
+    op = a.type.pending_op
+    if op is not None and a.ndim == 0:
+        return f"<{a.type.dtype}[] {op} pending: {number_call(a)} on every rank>"
     where = f", {name_of(a)}" if a._memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"
-    op = a.type.pending_op
     if op is not None:
         over = ", ".join(str(part) for part in dict.fromkeys(p.name for p in a.type.pending_axes))
         head += f": the {op} over {over} is pending"
@@ -29,8 +34,7 @@ def format_array(a: Tiled) -> str:
     lines = [head, f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
     lines += [f"    {line}" for line in body.splitlines()]
     if op is not None:
-        call = f"{number_call(a)} or a.settled()" if a.ndim == 0 else "a.settled()"
-        lines.append(f"  for the values, call {call} on every rank")
+        lines.append("  for all values, call a.gather() on every rank")
     return "\n".join(lines)
 
 
