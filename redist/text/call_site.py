@@ -6,11 +6,12 @@ import contextlib
 import linecache
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
 CONTEXTLIB = contextlib.__file__
 """Python's own file, which runs the blocks of ``with``."""
+
+LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")}, "<")
+"""Where files of other libraries lie, and code without a file."""
 
 BETWEEN = ("sklearn", "torch")
 """Libraries whose functions call those of this package for a user, as NumPy's do: ``fit``, ``backward``."""
@@ -94,6 +98,25 @@ def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
             return public, Line(name, frame.f_lineno)
         frame = frame.f_back
     return public, Line("?", 0)
+
+
+def callers_of(where: TracebackType | None) -> TracebackType | None:
+    """**Local.** A traceback without what this package did: the lines of the user's program alone.
+
+    Functions of the user that this package called are kept, those of libraries are not. As it is, if the
+    program is this package's own.
+    """
+    frames, within = [], False
+    while where is not None:
+        name = where.tb_frame.f_code.co_filename
+        within = within or name.startswith(PACKAGE)
+        if not within or not name.startswith((PACKAGE, *LIBRARIES)):
+            frames.append(where)
+        where = where.tb_next
+    found = None
+    for one in reversed(frames):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found
 
 
 def call_text() -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,19 @@ def test_loops_of_clustering_notice(ranks: int, how: str) -> None:
         if how == "interrupt":
             os.killpg(started.process.pid, signal.SIGINT)
         ends_soon(started)
+
+
+def test_an_interrupt_within_a_limit_shows_the_lines_of_the_user(tmp_path: Path) -> None:
+    with job("endings", 2, "interrupt", "limit", str(tmp_path)) as started:
+        started.until(lambda text: text.count("runs") == 2, START_S)
+        os.killpg(started.process.pid, signal.SIGINT)
+        done = started.end(END_S)
+    shown = re.findall(r'File "([^"]+)", line \d+, in (\w+|<module>)', done.output)
+    assert [name for _, name in shown[-2:]] == ["main", "run_within_a_limit"], done.output
+    assert {Path(file).name for file, _ in shown} <= {"endings.py", "<frozen runpy>"}, done.output
+    assert done.output.count("Traceback") == 1 and done.output.count("KeyboardInterrupt") >= 1
+    assert "rank 1: the same error as rank 0" in done.output
+    assert done.status != 0 and not done.left and not list(tmp_path.iterdir())
 
 
 def test_a_rank_that_misses_the_first_call_for_a_file_is_named_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from redist import pgas
-from redist.text.call_site import PACKAGE, _name_of, public_call
+from redist.text.call_site import PACKAGE, _name_of, callers_of, public_call
 
 ARRAY = pgas.ones((3, 2))
 
@@ -49,3 +50,21 @@ def test_calls_are_named(call: Callable[[Any], Any], written: str) -> None:
         sys.setprofile(None)
     assert seen - {"a[...]"} == {written} - {"a[...]"}, seen
     assert written in seen
+
+
+def test_a_traceback_of_the_user_alone() -> None:
+    def interrupted(tile: Any) -> Any:
+        np.apply_along_axis(stop, 0, tile)
+
+    def stop(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    try:
+        pgas.map_tiles(interrupted, ARRAY)
+    except KeyboardInterrupt as error:
+        full, own = error.__traceback__, callers_of(error.__traceback__)
+    whole = [frame.filename for frame in traceback.extract_tb(full)]
+    assert any(file.startswith(PACKAGE) for file in whole)
+    names = [frame.name for frame in traceback.extract_tb(own)]
+    assert names == ["test_a_traceback_of_the_user_alone", "interrupted", "stop"]
+    assert callers_of(None) is None

@@ -28,6 +28,7 @@ from redist.runtime.ranks.signs import (
 )
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import wait_for
+from redist.text.call_site import callers_of
 from redist.text.units import ranks_in_words
 
 STAY_S = 10.0
@@ -66,7 +67,10 @@ class ProgramEnd:
             self._before(kind, error, where)
             return
         own = error_sign(error_in_words(error))
-        ours = isinstance(error, RedistError) and os.getpid() == self._pid
+        if isinstance(error, KeyboardInterrupt):  # what we were doing is of no interest
+            where = callers_of(where) or where
+            error.with_traceback(where).__suppress_context__ = True
+        ours = isinstance(error, RedistError | KeyboardInterrupt) and os.getpid() == self._pid
         me = 0 if MPI.Is_finalized() else MPI.COMM_WORLD.rank
         if ours and me > 0 and _is_told_by_first(own):
             print(f"rank {me}: the same error as rank 0", file=sys.stderr, flush=True)

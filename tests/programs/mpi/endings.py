@@ -52,6 +52,23 @@ def grow_a_tree(comm: MPI.Comm, how: str) -> None:
     HDBSCAN(min_samples=2, copy=True).fit(x)
 
 
+def run_within_a_limit(comm: MPI.Comm) -> None:
+    """Run a program whose arguments do not fit its limit, again and again."""
+
+    @pgas.program(limit="2MiB", spill=sys.argv[3])
+    def multiply(x: Any, weights: Any) -> Any:
+        for w in weights:
+            x = x @ w
+        return x
+
+    x = pgas.ones((300, 300), type="{x}, {}")
+    weights = [pgas.ones((300, 300), type="{x}, {}") for _ in range(8)]
+    x = multiply(x, weights)
+    say(comm, "runs")
+    while True:
+        multiply(x, weights)
+
+
 def look_each_for_itself(comm: MPI.Comm) -> None:
     """Read elements that differ between ranks by a collective call, until ranks wait for each other."""
     a = pgas.ones((16, 16), type="{}, {x}")
@@ -74,6 +91,8 @@ def main() -> None:
         if when == "tree":
             grow_a_tree(comm, how)
             return
+        if when == "limit":
+            run_within_a_limit(comm)
         a = None
         if when == "late":
             a = pgas.ones((64, 64), type="{x}, {}")
