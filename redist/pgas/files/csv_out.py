@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ArgumentError
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.files.blocks import within
 from redist.pgas.files.columns import Columns, Table, width_of
 from redist.pgas.files.lines import one_delimiter
@@ -28,8 +28,9 @@ FIELD_BYTES = 256
 
 @says_ours(WRITING)
 def write_csv(
-    file: File, a: Columns, *, columns: Sequence[str] | None = None, header: bool | None = None,
-    delimiter: str | None = None, sep: str | None = None, fmt: Formats = None,
+    file: File, a: Columns, *, columns: Sequence[str] | None = None,
+    header: bool | str | None = None, delimiter: str | None = None, sep: str | None = None,
+    fmt: Formats = None, comments: str = "",
     limit_bytes: int | str | None = None, progress: bool | None = None,
 ) -> None:  # fmt: skip
     """**Collective.** Write global arrays to a text file, as columns beside each other.
@@ -37,18 +38,30 @@ def write_csv(
     ``pgas.write_csv("points.csv", {"x": x, "y": y, "label": labels})``; also one array of rows and
     columns, or a list of arrays, whose names, if any, are ``columns``. A matrix in a dict gives
     ``x_0``, ``x_1`` and so on. Names stand in the first line unless ``header=False``; without names
-    there is no such line. Floats are
-    written with as few digits as read back to the same bits, bools as 0 and 1; ``fmt`` is a format such
-    as ``"%.3f"``, for all columns, for each, or by name. ``sep`` is pandas' word for ``delimiter``. A
-    name that ends in ``.gz`` makes it compressed.
+    there is no such line. ``header="x,y"`` names the columns as ``numpy.savetxt`` does, with nothing
+    before the first name: ``comments`` is empty. Floats are written with as few digits as read back to
+    the same bits, bools as 0 and 1; ``fmt`` is a format such as ``"%.3f"``, for all columns, for each
+    (also as ``"%d,%.3f"``), or by name. ``sep`` is pandas' word for ``delimiter``. A name that ends in
+    ``.gz`` makes it compressed.
 
     Rows are moved to all ranks a block at a time, formatted and written by each, within ``limit_bytes``
     a rank, 64 MiB if nothing is said. Arrays on GPUs are copied to memory first. Errors are as in
     :func:`write_npy`.
     """
     mark = one_delimiter(delimiter, sep)
-    table = Table.of(file, a, columns)
-    formats = _formats(os.fspath(file), table, fmt)
+    if comments:
+        raise ArgumentError(
+            f"cannot write {os.fspath(file)!r} with comments={comments!r}: nothing stands before the "
+            'names; write comments="", or leave it out'
+        )
+    named = _names_in(os.fspath(file), header, mark)
+    table = Table.of(file, a, named if columns is None and not isinstance(a, Mapping) else columns)
+    if named is not None and named != list(table.names or ()):
+        raise ArgumentError(
+            f"cannot write {os.fspath(file)!r} with header={header!r}: its columns are named "
+            f"{list(table.names or ())}; leave header= out"
+        )
+    formats = _formats(os.fspath(file), table, fmt, mark)
     names = table.names if header is None or header else None
     if header and names is None:
         raise ArgumentError(
@@ -77,7 +90,29 @@ def write_csv(
             tell(done * table.row_bytes, table.rows * table.row_bytes)
 
 
-def _formats(path: str, table: Table, fmt: Formats) -> list[Callable[[Values], Iterable[str]]]:
+def _names_in(path: str, header: Any, mark: str) -> list[str] | None:
+    """The names that a header of text has; None if there is no such text.
+
+    >>> _names_in("a.csv", "x, y", ","), _names_in("a.csv", True, ","), _names_in("a.csv", "", ",")
+    (['x', 'y'], None, None)
+    """
+    if isinstance(header, str):
+        if "\n" in header:
+            raise ArgumentError(
+                f"cannot write {path!r} with header={header!r}: the names stand in one line"
+            )
+        return [name.strip() for name in header.split(mark)] if header else None
+    if header is not None and not isinstance(header, (bool, np.bool_)):
+        raise ArgumentTypeError(
+            f"cannot write {path!r} with header={header!r}: need True, False or text such as "
+            f"'x{mark}y'; columns= takes a list of names"
+        )
+    return None
+
+
+def _formats(
+    path: str, table: Table, fmt: Formats, mark: str
+) -> list[Callable[[Values], Iterable[str]]]:
     """How each column becomes text, or an error that says which format is wrong."""
     kinds = [one.dtype for one in table.arrays for _ in range(width_of(one))]
     if isinstance(fmt, Mapping):
@@ -87,6 +122,8 @@ def _formats(path: str, table: Table, fmt: Formats) -> list[Callable[[Values], I
                 f"cannot format column {strange[0]!r} of {path!r}: it has {table.names or 'no names'}"
             )
         given = [fmt.get(name) for name in table.names or ()]
+    elif isinstance(fmt, str) and len(kinds) > 1 and fmt.count(mark) == len(kinds) - 1:
+        given = list(fmt.split(mark))
     elif isinstance(fmt, str) or fmt is None:
         given = [fmt] * len(kinds)
     else:

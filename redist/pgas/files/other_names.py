@@ -47,6 +47,9 @@ WRITING = {
     "mode": "leave it out: a new file is written, and takes the place of an old one",
     "compression": "leave it out: a name that ends in .gz makes it compressed",
     "names": "write columns=",
+    "newline": "leave it out: lines end in a newline",
+    "footer": "leave it out: nothing is written behind the numbers",
+    "encoding": "leave it out: files are in UTF-8",
 }
 
 

@@ -155,6 +155,15 @@ def how_text_looks(draw: Draw) -> str | None:
         ([f4, x], {"fmt": "%.1f"}, f"0.1,0.1,2.0\n3.0,{1e300:.1f},nan\n"),
         ({"s": f4, "b": flags}, {"fmt": {"s": "%.3f"}}, "s,b\n0.100,1\n3.000,0\n"),
         (pgas.zeros((0, 2)), {"columns": ["a", "b"]}, "a,b\n"),
+        (x, {"header": "p, q", "comments": ""}, "p,q\n0.1,2.0\n1e+300,nan\n"),
+        (f4, {"header": "s", "fmt": "%.2f", "delimiter": ";"}, "s\n0.10\n3.00\n"),
+        ({"s": f4, "b": flags}, {"header": "s;b", "sep": ";"}, "s;b\n0.1;1\n3.0;0\n"),
+        ({"s": f4, "b": flags}, {"header": ""}, "0.1,1\n3.0,0\n"),
+        (
+            [f4, flags],
+            {"fmt": "%.2f,%d", "header": "s,b", "columns": ["s", "b"]},
+            "s,b\n0.10,1\n3.00,0\n",
+        ),
     ]
     for given, options, text in cases:
         pgas.write_csv(folder() / "looks.csv", given, **options)
@@ -187,6 +196,14 @@ def mistakes(draw: Draw) -> str | None:
         (lambda: text(a, float_format="%d"), "write fmt="),
         (lambda: text(a * 1j), "pgas.real(a)"),
         (lambda: text(a, header=True), "give columns="),
+        (lambda: text(a, header="a,b,c"), "3 names for 2 columns"),
+        (lambda: text(a, header="a b"), "1 name for 2 columns"),
+        (lambda: text(a, header="a,b", columns=["a", "c"]), "are named ['a', 'c']; leave header= out"),
+        (lambda: text({"a": a}, header="a,b"), "are named ['a_0', 'a_1']; leave header= out"),
+        (lambda: text(a, header="made today\na,b"), "the names stand in one line"),
+        (lambda: text(a, header=["a", "b"]), "columns= takes a list of names"),
+        (lambda: text(a, header="a,b", comments="# "), "write comments=\"\", or leave it out"),
+        (lambda: text(a, footer="end"), "cannot use footer= in pgas.write_csv: leave it out"),
         (lambda: text(a, delimiter="ab"), "need one letter"),
         (lambda: text(a, delimiter=",", sep=";"), "are the same; give one"),
         (lambda: text(a, fmt="x"), "cannot format float64 by 'x'"),
