@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,19 @@ FACTOR = 2.0
 
 def traced(join: Any, *dtypes: Any) -> Join:
     return trace_join("join", join, tuple(map(np.dtype, dtypes)), False)[0]
+
+
+def test_a_join_lets_go_of_its_operands() -> None:
+    a, b = pgas.ones((4, 3)), pgas.ones((5, 3))
+    seen = weakref.ref(a)
+    gc.collect()
+    gc.disable()  # a cycle would go later, and count under a limit until then
+    try:
+        pgas.ein("ik,jk->ij", a, b, join=lambda p, q: p - q * FACTOR)
+        del a
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 @given(st.data())

@@ -292,3 +292,4 @@ def taping(tape: Tape) -> Iterator[Tape]:
         yield tape
     finally:
         _TAPE.reset(token)
+        tape.end()

@@ -127,7 +127,6 @@ def capture(
             or getattr(tile, "root", None) in written
             for array, (t, tile) in zip(arrays, before, strict=True)
         )
-    tape.end()
     return Capture(
         tuple(tape.tasks),
         tuple(tape.nodes),
