@@ -63,7 +63,7 @@ def read_npy(
         with together(comm, file):
             (value,) = _mapped(file, head._replace(shape=(1,)))
         return asarray(value.astype(native), type=type, mesh=mesh, comm=comm, device=device)
-    made = empty_rows(head.shape, native, comm)
+    made = empty_rows(head.shape, native, comm, file)
     with together(comm, file):
         tile = made.tile
         if tile is not None and tile.size:

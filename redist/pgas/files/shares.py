@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import math
 import os
 import sys
 import zlib
@@ -30,7 +31,7 @@ from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress
-from redist.text.units import ranks_in_words
+from redist.text.units import format_bytes, ranks_in_words
 
 Values = NDArray[Any]
 File = str | os.PathLike[str]
@@ -64,8 +65,13 @@ class Wanted:
         return moved.to_device(self.device) if is_gpu(self.device) else moved
 
 
-def empty_rows(shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm) -> Array:
-    """**Local.** An array whose dim 0 is cut over all ranks, in order, for a reader to fill."""
+def empty_rows(
+    shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm, file: File | None = None
+) -> Array:
+    """**Local.** An array whose dim 0 is cut over all ranks, in order, for a reader to fill.
+
+    ``file`` is what is read whole, if it is one file: an error names it and its size.
+    """
     mesh = line_mesh(comm.size)
     dims = ((whole(mesh, "x"),), *((),) * (len(shape) - 1))
     t = ArrayType(mesh, dtype_of(dtype), shape, dims)
@@ -73,8 +79,10 @@ def empty_rows(shape: tuple[int, ...], dtype: np.dtype[Any], comm: Comm) -> Arra
         return make(shape, dtype, None, t, None, comm)
     except MemoryLimitError as error:
         fact = str(error).partition("; ")[0].removeprefix("cannot allocate ")
+        size = format_bytes(math.prod(shape) * dtype.itemsize)
+        what = f"{t}" if file is None else f"{os.fspath(file)!r}, {t} of {size},"
         raise MemoryLimitError(
-            f"cannot read {t} within the limit: no room for {fact}; read it outside the limit and "
+            f"cannot read {what} within the limit: no room for {fact}; read it outside the limit and "
             "give it to a @pgas.program(limit=..., spill=...), which puts it away and works in blocks, "
             "use more ranks, or raise the limit"
         ) from error

@@ -396,9 +396,10 @@ def order(comm: MPI.Comm, folder: str) -> str | None:
 
 
 def files(comm: MPI.Comm, folder: str) -> str | None:
-    """A file that exceeds a limit is read outside: both errors say so, and it is true."""
+    """A file that exceeds a limit is read outside: both errors name it and say so, and it is true."""
     a, v = arguments(comm)
     file = Path(folder) / "a.npy"
+    named = f"cannot read {str(file)!r}, f64[", f" of {format_bytes(a.nbytes)}, within the limit"
     pgas.write_npy(file, a)
     limit = tile_bytes(a) * 3 // 4
     gc.collect()
@@ -407,7 +408,8 @@ def files(comm: MPI.Comm, folder: str) -> str | None:
             pgas.read_npy(file)
         return f"{limit} bytes are enough"
     except redist.MemoryLimitError as error:
-        if "read it outside the limit and give it to a @pgas.program" not in str(error):
+        advice = "read it outside the limit and give it to a @pgas.program"
+        if not all(words in str(error) for words in (*named, format_bytes(limit), advice)):
             return str(error)
     try:
         pgas.program(limit=limit, spill=folder)(lambda v: kernel(pgas.read_npy(file), v))(v)
