@@ -1,12 +1,16 @@
-"""What ``make test`` leaves to ``make test-all``, and that it says so."""
+"""What ``make test`` leaves to ``make test-all``, and that it says so; no test is held against a clock."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.tiers import THOROUGH
+
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 LEFT = "left to make test-all: "
 
