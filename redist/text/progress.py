@@ -6,17 +6,19 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from typing import TextIO, TypeVar
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, TextIO, TypeVar
 
 T = TypeVar("T")
 
 BAR = 30
 REDRAW_S = 0.1
 LINE_S = 10.0
-FIRST_S, UNASKED_S = 2.0, 5.0
-"""When the first line of work comes, if it is asked for and if not."""
+ASKED_S, UNASKED_S = (2.0, 5.0, 10.0), 5.0
+"""After how many seconds of work its first lines come if they are asked for, and the first if not."""
 
 
 class Progress:
@@ -66,12 +68,26 @@ class Progress:
             print(line_text(self._label, done, total, seconds), file=self._out, flush=True)
 
 
-Said = Callable[[int, int], None]
-"""Is told what is done, and how much there is in all."""
+class Said(Protocol):
+    """Is told what is done, how much there is in all, and of what: ``rows of rank 0``."""
+
+    def __call__(self, done: int, total: int, what: str = "", /) -> None:
+        """Note it."""
 
 
-def nothing(done: int, total: int) -> None:
+def nothing(done: int, total: int, what: str = "", /) -> None:
     """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Where work is: in which phase, since when, and how much of what is done."""
+
+    name: str
+    started: float
+    done: int = 0
+    total: int = 0
+    what: str = ""
 
 
 class Work:
@@ -84,10 +100,10 @@ class Work:
     >>> quiet.getvalue()            # nothing took long
     ''
 
-    If ``asked`` (True), a line is written after ``FIRST_S`` seconds, and then every ``line_s``. If nobody
-    says (None), there is a bar on a terminal, and elsewhere a line after ``UNASKED_S``, then after twice as
-    long each time, up to a minute. False says nothing. Of several ranks only one ``speaks``. Work inside
-    other work is part of it.
+    If ``asked`` (True), lines are written after ``ASKED_S`` seconds, then every ``line_s``, and when a phase
+    begins, unless nothing was written yet. If nobody says (None), there is a bar on a terminal, and elsewhere
+    a line after ``UNASKED_S``, then after twice as long each time, up to a minute. False says nothing. Of
+    several ranks only one ``speaks``. Work inside other work is part of it.
     """
 
     def __init__(
@@ -103,7 +119,8 @@ class Work:
         self._speaks = speaks and asked is not False
         self._bar = self._speaks and self._out.isatty()
         self._started = time.monotonic()
-        self._now = "", self._started, 0, 0
+        self._now = _Point("", self._started)
+        self._has_told = False
         self._over = threading.Event()
 
     def __enter__(self) -> None:
@@ -121,53 +138,71 @@ class Work:
                 self._over.set()
                 self._watch.join()
 
-    def phase(self, name: str) -> Said:
-        """What is told how far a phase has come."""
+    def phase(self, name: str, number: int = 1, of: int = 1) -> Said:
+        """What is told how far a phase has come: the ``number``-th of some."""
         if not self._speaks:
             return nothing
-        started = time.monotonic()
-        self._now = name, started, 0, 0
-        draw = Progress(f"{self._label}, {name}", self._out) if self._bar else nothing
+        name, started = f"{number} of {of}, {name}" if of > 1 else name, time.monotonic()
+        self._now = _Point(name, started)
+        if self._asked and self._has_told and not self._bar:
+            print(
+                f"{self._label}, {name}: begins after {started - self._started:.0f} s",
+                file=self._out,
+                flush=True,
+            )
+        draw = Progress(f"{self._label}, {name}", self._out) if self._bar else None
 
-        def said(done: int, total: int) -> None:
-            self._now = name, started, done, total
-            draw(done, total)
+        def said(done: int, total: int, what: str = "", /) -> None:
+            self._now = _Point(name, started, done, total, what)
+            if draw is not None:
+                draw(done, total)
 
         return said
 
     def stage(self, name: str) -> None:
         """Note where the work is, where nobody knows how much there is in all: ``round 12``."""
         if self._speaks:
-            self._now = name, self._started, 0, 0
+            self._now = _Point(name, self._started)
 
     def _tell(self) -> None:
         """Write a line now and then, until the work is over."""
-        pause = FIRST_S if self._asked else UNASKED_S
-        while not self._over.wait(pause):
-            name, started, done, total = self._now
-            now = time.monotonic()
-            if not (self._bar and done < total):
-                seconds = now - (started if self._asked else self._started)
-                text = self._line(name, done, total, seconds)
-                print(text, file=self._out, flush=True)
-            pause = self._line_s if self._asked else min(2 * pause, 60.0)
+        pauses = self._pauses()
+        while not self._over.wait(next(pauses)):
+            at = self._now
+            if not (self._bar and at.done < at.total):
+                print(self._line(at, time.monotonic()), file=self._out, flush=True)
+                self._has_told = True
 
-    def _line(self, name: str, done: int, total: int, seconds: float) -> str:
+    def _pauses(self) -> Iterator[float]:
+        """The seconds from line to line."""
+        if self._asked:
+            yield from (now - before for before, now in pairwise((0.0, *ASKED_S)))
+        pause = self._line_s if self._asked else UNASKED_S
+        while True:
+            yield pause
+            pause = pause if self._asked else min(2 * pause, 60.0)
+
+    def _line(self, at: _Point, now: float) -> str:
         if not self._asked:
-            return worked_text(self._label, name, done, total, seconds)
-        label = f"{self._label}, {name}" if name else self._label
-        return (
-            line_text(label, done, total, seconds) if done else f"{label}: {seconds:.0f} s so far"
-        )
+            return worked_text(self._label, at.name, at.done, at.total, now - self._started)
+        label = f"{self._label}, {at.name}" if at.name else self._label
+        seconds = now - at.started
+        if 0 < at.done < at.total:
+            return line_text(label, at.done, at.total, seconds, at.what)
+        every = f"all {at.total}{at.what and ' '}{at.what} done, " if at.done else ""
+        return f"{label}: {every}{seconds:.0f} s so far"
 
 
 _current: ContextVar[Work | None] = ContextVar("work", default=None)
 
 
-def phase(name: str) -> Said:
-    """What is told how far a phase of the work that goes on has come; nothing outside any."""
+def phase(name: str, number: int = 1, of: int = 1) -> Said:
+    """What is told how far a phase of the work that goes on has come; nothing outside any.
+
+    Where work has several phases, it is the ``number``-th ``of`` them.
+    """
     work = _current.get()
-    return nothing if work is None else work.phase(name)
+    return nothing if work is None else work.phase(name, number, of)
 
 
 def stage(name: str) -> None:
@@ -202,14 +237,15 @@ def bar_text(label: str, done: int, total: int, name: str, seconds: float) -> st
     return f"{label} [{'#' * filled}{'.' * (BAR - filled)}] {done}/{total}{what}{left}"
 
 
-def line_text(label: str, done: int, total: int, seconds: float) -> str:
+def line_text(label: str, done: int, total: int, seconds: float, what: str = "") -> str:
     """One line for a file.
 
-    >>> line_text("quality", 5, 20, 3.0)
-    'quality: 5 of 20 done in 3 s, about 9 s to go'
+    >>> line_text("quality", 5, 20, 3.0), line_text("DBSCAN", 5, 20, 3.0, "rows of rank 0")[:40]
+    ('quality: 5 of 20 done in 3 s, about 9 s to go', 'DBSCAN: 5 of 20 rows of rank 0 done in 3')
     """
     left = seconds / done * (total - done)
-    return f"{label}: {done} of {total} done in {seconds:.0f} s, about {left:.0f} s to go"
+    some = f"{done} of {total}{what and ' '}{what}"
+    return f"{label}: {some} done in {seconds:.0f} s, about {left:.0f} s to go"
 
 
 def worked_text(label: str, name: str, done: int, total: int, seconds: float) -> str:

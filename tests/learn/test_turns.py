@@ -103,7 +103,7 @@ def test_progress_is_a_bar_on_a_terminal(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     HDBSCAN(copy=True).fit(ROWS)
-    assert re.search(r"HDBSCAN, neighbours \[#+", capsys.readouterr().err)
+    assert re.search(r"HDBSCAN, 1 of 3, neighbours \[#+", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
@@ -115,7 +115,8 @@ def test_silhouettes_show_progress(
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert silhouette_score(ROWS, labels, metric=metric) == want
-    assert re.search(r"silhouette_score, distances \[#+", capsys.readouterr().err)
+    phase = "distances" if metric == "euclidean" else "2 of 2, distances"
+    assert re.search(rf"silhouette_score, {phase} \[#+", capsys.readouterr().err)
 
 
 def test_long_fits_say_so_unasked(

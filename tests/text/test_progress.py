@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 
 import pytest
@@ -74,8 +75,8 @@ def test_short_work_has_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said_of(asked: bool | None, monkeypatch: pytest.MonkeyPatch, out: io.StringIO) -> str:
     """What work says that goes on until it has said something, by a clock that is 100 times as fast."""
-    for name, seconds in (("FIRST_S", 0.02), ("UNASKED_S", 0.05), ("LINE_S", 0.1)):
-        monkeypatch.setattr(progress, name, seconds)
+    monkeypatch.setattr(progress, "ASKED_S", (0.02, 0.05, 0.1))
+    monkeypatch.setattr(progress, "UNASKED_S", 0.05)
     with Work("HDBSCAN", asked, stream=out):
         progress.phase("neighbours")(7, 7)
         with Work("KMeans", asked, stream=out):  # is part of it
@@ -92,6 +93,49 @@ def test_work_says_where_it_is_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> 
     assert unasked.startswith("HDBSCAN has worked for 0 s: tree, 12 %\n"), unasked
     asked = said_of(True, monkeypatch, io.StringIO())
     assert asked.startswith("HDBSCAN, tree: 12 of 100 done in 0 s, about "), asked
+
+
+def test_work_asked_about_names_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "ASKED_S", (0.02, 0.05, 0.1))
+    out = io.StringIO()
+
+    def told(n: int) -> None:
+        for _ in range(1000):
+            if out.getvalue().count("\n") >= n:
+                break
+            time.sleep(0.01)
+
+    with Work("HDBSCAN", True, stream=out):
+        said = progress.phase("neighbours", 1, 3)
+        said(97, 100, "rows of rank 0")
+        told(1)
+        said(100, 100, "rows of rank 0")
+        told(2)
+        progress.phase("tree", 2, 3)(1, 100)
+        told(4)
+    lines = out.getvalue().splitlines()
+    first = "HDBSCAN, 1 of 3, neighbours: "
+    assert lines[0] == f"{first}97 of 100 rows of rank 0 done in 0 s, about 0 s to go", lines
+    assert f"{first}all 100 rows of rank 0 done, 0 s so far" in lines, lines
+    begun = lines.index("HDBSCAN, 2 of 3, tree: begins after 0 s")
+    assert lines[begun + 1].startswith("HDBSCAN, 2 of 3, tree: 1 of 100 done in 0 s, "), lines
+
+
+def test_phases_of_short_work_write_nothing() -> None:
+    out = io.StringIO()
+    with Work("HDBSCAN", True, stream=out):
+        for number in (1, 2, 3):
+            progress.phase("phase", number, 3)(1, 1)
+    assert out.getvalue() == ""
+
+
+def test_when_lines_come() -> None:
+    def times(asked: bool | None, line_s: float = progress.LINE_S) -> list[float]:
+        work = Work("HDBSCAN", asked, stream=io.StringIO(), line_s=line_s)
+        return [*itertools.accumulate(itertools.islice(work._pauses(), 6))]
+
+    assert times(True) == [2, 5, 10, 20, 30, 40] and times(True, 5.0) == [2, 5, 10, 15, 20, 25]
+    assert times(None) == [5, 15, 35, 75, 135, 195]
 
 
 def test_work_is_silent_if_told_so_or_short() -> None:

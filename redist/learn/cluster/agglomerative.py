@@ -119,8 +119,8 @@ def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
         pairs = np.column_stack([reached[:-1], reached[1:], edges["distance"]]).astype(np.float64)
         ordered = pairs[np.argsort(pairs[:, 2], kind="stable")]
         return np.asarray(single_linkage_label(np.ascontiguousarray(ordered)))
-    far = distance_columns(plain, name, phase("distances"))
-    return merge_all(plain, far, linkage, phase("merges"))
+    far = distance_columns(plain, name, phase("distances", 1, 2))
+    return merge_all(plain, far, linkage, phase("merges", 2, 2))
 
 
 @working

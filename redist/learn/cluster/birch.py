@@ -59,13 +59,14 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
         asked = self.n_clusters, self.compute_labels
         self.n_clusters, self.compute_labels = None, False  # not for every block
         try:
-            said = phase("tree")
+            said = phase("tree", 1, 2)
             for lo in range(0, rows.n, BLOCK):
                 block = rows.fetch(np.arange(lo, min(lo + BLOCK, rows.n)))
                 super()._fit(block, goes_on or lo > 0)
                 said(lo + len(block), rows.n)
         finally:
             self.n_clusters, self.compute_labels = asked
+        phase("labels", 2, 2)
         self._global_clustering()
         if self.compute_labels:
             self.labels_ = rows.answer(self._own_labels(rows.local))

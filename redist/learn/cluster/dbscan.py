@@ -137,7 +137,7 @@ def find_dense(
     rows: Rows, weights: Values | None, eps: float, min_samples: int, search: Search
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """**Collective.** The cluster of each own row, and whether it is a core row."""
-    lists = near_lists(rows, eps, search, phase("neighbours"))
+    lists = near_lists(rows, eps, search, phase("neighbours", 1, 2))
     bound = 0.0 if weights is None else float(np.abs(weights).max(initial=0.0))
     bound = float(total_of(rows.comm, np.array([bound]), "max")[0])
     kept = _KeptLists(rows, lists)
@@ -158,7 +158,7 @@ def find_dense(
     marked = np.concatenate([is_core, lists.tell(is_core)])
     parent = np.arange(len(marked))
     borders = []
-    phase("clusters")
+    phase("clusters", 2, 2)
     for part in kept.again():
         join_lists(part.ends, part.indices, part.first, marked, parent)
         borders.append(_borders(part, marked))

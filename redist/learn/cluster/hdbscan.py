@@ -69,14 +69,14 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         rows, rest = _finite_rows(rows, np.isfinite(sums))
         self._check_count(rest.n)
         rows.need("fit HDBSCAN to", 24 * rows.d + 64, 48 * rows.n)
-        said = phase("neighbours")
+        said = phase("neighbours", 1, 3)
         core = distances_to_nearest(rest, self._min_samples, self._search(rest), said)[:, -1]
         metric = None
         if self.metric not in PLAIN:
             metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
         core = functions_for(core).ascontiguousarray(core)
-        tree = spanning_tree(even_out(rest), core, self.alpha, metric, phase("tree"))
-        phase("clusters")
+        tree = spanning_tree(even_out(rest), core, self.alpha, metric, phase("tree", 2, 3))
+        phase("clusters", 3, 3)
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
             self._single_linkage_tree_,

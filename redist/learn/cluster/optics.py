@@ -168,7 +168,7 @@ def optics_graph(
         rows.n, rows.d, n_neighbors=least, algorithm=algorithm, leaf_size=leaf_size,
         metric=metric, metric_params=metric_params, p=p,
     )  # fmt: skip
-    core = distances_to_nearest(rows, least, search, phase("neighbours"))[:, -1]
+    core = distances_to_nearest(rows, least, search, phase("neighbours", 1, 3))[:, -1]
     core[core > max_eps] = np.inf
     core = np.around(core, DIGITS)
     options = dict(metric_params or {})
@@ -180,8 +180,8 @@ def optics_graph(
     is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
     apart = Apart(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
     step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
-    found = grow(rows, outside, apart, start, step, phase("order"))
-    phase("clusters")
+    found = grow(rows, outside, apart, start, step, phase("order", 2, 3))
+    phase("clusters", 3, 3)
     ordering = found[:, 1].astype(np.int64)
     reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)
     reach[ordering], predecessor[ordering] = found[:, 0], found[:, 2]

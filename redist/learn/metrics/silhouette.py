@@ -138,7 +138,8 @@ def _sums_by_label(rows: Rows, codes: LabelCodes, distances: _Distances) -> Valu
         bound = _bound(rows, distances, visits)
     grid = ExactGrid.for_sum(bound, rows.n)
     sums = np.zeros((2, len(rows.local), codes.k))
-    said, done = phase("distances"), 0
+    phases = 1 if precomputed or distances.is_euclidean else 2  # the first is that of the bound
+    said, done = phase("distances", phases, phases), 0
     for first, tile, labels in labelled:
         order = np.argsort(labels, kind="stable")
         for lo in range(0, len(order), VISITED_PART):
@@ -172,7 +173,7 @@ def _bound(rows: Rows, distances: _Distances, visits: Visits) -> float:
         norms = np.sqrt((rows.local * rows.local).sum(axis=1))
         return 2.0 * largest(rows, norms) * (1 + 1e-6)
     most = 0.0
-    said, done = phase("largest distance"), 0
+    said, done = phase("largest distance", 1, 2), 0
     for _, tile in visits:
         for lo in range(0, len(tile), VISITED_PART):
             others = np.ascontiguousarray(tile[lo : lo + VISITED_PART, :-1])

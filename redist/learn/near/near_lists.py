@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.near.searching import Search, parts_of
+from redist.learn.near.searching import OWN_ROWS, Search, parts_of
 from redist.learn.near.slabs import Slabs
 from redist.learn.ranks.passing import Passing
 from redist.learn.ranks.rows import Rows, first_rows
@@ -78,7 +78,7 @@ class SlabLists:
             model = self._search.over(self._items)
             for part in parts_of(model, self.n_own):
                 found = model.radius_neighbors(self._items[part], self._radius, False)
-                self._said(part.stop, self.n_own)
+                self._said(part.stop, self.n_own, OWN_ROWS)
                 yield _part_of(part.start, found)
 
 

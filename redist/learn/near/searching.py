@@ -17,6 +17,8 @@ Values = NDArray[Any]
 CHUNK = 256
 BY_TREE, BY_HAND = CHUNK, 16 * CHUNK
 """Rows that are searched for at a time: in a tree, and in all rows."""
+OWN_ROWS = "rows of rank 0"
+"""What the rank that speaks, the first of all, tells of if each searches for its own rows."""
 ENOUGH = 64
 """So many rows are a set that is not small to scikit-learn."""
 
@@ -74,7 +76,7 @@ def nearest_distances(
         n = min(k, model.n_samples_fit_)
         for part in parts_of(model, len(which)):
             out[which[part], :n] = model.kneighbors(rows[which[part]], n)[0]
-            said(part.stop, len(which))
+            said(part.stop, len(which), OWN_ROWS)
     return out
 
 
