@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -86,18 +87,37 @@ def calling_line() -> Line:
 
 
 def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
-    """**Local.** The outermost call of this package under way, and the line that made it."""
-    public = None
+    """**Local.** The outermost call of this package under way, and the line of the user that made it.
+
+    If libraries alone did, as in a thread of theirs, the line is that of the nearest.
+    """
+    public, nearest = None, None
     while frame is not None:
-        name = frame.f_code.co_filename
+        code = frame.f_code
+        name = code.co_filename
         if name.startswith(PACKAGE):
-            public = frame
-        elif frame.f_back is None or not (
-            name == CONTEXTLIB or name.startswith(NUMPY) or _is_between(frame)
-        ):
-            return public, Line(name, frame.f_lineno)
+            if public is None or code.co_name[0] != "<":  # no generator that a library goes through
+                public = frame
+        elif not (name == CONTEXTLIB or name.startswith(NUMPY) or _is_between(frame)):
+            if not _is_library(name):
+                return public, Line(name, frame.f_lineno)
+            nearest = nearest or Line(name, frame.f_lineno)
+        elif frame.f_back is None:
+            nearest = nearest or Line(name, frame.f_lineno)
         frame = frame.f_back
-    return public, Line("?", 0)
+    return public, nearest or Line("?", 0)
+
+
+@cache
+def _is_library(file: str) -> bool:
+    """**Local.** Whether a file is one of Python's or of an installed library; text that is run is not.
+
+    >>> _is_library(os.__file__), _is_library("plot.py"), _is_library("<string>")
+    (True, False, False)
+    """
+    if file.startswith("<"):
+        return file.startswith("<frozen ")
+    return file.startswith(LIBRARIES) or f"-packages{os.sep}" in file
 
 
 def callers_of(where: TracebackType | None) -> TracebackType | None:
@@ -148,6 +168,8 @@ def _name_of(public: FrameType) -> str:
         own = args[0] if is_method else None
     elif code.co_varnames[:1] != ("self",):
         own = None
+    if name.startswith("<"):
+        return "a call"
     if own is None:
         part = module.split(".")[1:2]
         houses = {"pgas": "pgas.", "torch": "redist.torch.", "learn": ""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,15 @@ def test_mistakes_have_the_type_of_the_standard_too(kind: type[Exception], mista
     with pytest.raises(kind) as caught:
         mistake(a)  # type: ignore[operator]
     assert isinstance(caught.value, redist.RedistError)
+
+
+@pytest.mark.parametrize("key", ["income", ["income", "age"], (slice(None), "income")])
+def test_an_index_by_name_says_how_to_take_a_column(key: Any) -> None:
+    by_name = r"a column by name: a\[:, names.index\('income'\)\] with names = pgas.column_names\("
+    with pytest.raises(IndexError, match=by_name):
+        pgas.zeros((4, 2))[key]
+    with pytest.raises(IndexError, match=r"booleans$"):
+        pgas.zeros((4, 2))[1.5]
 
 
 def test_elements_that_numpy_cannot_compute_with_are_refused() -> None:

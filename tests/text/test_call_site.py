@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import statistics
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
@@ -12,7 +16,7 @@ import numpy as np
 import pytest
 
 from redist import pgas
-from redist.text.call_site import PACKAGE, _name_of, callers_of, public_call
+from redist.text.call_site import PACKAGE, _name_of, callers_of, calling_line, public_call
 
 ARRAY = pgas.ones((3, 2))
 
@@ -50,6 +54,32 @@ def test_calls_are_named(call: Callable[[Any], Any], written: str) -> None:
         sys.setprofile(None)
     assert seen - {"a[...]"} == {written} - {"a[...]"}, seen
     assert written in seen
+
+
+def test_the_line_of_the_user_behind_a_library() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            public, line = public_call(frame)
+            if public is not None:
+                seen.append((_name_of(public), line.file))
+
+    sys.setprofile(note)
+    try:
+        copy.deepcopy(ARRAY)
+        statistics.fmean(ARRAY[:, 0])  # goes through iter(a)
+    finally:
+        sys.setprofile(None)
+    assert {"a.copy()", "iter(a)", "a[...]", "float(a)"} <= {name for name, _ in seen}, seen
+    assert {file for _, file in seen} <= {__file__, "<string>"}, seen
+    assert not [name for name, _ in seen if "<" in name], seen
+
+
+def test_a_thread_of_a_library_has_its_own_line() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        line = pool.submit(calling_line).result()
+    assert os.path.basename(line.file) == "thread.py" and line.number > 0
 
 
 def test_a_traceback_of_the_user_alone() -> None:

@@ -133,6 +133,7 @@ def _plain(one: Any) -> Any:
         if one.dtype.kind not in "iu":
             raise IndexKeyError(
                 f"cannot index by an array of {one.dtype}: use integers or booleans"
+                f"{_of_columns(*one.flat) if isinstance(one, np.ndarray) else ''}"
             )
         return operator.index(one) if one.ndim == 0 else one  # type: ignore[arg-type]
     try:
@@ -142,8 +143,18 @@ def _plain(one: Any) -> Any:
             return _plain(np.asarray(one))
         raise IndexKeyError(
             f"cannot index by {one!r}: use integers, slices, '...', None, or arrays of integers or "
-            "booleans"
+            f"booleans{_of_columns(one)}"
         ) from None
+
+
+def _of_columns(*names: Any) -> str:
+    """What to write for names of columns, the first of them for example; nothing for anything else."""
+    if not names or not isinstance(names[0], str):
+        return ""
+    return (
+        f"; a column by name: a[:, names.index({str(names[0])!r})] with "
+        "names = pgas.column_names(file)"
+    )
 
 
 def _n_dims(one: Any) -> int:
