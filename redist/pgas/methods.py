@@ -315,12 +315,11 @@ class Methods(Operators):
         return searching.searchsorted(self, v, side=side, sorter=sorter)
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any, name: str = "dot") -> Any:
     """**Collective** if operands must move. As ``numpy.dot``: a product with a number, or of matrices."""
-    for x, other in ((a, b), (b, a)):
-        if not isinstance(x, Tiled) or x.ndim == 0:
-            return apply(np.multiply, x, other)
-    check_arrays("dot", a, b)
+    check_arrays(name, *(x for x in (a, b) if not isinstance(x, Tiled) and np.ndim(x)))
+    if not all(isinstance(x, Tiled) and x.ndim for x in (a, b)):
+        return apply(np.multiply, a, b)
     if max(a.ndim, b.ndim) <= 2:
         return matmul(a, b)
     return tensordot(a, b, axes=([a.ndim - 1], [max(0, b.ndim - 2)]))

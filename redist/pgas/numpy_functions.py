@@ -16,7 +16,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.methods import Methods, dot, refuse_arguments
 from redist.pgas.ordering.sorting import is_stable
-from redist.pgas.suggestions import explain_function
+from redist.pgas.suggestions import explain_function, explain_options
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.tiled import Tiled
 
@@ -60,7 +60,13 @@ def call_function(
     named = dict(options)
     if not args:
         args = [named.pop(first) for first in list(named)[:1] if first in FIRST]
-    return ours(*args, **named)
+    try:
+        return ours(*args, **named)
+    except TypeError as error:
+        why = explain_options(function, ours, options, xp, str(error))
+        if why is None or isinstance(error, ArgumentTypeError):
+            raise
+    raise ArgumentTypeError(why)
 
 
 @lru_cache(maxsize=1)
@@ -103,18 +109,18 @@ def _functions(xp: Any) -> Table:
             a_min if min is None else min, a_max if max is None else max
         ),
         "column_stack": lambda tup: xp.concat(
-            [x if x.ndim > 1 else x.reshape(-1, 1) for x in tup], axis=1
+            [x if x.ndim > 1 else x.reshape(-1, 1) for x in _promoted("column_stack", tup)], axis=1
         ),
         "concatenate": lambda arrays, axis=0, dtype=None: _in_dtype(
-            xp.concat(_promoted(xp, arrays), axis=axis), dtype
+            xp.concat(_promoted("concatenate", arrays), axis=axis), dtype
         ),
         "copy": lambda a: a.copy(),
         "corrcoef": lambda x, y=None, rowvar=True: xp.corrcoef(x, y, rowvar=rowvar),
         "count_nonzero": lambda a, axis=None, keepdims=False: xp.count_nonzero(
             a, axis=axis, keepdims=keepdims
         ),
-        "cov": lambda m, y=None, rowvar=True, bias=False, ddof=None: xp.cov(
-            m, y, rowvar=rowvar, bias=bias, ddof=ddof
+        "cov": lambda m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None: (
+            xp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=fweights, aweights=aweights)
         ),
         "cross": lambda a, b, axis=-1: xp.linalg.cross(a, b, axis=axis),
         "diag": lambda v, k=0: xp.diag(v, k),
@@ -122,7 +128,7 @@ def _functions(xp: Any) -> Table:
         "diff": lambda a, n=1, axis=-1, prepend=None, append=None: xp.diff(
             a, n=n, axis=axis, prepend=prepend, append=append
         ),
-        "dot": dot,
+        "dot": lambda a, b: dot(a, b),
         "empty_like": lambda prototype, dtype=None: xp.empty_like(prototype, dtype=dtype),
         "expand_dims": lambda a, axis: xp.expand_dims(a, axis=axis),
         "flatnonzero": lambda a: a.ravel().nonzero()[0],
@@ -133,10 +139,10 @@ def _functions(xp: Any) -> Table:
         "histogram": lambda a, bins=10, range=None, density=False, weights=None: xp.histogram(
             a, bins, range=range, density=bool(density), weights=weights
         ),
-        "hstack": lambda tup: _stacked(xp, tup, 1 if max(x.ndim for x in tup) > 1 else 0),
+        "hstack": lambda tup: _hstacked(xp, _promoted("hstack", tup)),
         "imag": lambda val: val.imag,
         "inner": lambda a, b: (
-            dot(a, b)
+            dot(a, b, "inner")
             if not (_is_array(a) and _is_array(b))
             else xp.tensordot(a, b, axes=([-1], [-1]))
         ),
@@ -160,7 +166,7 @@ def _functions(xp: Any) -> Table:
         ),
         "ndim": lambda a: a.ndim,
         "ones_like": lambda a, dtype=None: xp.ones_like(a, dtype=dtype),
-        "outer": lambda a, b: xp.linalg.outer(a.ravel(), b.ravel()),
+        "outer": lambda a, b: xp.linalg.outer(*(x.ravel() for x in _arrays("outer", a, b))),
         "percentile": lambda a, q, axis=None, method="linear", keepdims=False: xp.percentile(
             a, q, axis=axis, method=method, keepdims=keepdims
         ),
@@ -185,7 +191,7 @@ def _functions(xp: Any) -> Table:
             ary, indices_or_sections, axis, even=True
         ),
         "stack": lambda arrays, axis=0, dtype=None: _in_dtype(
-            xp.stack(_promoted(xp, arrays), axis=axis), dtype
+            xp.stack(_promoted("stack", arrays), axis=axis), dtype
         ),
         "take_along_axis": lambda arr, indices, axis=-1: xp.take_along_axis(
             arr, indices, axis=axis
@@ -195,9 +201,9 @@ def _functions(xp: Any) -> Table:
         "tril": lambda m, k=0: xp.tril(m, k=k),
         "triu": lambda m, k=0: xp.triu(m, k=k),
         "unique": lambda *args, **options: _unique(xp, *args, **options),
-        "vdot": lambda a, b: xp.vecdot(a.ravel(), b.ravel()),
+        "vdot": lambda a, b: xp.vecdot(*(x.ravel() for x in _arrays("vdot", a, b))),
         "vecdot": lambda x1, x2, axis=-1: xp.vecdot(x1, x2, axis=axis),
-        "vstack": lambda tup: _stacked(xp, [_rows(x) for x in tup], 0),
+        "vstack": lambda tup: xp.concat([_rows(x) for x in _promoted("vstack", tup)], axis=0),
         "where": lambda condition, *values: (
             xp.where(condition, *values) if values else condition.nonzero()
         ),
@@ -270,22 +276,26 @@ def _in_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.astype(dtype, copy=False)
 
 
-def _promoted(xp: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Arrays of one dtype, as NumPy joins them."""
+def _arrays(name: str, *arrays: Any) -> tuple[Any, ...]:
+    check_arrays(name, *arrays)
+    return arrays
+
+
+def _promoted(name: str, arrays: Sequence[Any]) -> list[Any]:
+    """Arrays of one dtype, as NumPy joins them by the function of a name."""
     given = list(arrays)
-    check_arrays("join", *given)
+    check_arrays(name, *given)
     kind = np.result_type(*(x.dtype for x in given)) if given else None
     return [_in_dtype(x, kind) for x in given]
 
 
 def _appended(xp: Any, arr: Any, values: Any, axis: int | None) -> Any:
     """Values behind others; flat if no dim is named, as NumPy's."""
-    check_arrays("append", arr, values)
-    return xp.concat(_promoted(xp, [arr, values]), axis=axis)
+    return xp.concat(_promoted("append", [arr, values]), axis=axis)
 
 
-def _stacked(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
-    return xp.concat(_promoted(xp, arrays), axis=axis)
+def _hstacked(xp: Any, arrays: list[Any]) -> Any:
+    return xp.concat(arrays, axis=1 if max((x.ndim for x in arrays), default=0) > 1 else 0)
 
 
 def _sorted(xp: Any, a: Any, axis: int | None, stable: bool) -> Any:

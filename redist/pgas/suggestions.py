@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import FrameType
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 
 RENAMED = {
     "absolute": "abs", "append": "concat", "fix": "trunc", "matvec": "matmul", "vecmat": "matmul",
-    "r_": "concat", "c_": "stack", "mgrid": "from_function", "ogrid": "meshgrid",
+    "r_": "concat", "mgrid": "from_function", "ogrid": "meshgrid",
     "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "argpartition": "argsort", "argwhere": "nonzero", "around": "round", "asanyarray": "asarray",
@@ -41,6 +43,7 @@ RENAMED = {
 INSTEAD = {
     **{name: f"numpy.{name}([a, b]), which takes global arrays"
        for name in ("column_stack", "hstack", "vstack")},
+    "c_": "numpy.column_stack([a, b]), which takes global arrays",
     "row_stack": "numpy.vstack([a, b]), which takes global arrays",
     "dstack": "pgas.stack([a, b], axis=2) for matrices, pgas.concat([a, b], axis=2) for three dims",
     **dict.fromkeys(("numpy", "to_numpy", "values"),
@@ -51,7 +54,8 @@ INSTEAD = {
     "lexsort": "order = pgas.argsort(minor) and order = order[pgas.argsort(main[order])]: argsort is stable, "
                "so the main key comes last",
     "interp": "x = pgas.clip(x, xp[0], xp[-1]), i = pgas.clip(pgas.searchsorted(xp, x), 1, len(xp) - 1) and "
-              "fp[i - 1] + (x - xp[i - 1]) / (xp[i] - xp[i - 1]) * (fp[i] - fp[i - 1])",
+              "fp[i - 1] + (x - xp[i - 1]) / (xp[i] - xp[i - 1]) * (fp[i] - fp[i - 1]), "
+              "with global xp and fp, as by pgas.asarray(xp)",
     **dict.fromkeys(("histogram2d", "histogramdd"),
                     "pgas.bincount(i * n + j, minlength=m * n).reshape(m, n), with i = "
                     "pgas.clip(pgas.digitize(x, edges) - 1, 0, m - 1) and j alike; what lies "
@@ -67,7 +71,10 @@ INSTEAD = {
     "may_share_memory": "numpy.may_share_memory(a.local, b.local)",
     "shares_memory": "numpy.shares_memory(a.local, b.local)",
     "norm": "pgas.linalg.vector_norm(a) or pgas.linalg.matrix_norm(a)",
-    "polyfit": "pgas.linalg.lstsq(x[:, None] ** pgas.arange(n), y)",
+    "polyfit": "pgas.linalg.lstsq(x[:, None] ** pgas.arange(deg, -1, -1), y), with the coefficients in the "
+               "order of NumPy",
+    "unravel_index": "numpy.unravel_index(int(a.argmax()), a.shape)",
+    "histogram_bin_edges": "pgas.histogram(a, bins)[1]",
     "atleast_1d": "a.reshape(-1)", "atleast_2d": "a[None, :]", "atleast_3d": "a[None, :, None]",
     "broadcast": "pgas.broadcast_arrays(a, b)",
     "compress": "a[mask]", "extract": "a[mask]", "delete": "a[mask]", "take_where": "a[mask]",
@@ -129,11 +136,11 @@ OF_TILES = frozenset((
 WITHOUT_DATA = frozenset((
     "base_repr", "binary_repr", "broadcast_shapes", "common_type", "dtype", "errstate",
     "format_float_positional", "format_float_scientific", "get_include", "get_printoptions",
-    "getbufsize", "geterr", "geterrcall", "histogram_bin_edges", "iinfo", "isscalar", "issubdtype",
+    "getbufsize", "geterr", "geterrcall", "iinfo", "isscalar", "issubdtype",
     "iterable", "mask_indices", "min_scalar_type", "mintypecode", "ndindex", "poly1d", "polyadd",
     "polyder", "polydiv", "polyint", "polymul", "polysub",
     "printoptions", "promote_types", "ravel_multi_index", "set_printoptions", "setbufsize", "seterr",
-    "seterrcall", "show_config", "show_runtime", "test", "typename", "ufunc", "unravel_index",
+    "seterrcall", "show_config", "show_runtime", "test", "typename", "ufunc",
 ))  # fmt: skip
 """What NumPy offers for numbers, dtypes and settings."""
 
@@ -168,6 +175,8 @@ METRICS = frozenset((
     "silhouette_score", "v_measure_score",
 ))  # fmt: skip
 """What ``redist.learn.metrics`` has, as a test compares."""
+JOINING = {"CClass": "numpy.column_stack([a, b])", "RClass": "numpy.concatenate([a, b])"}
+"""The classes of ``numpy.c_`` and ``numpy.r_``, and what does it."""
 ORDERS = ("permutation", "permuted", "shuffle", "choice")
 
 
@@ -202,12 +211,53 @@ def explain_function(where: str, name: str, offered: Mapping[str, Any]) -> str:
     return f"cannot use {where}.{name} on a global array" + _advice(where, name, offered, ())
 
 
+def explain_options(
+    function: Callable[..., Any],
+    ours: Callable[..., Any],
+    options: Mapping[str, Any],
+    xp: Any,
+    said: str,
+) -> str | None:
+    """What an error says of arguments that only NumPy's function takes; None if they are not to blame.
+
+    ``ours`` answers it for global arrays, and Python said of the call what ``said`` has.
+    """
+    where, name = function.__module__, function.__name__
+    found = re.search(r"got an unexpected keyword argument '(\w+)'", said)
+    if found and found[1] in options:
+        wrong = f"{found[1]}="
+    elif re.search(rf"(<lambda>|{name})\(\) (takes|missing|got multiple) ", said):
+        wrong = "these arguments"
+    else:
+        return None
+    module = getattr(xp, where.partition(".")[2], xp)
+    own = next((one for one in (ours, getattr(module, name, None)) if _names_all(one)), None)
+    takes = [] if own is None else list(inspect.signature(own).parameters.values())[1:]
+    text = ", ".join(one.name if one.default is one.empty else f"{one.name}=" for one in takes)
+    of_ours = f"{where.replace('numpy', 'pgas')}.{name}" if hasattr(module, name) else "it"
+    what = f"{of_ours} takes {text or 'an array alone'}; " if own is not None else ""
+    called = f"{where}.{name}"
+    do = f"leave {wrong} out, or call" if found else "call"
+    return f"cannot use {called} on a global array with {wrong}: {what}{do} {called} of a.gather()"
+
+
+def _names_all(function: Any) -> bool:
+    """Whether a function says what arguments it takes."""
+    if not callable(function):
+        return False
+    kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+    return not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+
+
 def explain_conversion(frame: FrameType | None, size: str, number: str | None = None) -> str:
     """What an error says to code that takes a global array for one of NumPy; scikit-learn is told its own.
 
     ``number`` is what to write for an array without dims.
     """
     called = user = ""
+    joins = None if frame is None else type(frame.f_locals.get("self")).__name__
+    if joins in JOINING:
+        return f": write {JOINING[joins]}, which takes global arrays"
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] == "sklearn":
@@ -282,6 +332,10 @@ def _advice(where: str, name: str, offered: Mapping[str, Any], taken: Collection
         return f"; write numpy.{name}, which takes global arrays"
     if isinstance(known, type) and issubclass(known, np.generic):
         return f"; dtypes are NumPy's: write numpy.{name}"
+    if name in WITHOUT_DATA and where == "numpy":
+        return (
+            ": it takes numbers of Python and arrays of NumPy; write int(a), float(a) or a.gather()"
+        )
     if name in WITHOUT_DATA:
         return f"; write numpy.{name}, which needs no array"
     if name in FROM_NUMBERS:

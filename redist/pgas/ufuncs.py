@@ -16,6 +16,13 @@ REDUCTIONS = {
     "logical_and": "all",
 }  # fmt: skip
 
+IN_PLACE = {
+    "add": "+=", "subtract": "-=", "multiply": "*=", "divide": "/=", "floor_divide": "//=",
+    "remainder": "%=", "power": "**=", "bitwise_and": "&=", "bitwise_or": "|=", "bitwise_xor": "^=",
+    "left_shift": "<<=", "right_shift": ">>=", "matmul": "@=",
+}  # fmt: skip
+"""NumPy's functions, and the operators that write into their first operand."""
+
 
 def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
@@ -32,6 +39,11 @@ def call_ufunc(
     said = f"cannot use numpy.{name} on a global array"
     if options:
         said += f" with {', '.join(options)}="
+    if method == "__call__" and "out" in options:
+        operands = ", ".join("abc"[: ufunc.nin])
+        sign = IN_PLACE.get(ufunc.__name__)
+        change = "" if sign is None else f"a {sign} b to change a, or "
+        raise ArgumentTypeError(f"{said}; write {change}out[...] = numpy.{name}({operands})")
     if method == "reduce" and ufunc.__name__ in REDUCTIONS:
         raise ArgumentTypeError(f"{said}; write pgas.{REDUCTIONS[ufunc.__name__]}")
     raise ArgumentTypeError(f"{said}; write pgas's own functions, or use a.gather() or a.local")

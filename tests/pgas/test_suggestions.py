@@ -131,6 +131,43 @@ def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -
         (lambda: np.apply_along_axis(len, 0, ARRAY), "it with axis=, or pgas.map_tiles for a"),
         (lambda: np.lexsort((ARRAY[0], ARRAY[1])), "order[pgas.argsort(main[order])]"),
         (lambda: np.histogram2d(ARRAY[0], ARRAY[1]), "pgas.bincount(i * n + j"),
+        (
+            lambda: np.unravel_index(LOOSE.argmax(ARRAY), (3, 2)),
+            "write numpy.unravel_index(int(a.argmax()), a.shape)",
+        ),
+        (lambda: np.ravel_multi_index((ARRAY.argmax(),), (6,)), "write int(a), float(a) or"),
+        (lambda: np.interp(ARRAY, [1.0], [2.0]), "with global xp and fp, as by pgas.asarray(xp)"),
+        (lambda: np.polyfit(ARRAY[0], ARRAY[0], 1), "** pgas.arange(deg, -1, -1), y)"),
+        (lambda: pgas.c_, "write numpy.column_stack([a, b])"),
+        (lambda: LOOSE.c_[ARRAY, ARRAY], "write numpy.column_stack([a, b])"),
+        (lambda: LOOSE.r_[ARRAY, ARRAY], "write numpy.concatenate([a, b])"),
+        (lambda: np.dot(ARRAY, np.ones(2)), "a NumPy array of shape (2,) in dot: it is not"),
+        (lambda: np.inner(ARRAY, np.ones(2)), "a NumPy array of shape (2,) in inner: it is not"),
+        (lambda: np.vdot(ARRAY, np.ones(2)), "a NumPy array of shape (2,) in vdot: it is not"),
+        (lambda: np.column_stack([ARRAY, np.ones(3)]), "shape (3,) in column_stack: it is not"),
+        (lambda: np.vstack([ARRAY, np.ones(2)]), "shape (2,) in vstack: it is not"),
+        (lambda: np.hstack([ARRAY, np.ones(2)]), "shape (2,) in hstack: it is not"),
+        (lambda: np.concatenate([ARRAY, np.ones((1, 2))]), "(1, 2) in concatenate: it is not"),
+        (lambda: LOOSE.multiply(ARRAY, 2, out=ARRAY), "write a *= b to change a, or out[...] ="),
+        (lambda: LOOSE.exp(ARRAY, out=ARRAY), "write out[...] = numpy.exp(a)"),
+        (lambda: np.cov(ARRAY.T, aweights=[1.0]), "3 observations with aweights of shape (1,)"),
+        (
+            lambda: LOOSE.cov(ARRAY.T, fweights=[1.0] * 3),
+            "fweights of float64 in cov: need integers",
+        ),
+        (lambda: np.cov(ARRAY.T, aweights=[1, 2, -1]), "cannot use aweights below 0 in cov"),
+        (
+            lambda: np.cov(ARRAY, dtype="f4"),
+            "cannot use numpy.cov on a global array with dtype=: pgas.cov takes y=, rowvar=",
+        ),
+        (
+            lambda: LOOSE.median(ARRAY, overwrite_input=True),
+            "with overwrite_input=: pgas.median takes axis=, keepdims=; leave overwrite_input= out",
+        ),
+        (
+            lambda: LOOSE.sum(ARRAY, 0, None, None, True),
+            "cannot use numpy.sum on a global array with these arguments: pgas.sum takes axis=",
+        ),
     ],
 )
 def test_usual_ones(call: Any, words: str) -> None:
@@ -196,6 +233,17 @@ def test_what_is_said_of_interp_and_lexsort_and_histogram2d_gives_what_numpy_giv
     np.testing.assert_array_equal(
         counts.gather(), LOOSE.histogram2d(*pairs, bins=(edges, others))[0]
     )
+
+
+def test_what_is_said_of_polyfit_and_out_gives_what_numpy_gives() -> None:
+    rng = np.random.default_rng(0)
+    given, of, deg = rng.random(50), rng.random(50), 3
+    x, y = map(pgas.asarray, (given, of))
+    found = pgas.linalg.lstsq(x[:, None] ** pgas.arange(deg, -1, -1), y)
+    np.testing.assert_allclose(found.gather(), np.polyfit(given, of, deg))
+    out = pgas.zeros(50)
+    out[...] = np.multiply(x, y)
+    assert out.tolist() == (given * of).tolist()
 
 
 def test_a_histogram_says_what_it_cannot_count() -> None:

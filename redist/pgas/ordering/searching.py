@@ -50,14 +50,14 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     """
     near = x1 if isinstance(x1, Tiled) else x2
     check_arrays("searchsorted", near)
-    x1, x2 = (_beside(near, one, "searchsorted") for one in (x1, x2))
+    x1, x2 = (beside(near, one, "searchsorted") for one in (x1, x2))
     if side not in ("left", "right"):
         raise ArgumentError(f"cannot search on side {side!r}: need 'left' or 'right'")
     if x1.ndim != 1:
         raise ArgumentError(f"cannot search in {x1.ndim} dims: x1 must have one")
     x1 = resolve_pending(x1)
     if sorter is not None:
-        x1 = _in_order(x1, _beside(x1, sorter, "searchsorted"))
+        x1 = _in_order(x1, beside(x1, sorter, "searchsorted"))
     if x2.comm != x1.comm or x2.mesh != x1.mesh:
         raise RequestError(f"cannot search on {x1.mesh} for values on {x2.mesh}: need one mesh")
     x2 = resolve_pending(x2)
@@ -136,7 +136,7 @@ def isin(
     """
     near = x1 if isinstance(x1, Tiled) else x2
     check_arrays("isin", near)
-    x1 = _beside(near, x1, "isin")
+    x1 = beside(near, x1, "isin")
     if isinstance(x2, Tiled):
         if x2.dtype.kind == "c":
             raise ArgumentTypeError(f"cannot use {x2.type} as values in isin: need real numbers")
@@ -172,7 +172,7 @@ def _numbers(values: Any, name: str) -> Tile:
     return given
 
 
-def _beside(x: T, values: Any, name: str) -> T:
+def beside(x: T, values: Any, name: str) -> T:
     """**Local.** Values over the ranks of an array: global ones as they are, others whole on every rank."""
     if isinstance(values, Tiled):
         return values  # type: ignore[return-value]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from redist.errors import ArgumentError
+from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas import reductions
 from redist.pgas.elementwise import unary
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.where import clip
+from redist.pgas.ordering.searching import beside
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
 from redist.pgas.shapes.join import concat
@@ -69,12 +71,16 @@ def _as_weights(x: T, axis: Axis, weights: T) -> T:
 @takes_array
 def cov(
     m: T, /, y: T | None = None, *, rowvar: bool = True, bias: bool = False,
-    ddof: float | None = None,
+    ddof: float | None = None, fweights: Any = None, aweights: Any = None,
 ) -> T:  # fmt: skip
     """**Collective** if operands must move. The covariances of variables, which are rows.
 
     ``pgas.cov(x, rowvar=False)`` of samples in rows, ``f64[n{x}, k]``, moves only ``k * k`` partial
     sums. A centred copy of the values is made on the way; the result is float64 or complex128.
+
+    ``fweights`` says how often each observation counts, ``aweights`` how much: a global array of one dim,
+    or one of NumPy that all ranks have alike. With weights it is **collective**, because they are
+    checked, and a second copy of the values is made.
     """
     x = _variables(m, rowvar)
     if y is not None:
@@ -83,11 +89,52 @@ def cov(
     less = (0 if bias else 1) if ddof is None else ddof
     kind = np.result_type(x.dtype, np.float64)
     x = x if x.dtype == kind else astype(x, kind)
+    if fweights is not None or aweights is not None:
+        out = _weighted_cov(x, fweights, aweights, less)
+        return reshape(out, ()) if out.shape == (1, 1) else out
     off = apply(np.subtract, x, reductions.mean(x, axis=1, keepdims=True))
     product = matmul(off, permute_dims(unary.conj(off), (1, 0)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        out: T = apply(np.true_divide, product, product.dtype.type(max(0, n - less)))
+        out = apply(np.true_divide, product, product.dtype.type(max(0, n - less)))
     return reshape(out, ()) if out.shape == (1, 1) else out
+
+
+def _weighted_cov(x: T, fweights: Any, aweights: Any, less: float) -> T:
+    """**Collective.** Covariances of rows whose observations count by their weights, as NumPy's."""
+    often = None if fweights is None else _checked_weights(x, "fweights", fweights)
+    much = None if aweights is None else _checked_weights(x, "aweights", aweights)
+    given = [one for one in (often, much) if one is not None]
+    w = given[0] if len(given) == 1 else apply(np.multiply, *given)
+    total = resolve_pending(reductions.sum(w, dtype=np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = apply(np.subtract, total, float(less))
+        if much is not None:
+            squares = reductions.sum(apply(np.multiply, w, much), dtype=np.float64)
+            share = apply(np.true_divide, apply(np.multiply, squares, float(less)), total)
+            scale = apply(np.subtract, total, share)
+        sums = reductions.sum(apply(np.multiply, x, w), axis=1, keepdims=True)
+        off = apply(np.subtract, x, apply(np.true_divide, sums, total))
+        weighted = apply(np.multiply, unary.conj(off), w)
+        product = matmul(off, permute_dims(weighted, (1, 0)))
+        out: T = apply(np.true_divide, product, apply(np.maximum, scale, 0.0))
+    return out
+
+
+def _checked_weights(x: T, name: str, weights: Any) -> T:
+    """**Collective.** A weight for each observation of rows, not below 0."""
+    w = beside(x, weights, "cov")
+    n = x.shape[1]
+    if w.shape != (n,):
+        raise ArgumentError(
+            f"cannot take the covariance of {n} observations with {name} of shape {w.shape}: give "
+            f"one weight for each, of shape ({n},)"
+        )
+    if w.dtype.kind not in ("iu" if name == "fweights" else "biuf"):
+        need = "integers" if name == "fweights" else "real numbers"
+        raise ArgumentTypeError(f"cannot use {name} of {w.dtype} in cov: need {need}")
+    if bool(reductions.any(apply(np.less, w, 0))._element()):
+        raise ArgumentError(f"cannot use {name} below 0 in cov: weights must not be negative")
+    return w
 
 
 def _variables(x: T, rowvar: bool) -> T:

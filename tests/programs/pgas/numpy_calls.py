@@ -199,6 +199,8 @@ def _cov(name: str) -> Case:
         shape = tuple(n + 2 for n in of.shape(1, 2))
         rows = bool(of.rng.integers(2))
         x = of.values(shape, kind, True)
+        if name == "cov" and of.rng.random() < 0.4:
+            return _weighted(of, x, rows)
         if of.rng.random() < 0.3:
             return [x, of.values(shape, kind, True)], lambda m, x, y: getattr(m, name)(
                 x, y, rowvar=rows
@@ -206,6 +208,21 @@ def _cov(name: str) -> Case:
         return [x], lambda m, x: getattr(m, name)(x, rowvar=rows)
 
     return case
+
+
+def _weighted(of: Operands, x: Values, rows: bool) -> tuple[list[Any], Call]:
+    """A covariance with weights, global ones or those of NumPy."""
+    x = x if x.dtype.kind in "fc" else np.asarray(x % 1000, x.dtype)  # squares are summed
+    n = x.shape[-1] if rows or x.ndim == 1 else x.shape[0]
+    often, much = of.rng.integers(1, 4, n), np.asarray(of.rng.random(n) + 0.1)
+    less, by = int(of.rng.integers(2)), _by(of)
+    match of.rng.integers(3):
+        case 0:
+            both: list[Any] = [x, often, much]
+            return both, lambda m, x, f, a: by(m).cov(x, rowvar=rows, fweights=f, aweights=a)
+        case 1:
+            return [x], lambda m, x: by(m).cov(x, rowvar=rows, fweights=often, ddof=less)
+    return [x], lambda m, x: by(m).cov(x, rowvar=rows, aweights=much, ddof=less)
 
 
 def _histogram(of: Operands) -> tuple[list[Any], Call]:
