@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from redist import pgas
 from redist.pgas.files import shares
+from redist.pgas.files.csv_fields import Dialect
 from redist.text import progress
 
 
@@ -23,3 +25,18 @@ def test_progress(
     pgas.write_npy(tmp_path / "a.npy", a, limit_bytes="1MiB", progress=asked)
     said = capsys.readouterr().err
     assert ("write a.npy [" in said and "MiB" in said) == (asked is not False), said
+
+
+def test_empty_fields_are_filled_before_numbers_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> None:
+        raise AssertionError("each field became a text of Python")
+
+    monkeypatch.setattr(Dialect, "_chosen", slow)
+    kind, nan = np.dtype(float), np.nan
+    for mark, end, decimal in ((",", "\n", "."), (";", "\r\n", ","), ("\t", "\n", ".")):
+        rows = ["|1|", "||", "2.5|3|4", "5||6"]
+        text = end.join(rows).replace(".", decimal).replace("|", mark).encode()
+        want = [[nan, 1, nan], [nan] * 3, [2.5, 3, 4], [5, nan, 6]]
+        for piece in (text, text + end.encode()):
+            found = Dialect(mark, decimal=decimal).parse(piece, range(3), kind)
+            np.testing.assert_array_equal(found, want)

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +91,8 @@ class Dialect:
     def parse(self, piece: bytes, columns: Sequence[int], kind: np.dtype[Any]) -> Values | None:
         """**Local.** Numbers of whole lines, all with the same number of fields, none of them blank."""
         try:
-            plain = piece if self.decimal == "." else piece.replace(b",", b".")
+            filled = self._filled(piece) if kind.kind == "f" else piece
+            plain = filled if self.decimal == "." else filled.replace(b",", b".")
             return _load(plain, columns, self.delimiter, self.quote, kind)
         except ValueError:
             pass
@@ -105,6 +106,26 @@ class Dialect:
         except ValueError:
             pass
         return None
+
+    def _filled(self, piece: bytes) -> bytes:
+        """**Local.** Lines with nan in every empty field; as they are if quotes or odd line ends are there.
+
+        >>> Dialect()._filled(b",1,,\\r\\n2,3,4,\\n")
+        b'nan,1,nan,nan\\r\\n2,3,4,nan\\n'
+        """
+        mark = self.delimiter.encode()
+        if not piece or mark == b" " or (self.quote is not None and self.quote.encode() in piece):
+            return piece
+        if piece.count(b"\r") != piece.count(b"\r\n"):
+            return piece
+        letters = np.frombuffer(b"\n" + piece + b"\n", np.uint8)
+        is_mark = letters == ord(mark)
+        is_end = (letters == ord("\n")) | (letters == ord("\r"))
+        gaps = (is_mark[:-1] & (is_mark | is_end)[1:]) | (is_end[:-1] & is_mark[1:])
+        cuts = np.flatnonzero(gaps).tolist()
+        if not cuts:
+            return piece
+        return b"nan".join(piece[lo:hi] for lo, hi in pairwise((0, *cuts, len(piece))))
 
     def _records(self, piece: bytes) -> Iterator[tuple[int, list[str]]]:
         """The line at which each record begins, and its fields."""
