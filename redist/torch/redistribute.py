@@ -34,7 +34,7 @@ from redist.torch.layouts import (
 from redist.torch.requests import Ends, Request
 from redist.torch.transfer import TensorTransfer
 from redist.torch.trees import Leaf, leaves_of, rebuilt
-from redist.torch.world import TRANSPORTS, GroupWorld, check_transport, world_of
+from redist.torch.world import GroupWorld, check_transport, world_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +88,18 @@ def redistribute(
     process group; the default copies through shared memory if all ranks are on one host and the tensors
     in memory.
     """
-    known = transport if transport in TRANSPORTS else "auto"
     leaves = leaves_of(dtensor, placements)
     go = sorted((leaf for leaf in leaves if not leaf.stays), key=lambda leaf: leaf.path)
     tensors = [leaf.tensor for leaf in go]
     try:
-        options = MoveOptions(limit_from(limit_bytes), objective, known, timeout_s)
+        options = MoveOptions(limit_from(limit_bytes), objective, transport, timeout_s)
         check_transport(transport)
         if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
             raise RequestError(_why_not(dtensor))
         targets = [_target(leaf, device_mesh, placements is None) for leaf in go]
         names = _names(go)
     except RedistError as problem:
-        tell_all(problem, MoveOptions(None, "time", known, timeout_s), device_mesh, tensors)
+        tell_all(problem, timeout_s, device_mesh, tensors)
         raise
     if not go:
         agree_on_nothing(options, device_mesh)
@@ -149,7 +148,7 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
 
 def tell_all(
     problem: RedistError,
-    options: MoveOptions,
+    timeout_s: float | None,
     device_mesh: Any,
     tensors: Sequence[DTensor],
 ) -> None:
@@ -163,14 +162,14 @@ def tell_all(
     ranks = _ranks_of([device_mesh] if is_mesh else [], tensors)
     is_sure = bool(tensors) and (is_mesh or device_mesh is None)
     if (is_sure and _my_rank() in ranks) or len(ranks) == dist.get_world_size():
-        world_of(None, options.transport, options.timeout_s, ranks).agree(None, problem)
+        world_of(None, timeout_s, ranks).agree(None, problem)
 
 
 def agree_on_nothing(options: MoveOptions, device_mesh: Any) -> None:
     """**Collective** if the mesh has all ranks. An error if others do move something."""
     if isinstance(device_mesh, DeviceMesh) and device_mesh.size() == dist.get_world_size():
         ranks = _ranks_of([device_mesh], [])
-        world = world_of(None, options.transport, options.timeout_s, ranks)
+        world = world_of(None, options.timeout_s, ranks)
         world.agree(Request((), (), _how(device_mesh.device_type, options)), None)
 
 
@@ -185,7 +184,7 @@ def _of(averages: Sequence[str]) -> str:
 
 
 def _how(device: str, options: MoveOptions) -> str:
-    return f"on {device}, limit {options.limit_bytes}, {options.objective}"
+    return f"on {device}, limit {options.limit_bytes}, {options.objective}, transport {options.transport}"
 
 
 def move(
@@ -276,7 +275,7 @@ def prepare(
 ) -> tuple[GroupWorld, TensorTransfer]:
     """**Collective.** The prepared move of a request, and the world that runs it."""
     ranks = _ranks_of([target.device_mesh for target in targets], tensors)
-    world = world_of(None, options.transport, options.timeout_s, ranks)
+    world = world_of(None, options.timeout_s, ranks)
     request: Request | None = None
     error: RedistError | None = None
     device = targets[0].device_mesh.device_type
@@ -295,7 +294,7 @@ def prepare(
             _plan(name, a, b, options, topology) for name, (a, b) in zip(names, ends, strict=True)
         ]
 
-    return world, world.find(request, error, device, make_plans)
+    return world, world.find(request, error, device, options.transport, make_plans)
 
 
 def _plan(

@@ -12,7 +12,7 @@ from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.torch.dtypes import to_torch
 from redist.torch.requests import same_on_all
 from redist.torch.transfer import TensorTransfer
-from redist.torch.world import world_of
+from redist.torch.world import check_transport, world_of
 
 
 class TorchPlan:
@@ -31,18 +31,22 @@ class TorchPlan:
         self, plan: Plan, group: Any, device: str | None, transport: str, timeout_s: float | None
     ) -> None:
         self.plan = plan
-        self._world = world = world_of(group, transport, timeout_s)
-        self.device = device or world.ranks.device
+        self._world = world = world_of(group, timeout_s)
+        self.device, self.transport = device or world.ranks.device, transport
         ranks = {*plan.source.mesh.ranks, *plan.target.mesh.ranks}
         error: RedistError | None = None
+        try:
+            check_transport(transport)
+        except RedistError as problem:
+            error = problem
         if max(ranks) >= world.ranks.size:
             error = RequestError(
                 f"cannot run the plan: it names rank {max(ranks)}, but the group has "
                 f"{world.ranks.size} ranks; make it for a mesh of these"
             )
-        self._request = same_on_all(f"{describe(plan)} on {self.device}")
+        self._request = same_on_all(f"{describe(plan)} on {self.device}, transport {transport}")
         self.transfer: TensorTransfer = world.find(
-            self._request, error, self.device, lambda topology, ends: [plan]
+            self._request, error, self.device, transport, lambda topology, ends: [plan]
         )
 
     def __call__(self, local: torch.Tensor | None) -> torch.Tensor | None:
@@ -54,7 +58,9 @@ class TorchPlan:
             error = problem
         request = None if error is not None else self._request
         plans = [self.plan]
-        transfer = self._world.find(request, error, self.device, lambda topology, ends: plans)
+        transfer = self._world.find(
+            request, error, self.device, self.transport, lambda topology, ends: plans
+        )
         return self._world.run(transfer, [local])[0]
 
     @property

@@ -31,15 +31,15 @@ ONE_HOST = Topology((Level("host", None, 0, 100_000),), 20_000_000)
 
 
 class GroupWorld:
-    """The moves over one group. Making one is **collective over** the group."""
+    """The moves over one group. Making one is **collective over** the group.
 
-    def __init__(
-        self, group: Any, transport: str, timeout_s: float | None, names: tuple[int, ...] | None
-    ) -> None:
+    Ranks of one host meet in memory that they share, by whatever transport they move: so they find out
+    if they ask for different ones.
+    """
+
+    def __init__(self, group: Any, timeout_s: float | None, names: tuple[int, ...] | None) -> None:
         self.ranks = Ranks(group, timeout_s, names)
-        self.memory = SharedMemory.join(self.ranks) if transport == "auto" else None
-        self.by_views = transport == "views"
-        self.topology = MESSAGES if self.memory is None else ONE_HOST
+        self.memory = SharedMemory.join(self.ranks)
         self.prepared: dict[str, TensorTransfer] = {}
         self.shared_keys: dict[str, str] = {}
         """For the text of a request that fits together with others, the key of all of them."""
@@ -49,23 +49,26 @@ class GroupWorld:
         request: Request | None,
         error: RedistError | None,
         device: str,
+        transport: str,
         make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
     ) -> TensorTransfer:
         """**Collective.** The prepared move of a request; the same error on all ranks if they cannot agree.
 
-        Rank 0 of the group plans, and tells the others.
+        The request names the device and the transport. Rank 0 of the group plans, and tells the others.
         """
         key, found, ends = self.agree(request, error)
         if found is not None:
             return found
-        plans = self._plan(make_plans, ends)
+        memory = self.memory if transport == "auto" else None
+        topology = MESSAGES if memory is None else ONE_HOST
+        plans = self._plan(make_plans, topology, ends)
         found = TensorTransfer(
             self.ranks,
-            self.memory if device == "cpu" else None,
+            memory if device == "cpu" else None,
             plans,
-            self.topology,
+            topology,
             device,
-            self.by_views,
+            by_views=transport == "views",
         )
         while len(self.prepared) >= MOST_TRANSFERS:
             self.prepared.pop(next(iter(self.prepared)))
@@ -127,13 +130,14 @@ class GroupWorld:
     def _plan(
         self,
         make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
+        topology: Topology,
         ends: Sequence[Ends],
     ) -> Sequence[Plan]:
         """**Collective.** Plans that rank 0 makes, or the error that it meets, on every rank."""
         answer: Any = None
         if self.ranks.rank == 0:
             try:
-                answer = tuple(make_plans(self.topology, ends))
+                answer = tuple(make_plans(topology, ends))
             except RedistError as problem:
                 answer = problem
             except Exception as problem:
@@ -164,10 +168,9 @@ _WORLDS: dict[Any, GroupWorld] = {}
 
 
 def world_of(
-    group: Any, transport: str, timeout_s: float | None, names: tuple[int, ...] | None = None
+    group: Any, timeout_s: float | None, names: tuple[int, ...] | None = None
 ) -> GroupWorld:
     """The world of a group, or of some of its ranks; **collective over** these the first time."""
-    check_transport(transport)
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise RequestError(
@@ -175,9 +178,9 @@ def world_of(
         )
     if names == tuple(dist.get_process_group_ranks(group)):
         names = None
-    key = group, names, transport
+    key = group, names
     found = _WORLDS.get(key)
     if found is None:
-        found = _WORLDS[key] = GroupWorld(group, transport, timeout_s, names)
+        found = _WORLDS[key] = GroupWorld(group, timeout_s, names)
     found.ranks.timeout_s = timeout_s
     return found

@@ -88,6 +88,20 @@ def wrong_on_one() -> None:
     must_fail("^rank 1: unknown transport", x, one, good, transport="?" if is_odd else "auto")
     must_fail("^rank 1: cannot move without placements", x, one, None if is_odd else good)
     must_fail("it goes to f32.* for rank 0, but .* for rank 1", x, one, [Shard(int(not is_odd))])
+    ways = ("messages", "auto", "views")
+    for first, other in ((first, other) for first in ways for other in ways if first != other):
+        said = (
+            f"ranks ask for different things; ranks 0, 2, 3: .*transport {first}; rank 1: .*{other}"
+        )
+        must_fail(said, x, one, good, transport=other if is_odd else first)
+    plan = redist.synthesize("f32[8{w}, 12]", "f32[8, 12{w}]", mesh=redist.torch.mesh_of(one))
+    for wrong, said in (("messages", "different things"), ("?", "^rank 1: unknown transport")):
+        try:
+            plan.to_torch(transport=wrong if is_odd else "auto")
+        except redist.RequestError as problem:
+            assert re.search(said, str(problem)), problem
+        else:
+            raise AssertionError("ranks ran a plan in different ways")
     must_fail("limit 10000.*; rank 1: .*limit 10001", x, one, good, limit_bytes=10000 + is_odd)
     assert torch.equal(move(x, one, good, limit_bytes=1e9).full_tensor(), FULL)
 
@@ -141,7 +155,7 @@ def submeshes() -> None:
         fully_shard(block, mesh=mesh["dp"])
     state = model.state_dict()
     assert state["0.norm.weight"].device_mesh.ndim == 1, "what this is about"
-    world = world_of(None, "auto", 30.0)
+    world = world_of(None, 30.0)
     for target, placements in (
         (one, [Shard(0)]),
         (one, [Replicate()]),

@@ -245,9 +245,13 @@ def memory() -> None:
 
 def shared() -> None:
     """Ranks of one host share memory; segments have no names that could be left behind."""
-    world = world_of(None, "auto", 60.0)
+    world = world_of(None, 60.0)
     assert (world.memory is not None) == (dist.get_world_size() > 1)
-    assert world_of(None, "messages", 60.0).memory is None
+    mesh = line()
+    x, target = distribute_tensor(FULL, mesh, [Shard(0)]), [Target(mesh, (Shard(1),))]
+    for transport in ("auto", "messages", "views"):
+        _, transfer = prepare(MoveOptions(transport=transport), target, [""], [x])
+        assert transfer.memory is (world.memory if transport == "auto" else None), transport
 
 
 CHECKS: dict[str, Callable[[], None]] = {
@@ -351,7 +355,7 @@ def gives_up() -> int:
     mesh = line()
     x = distribute_tensor(FULL, mesh, [Shard(0)])
     move(x, mesh, [Shard(1)])
-    world = world_of(None, "auto", 60.0)
+    world = world_of(None, 60.0)
     dist.barrier()
     try:
         if dist.get_rank() == 1:
