@@ -79,16 +79,17 @@ def redistribute(
     ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
     messages: a state dict, also of an optimizer, with dicts and lists inside. Ranks match its tensors by
     name, in whatever order each has them. ``placements`` is then one list for all, or a dict like it: an
-    entry is for a name or for the whole branch below it, names may be dotted (``"layers.0.weight"``), and
-    None leaves a tensor where it is. With a list for many, tensors of 0 dims are replicated. What is not a
-    DTensor (numbers, plain tensors, None) is handed on unchanged.
+    entry is for a name or for the whole branch below it, also of dotted names (``"layers"`` is for
+    ``"layers.0.weight"``); the longest one wins, and None leaves a tensor where it is. With a list for
+    many, tensors of 0 dims are replicated. What is not a DTensor (numbers, plain tensors, None) is
+    handed on unchanged.
     The result is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does.
     Gradients go back the same way. ``limit_bytes``, a number or text, bounds the tiles and the staging of
     the fullest rank, source and target included. ``transport="messages"`` uses only messages of the
     process group; the default copies through shared memory if all ranks are on one host and the tensors
     in memory.
     """
-    leaves = leaves_of(dtensor, placements)
+    leaves, wrong = leaves_of(dtensor, placements)
     go = sorted((leaf for leaf in leaves if not leaf.stays), key=lambda leaf: leaf.path)
     tensors = [leaf.tensor for leaf in go]
     try:
@@ -96,6 +97,8 @@ def redistribute(
         check_transport(transport)
         if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
             raise RequestError(_why_not(dtensor))
+        if wrong is not None:
+            raise RequestError(wrong)
         targets = [_target(leaf, device_mesh, placements is None) for leaf in go]
         names = _names(go)
     except RedistError as problem:
@@ -132,8 +135,6 @@ def _target(leaf: Leaf, device_mesh: DeviceMesh | None, has_none: bool) -> Targe
             "cannot move without placements: they are needed, as [Shard(0)], or [Replicate()] for all of it "
             "on every rank"
         )
-    if leaf.problem is not None:
-        raise RequestError(leaf.problem)
     return Target(mesh, checked_placements(leaf.placements, leaf.tensor.ndim, leaf.name))
 
 

@@ -12,22 +12,20 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate
 
 _MISSING = object()
+_ALL = object()
+"""The key of what is given for a whole branch, beside entries for parts of it."""
 _KINDS = (Mapping, list, tuple)
 """What holds DTensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A DTensor, the keys that lead to it, and the placements that are given for it.
-
-    ``problem`` says why these cannot be read.
-    """
+    """A DTensor, the keys that lead to it, and the placements that are given for it."""
 
     path: tuple[str, ...]
     tensor: DTensor
     placements: Any
     stays: bool = False
-    problem: str | None = None
 
     @property
     def name(self) -> str:
@@ -35,39 +33,62 @@ class Leaf:
         return ".".join(self.path)
 
 
-def leaves_of(value: Any, placements: Any) -> list[Leaf]:
-    """Every DTensor in dicts and lists; ``placements`` is one list for all, or a dict like them.
+def leaves_of(value: Any, placements: Any) -> tuple[list[Leaf], str | None]:
+    """Every DTensor in dicts and lists; and why the placements cannot be read, or None.
 
-    In that dict an entry counts for the whole branch below it, and None leaves the branch where it is. A
-    tensor of 0 dims cannot be cut: where a list is for a branch, it is replicated.
+    ``placements`` is one list for all, or a dict like them. In that dict an entry counts for the whole
+    branch below it, of dicts inside and of dotted names; the longest one wins, and None leaves the branch
+    where it is. A tensor of 0 dims cannot be cut: where a list is for a branch, it is replicated.
     """
-    return list(_leaves((), value, placements, False, None))
+    problems: list[str] = []
+    leaves = list(_leaves((), value, placements, False, problems))
+    if not leaves and placements is not None and _has(torch.Tensor, value):
+        problems.append(
+            "cannot move a dict without a DTensor: its tensors are plain; make them DTensors with "
+            "distribute_tensor(tensor, mesh, placements)"
+        )
+    return leaves, next(iter(problems), None)
 
 
 def _leaves(
-    path: tuple[str, ...], value: Any, placements: Any, stays: bool, problem: str | None
+    path: tuple[str, ...], value: Any, placements: Any, stays: bool, problems: list[str]
 ) -> Iterator[Leaf]:
     if isinstance(value, DTensor):
-        yield Leaf(path, value, placements, stays, problem)
+        if path and isinstance(placements, Mapping):
+            problems += _below_a_leaf(path, placements)
+        yield Leaf(path, value, placements, stays)
     elif isinstance(value, _KINDS):
         is_for_each = not stays and _is_for_each(value, placements)
-        if is_for_each and problem is None:
-            problem = _superfluous(path, value, placements)
+        if is_for_each:
+            problems += _superfluous(path, value, placements)
+        below = _below(placements) if is_for_each else {}
         for position, (key, part) in enumerate(_pairs(value)):
             inner = (*path, _word(key, position))
-            given, still, wrong = placements, stays, problem
-            if is_for_each and _has_dtensors(part):
-                given = _entry(placements, key)
-                if given is _MISSING:
-                    name = ".".join(inner)
-                    wrong = wrong or (
-                        f"cannot move {name!r}: placements has no entry for it; add one, or give None "
-                        "for a tensor that stays"
-                    )
-                still = given is None
-            elif isinstance(part, DTensor) and part.ndim == 0:
-                given = _replicated(placements)
-            yield from _leaves(inner, part, given, still, wrong)
+            given, is_own = placements, False
+            if is_for_each:
+                given, is_own = _entry(placements, below, key)
+                problems += _wrong_entry(inner, part, given, is_own)
+            if isinstance(part, DTensor) and part.ndim == 0 and not is_own:
+                given = _replicated(given)
+            still = given is None if is_for_each else stays
+            yield from _leaves(inner, part, given, still, problems)
+
+
+def _wrong_entry(path: Sequence[str], part: Any, given: Any, is_own: bool) -> list[str]:
+    """Why what is given for a part of a dict makes no sense."""
+    name = ".".join(path)
+    if given is _MISSING and _has(DTensor, part):
+        return [
+            f"cannot move {name!r}: placements has no entry for it; add one, or give None for a tensor that "
+            "stays"
+        ]
+    is_plain = isinstance(part, torch.Tensor) and not isinstance(part, DTensor)
+    if is_plain and is_own and given is not None:
+        return [
+            f"cannot move {name!r}: it is a plain tensor; give None, or make it a DTensor with "
+            "distribute_tensor"
+        ]
+    return []
 
 
 def _pairs(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -87,40 +108,92 @@ def _is_for_each(value: Any, placements: Any) -> bool:
     return is_list and any(entry is None or isinstance(entry, _KINDS) for entry in placements)
 
 
-def _entry(placements: Any, key: Any) -> Any:
-    """What is given for a key: its entry, or those whose dotted names begin with it."""
+def _splits(name: str) -> Iterator[tuple[str, str]]:
+    """A dotted name as a beginning and the rest, longest beginning first.
+
+    >>> list(_splits("a.b.c"))
+    [('a.b', 'c'), ('a', 'b.c')]
+    """
+    at = name.rfind(".")
+    while at >= 0:
+        yield name[:at], name[at + 1 :]
+        at = name.rfind(".", 0, at)
+
+
+def _below(placements: Any) -> dict[str, dict[str, Any]]:
+    """The entries with dotted names, by each of their beginnings."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in placements if isinstance(placements, Mapping) else ():
+        if isinstance(name, str):
+            for start, rest in _splits(name):
+                found.setdefault(start, {})[rest] = placements[name]
+    return found
+
+
+def _entry(placements: Any, below: Mapping[str, Any], key: Any) -> tuple[Any, bool]:
+    """What is given for a key, and whether by its own name: else for a branch around it, or below it."""
     if not isinstance(placements, Mapping):
-        return placements[key] if key < len(placements) else _MISSING
-    for known in (key, str(key)):
-        if known in placements:
-            return placements[known]
-    start = f"{key}."
-    inside = {
-        name[len(start) :]: there
-        for name, there in placements.items()
-        if isinstance(name, str) and name.startswith(start)
-    }
-    return inside or _MISSING
+        return (placements[key], True) if key < len(placements) else (_MISSING, False)
+    name = str(key)
+    own = next((placements[known] for known in (key, name) if known in placements), _MISSING)
+    given = _around(placements, name) if own is _MISSING else own
+    inside = below.get(name, {})
+    if inside and given is not _MISSING:
+        inside = {**(given if isinstance(given, Mapping) else {_ALL: given}), **inside}
+    return inside or given, own is not _MISSING
 
 
-def _superfluous(path: Sequence[str], value: Any, placements: Any) -> str | None:
-    """Why there are placements for something that is not there; None if there are none."""
+def _around(placements: Mapping[Any, Any], name: str) -> Any:
+    """What the entry of the nearest branch around a dotted name has for it."""
+    for start, rest in _splits(name):
+        number = int(start) if start.isdecimal() else start
+        given = placements.get(start, placements.get(number, _MISSING))
+        if isinstance(given, Mapping):
+            given, _ = _entry(given, _below(given), rest)
+        if given is not _MISSING:
+            return given
+    return placements.get(_ALL, _MISSING)
+
+
+def _superfluous(path: Sequence[str], value: Any, placements: Any) -> list[str]:
+    """Why there are placements for something that is not there."""
     if not isinstance(placements, Mapping):
         if len(placements) == len(value):
-            return None
+            return []
         where = repr(".".join(path)) if path else "a list"
-        return (
+        return [
             f"cannot move {where}: {len(placements)} placements for {len(value)} entries; give one list of "
             "placements for each, as [[Shard(0)], [Shard(1)]], or one for all, as [Shard(0)]"
-        )
+        ]
     keys = {str(key) for key, _ in _pairs(value)}
-    for name in map(str, placements):
-        if name not in keys and not any(name.startswith(f"{key}.") for key in keys):
+    inside: dict[str, dict[str, None]] = {}
+    for start, rest in (split for key in keys for split in _splits(key)):
+        inside.setdefault(start, {})[rest] = None
+    for name, given in (
+        (str(name), there) for name, there in placements.items() if name is not _ALL
+    ):
+        if name in keys or any(start in keys for start, _ in _splits(name)):
+            continue
+        if name not in inside:
             full = ".".join((*path, name))
             near = get_close_matches(name, keys, 1)
             guess = f"did you mean {'.'.join((*path, near[0]))!r}?" if near else "leave it out"
-            return f"cannot move by placements for {full!r}: there is no such name; {guess}"
-    return None
+            return [f"cannot move by placements for {full!r}: there is no such name; {guess}"]
+        if isinstance(given, Mapping):
+            wrong = _superfluous((*path, name), inside[name], given)
+            if wrong:
+                return wrong
+    return []
+
+
+def _below_a_leaf(path: Sequence[str], placements: Mapping[Any, Any]) -> list[str]:
+    """Why there are placements for something below a DTensor."""
+    return [
+        f"cannot move by placements for {'.'.join((*path, str(name)))!r}: there is no such name; "
+        f"{'.'.join(path)!r} is a DTensor"
+        for name in placements
+        if name is not _ALL
+    ]
 
 
 def _replicated(placements: Any) -> Any:
@@ -130,10 +203,12 @@ def _replicated(placements: Any) -> Any:
     return placements
 
 
-def _has_dtensors(value: Any) -> bool:
+def _has(kind: type, value: Any) -> bool:
+    """Whether a value is one of these, or has one inside."""
     if isinstance(value, _KINDS):
-        return any(map(_has_dtensors, value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, DTensor)
+        parts = value.values() if isinstance(value, Mapping) else value
+        return any(_has(kind, part) for part in parts)
+    return isinstance(value, kind)
 
 
 def rebuilt(value: Any, results: Iterator[DTensor]) -> Any:

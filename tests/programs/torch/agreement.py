@@ -106,6 +106,10 @@ def wrong_on_one() -> None:
     assert torch.equal(move(x, one, good, limit_bytes=1e9).full_tensor(), FULL)
 
 
+def scalar(mesh: DeviceMesh) -> DTensor:
+    return distribute_tensor(torch.tensor(3), mesh, [Replicate()])
+
+
 def places() -> None:
     """Placements for lists, and kinds of dicts that come back as they were."""
     one = line()
@@ -119,6 +123,38 @@ def places() -> None:
     must_fail("'s.0' to placements .*None", {"s": [x]}, one, {"s": {0: [None]}})
     must_fail("placements for 's.y': there is no such name; leave it out", {"s": {"x": x}}, one,
               {"s": {"x": [Shard(0)], "y": None}})  # fmt: skip
+    flat = {"layers.0.w": x, "layers.1.w": x, "layers.1.n": scalar(one), "layers2.w": x, "0.w": x}
+    moved = move(
+        flat, one, {"layers": [Shard(1)], "layers2": None, "layers.1.w": None, 0: [Replicate()]}
+    )
+    assert moved["layers.0.w"].placements == (Shard(1),) and moved["0.w"].placements == (
+        Replicate(),
+    )
+    assert moved["layers.1.w"] is x is moved["layers2.w"]
+    assert moved["layers.1.n"].placements == (Replicate(),)
+    must_fail("'layers2.w': placements has no entry", flat, one, {"layers": [Shard(1)], "0": None})
+    given: dict[Any, Any] = {"layers": {"0": [Shard(1)], "1": None}, "layers2": None, "0": None}
+    moved = move(flat, one, given)
+    assert moved["layers.0.w"].placements == (Shard(1),) and moved["layers.1.w"] is x
+    must_fail("for 'layers.7': there is no such name", flat, one,
+              given | {"layers": {"0": None, "1": [Shard(1)], "7": None}})  # fmt: skip
+    deep = {"m": {"a": x, "b.c": x}, "n": x}
+    moved = move(deep, one, {"m": [Shard(1)], "m.b": None, "n": [Shard(1)]})
+    assert moved["m"]["a"].placements == (Shard(1),) and moved["m"]["b.c"] is x
+    must_fail("for 'n.z': there is no such name; 'n' is a DTensor", deep, one,
+              {"m": None, "n": [Shard(1)], "n.z": [Shard(0)]})  # fmt: skip
+    must_fail("for 'z': there is no such name", deep, one, {"m": None, "n": None, "z": None})
+    plain = {"p": FULL, "m": {"q": FULL, "x": x}}
+    said = "'p': it is a plain tensor; give None, or make it a DTensor with distribute_tensor"
+    must_fail(said, plain, one, {"p": [Shard(0)], "m": [Shard(1)]})
+    must_fail(said, plain, one, {"p": [Shard(0)], "m": None})
+    must_fail("'m.q': it is a plain", plain, one, {"m": {"x": [Shard(0)]}, "m.q": [Shard(0)]})
+    moved = move(plain, one, {"p": None, "m": [Shard(1)]})
+    assert moved["p"] is FULL is moved["m"]["q"] and moved["m"]["x"].placements == (Shard(1),)
+    must_fail("^cannot move a dict without a DTensor", {"p": FULL}, one, [Shard(1)])
+    mixed = {"p": FULL if dist.get_rank() == 1 else x}
+    must_fail("^rank 1: cannot move a dict without a DTensor", mixed, one, [Shard(1)])
+    assert move({"state": {}, "lr": 1}, one, [Shard(1)]) == {"state": {}, "lr": 1}
     state: Any = torch.nn.Linear(2, 2).state_dict()
     state["weight"] = x
     moved = move(state, one, [Shard(1)])
