@@ -57,9 +57,13 @@ class DType:
     def parse(name: Any) -> DType:
         """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name or dtype of fixed size.
 
+        Dtypes of PyTorch, as ``torch.float32``, are taken as well.
+
         >>> DType.parse(np.zeros(3).dtype).name
         'f64'
         """
+        if type(name).__module__ == "torch":  # a torch.dtype prints as torch.float32
+            name = str(name).removeprefix("torch.")
         if not isinstance(name, str):
             return DType._of_numpy(name)
         short = _SHORT.get(name, name)

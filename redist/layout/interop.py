@@ -161,7 +161,7 @@ by y, or replicate over y and leave that step to PyTorch's own redistribute
 def from_placements(
     placements: Iterable[object], mesh: Mesh, dtype: str | DType, shape: Sequence[int]
 ) -> ArrayType:
-    """The type that placements mean on a mesh; PyTorch's own objects are taken as well.
+    """The type that placements mean on a mesh; PyTorch's own objects and dtypes are taken as well.
 
     >>> m = Mesh(x=2, y=4, z=2)
     >>> print(from_placements((Partial("sum"), Shard(-1), Replicate()), m, "f32", (6, 8)))

@@ -104,7 +104,8 @@ class SharedMemory(Group):
         if self.broken is not None:
             raise TransferError(
                 f"cannot use this process group any more: an earlier move failed ({self.broken}); "
-                "go on with a new one"
+                "restart the program, or call destroy_process_group() and init_process_group() on every "
+                "rank and make meshes and DTensors anew"
             )
         self.seq += 1
         compiled = kernels()

@@ -117,6 +117,12 @@ def _why_not(value: Any) -> str:
             f"cannot move a {type(value).__name__}: it is a module; move module.state_dict(), and load what "
             "comes back with module.load_state_dict(moved, assign=True)"
         )
+    if value is None:
+        return (
+            "cannot move None: a rank outside the source's mesh, too, gives a DTensor; make one with "
+            "DTensor.from_local(torch.empty(0, dtype=...), source_mesh, [Shard(0)], run_check=False, "
+            "shape=..., stride=...)"
+        )
     return (
         f"cannot move a {type(value).__name__}: it is no DTensor; make it one with "
         "distribute_tensor(tensor, mesh, placements)"
@@ -310,7 +316,7 @@ def _plan(
         raise NoPlanError(
             f"cannot move {which}{source} to {target}, within limit_bytes={limit} "
             f"({format_bytes(limit or 0)}) on a rank: tiles and staging take more; "
-            f"give {least_limit(problem.least_bytes)}",
+            f"the least that works is {least_limit(problem.least_bytes)}",
             problem.least_bytes,
         ) from problem
 

@@ -67,6 +67,11 @@ def _check_names(requests: Sequence[Request], ranks: Sequence[int]) -> None:
     if odd:
         has = [rank for rank, names in zip(ranks, every, strict=True) if odd[0] in names]
         lacks = [rank for rank in ranks if rank not in has]
+        if not odd[0]:  # a DTensor that is not in a dict has no name
+            raise RequestError(
+                f"cannot move: {who_says(has)} {'gives' if len(has) == 1 else 'give'} a DTensor, "
+                f"{who_says(lacks)} a dict; give the same on every rank"
+            )
         more = f" (and so with {count_of(len(odd) - 1, 'more name')})" if odd[1:] else ""
         raise RequestError(
             f"cannot move {odd[0]!r}: only {who_says(has)} asked for it, not {who_says(lacks)}{more}; give "
@@ -104,22 +109,30 @@ def _on_mesh(t: ArrayType, mesh: Mesh) -> ArrayType:
 def _why_apart(name: str, sides: Sequence[Sequence[ArrayType]], ranks: Sequence[int]) -> str:
     """Why the ends of a tensor do not fit together, by the first two ranks that differ."""
     what = f"{name!r}" if name else "a DTensor"
-    for word, types in zip(("is on", "goes to"), sides, strict=True):
+    for is_target, types in enumerate(sides):
         if _united(types) is not None:
             continue
         other = next(k for k, t in enumerate(types) if t != types[0])
         a, b = types[0], types[other]
         here, there = (who_says([ranks[k] for k in t.mesh.ranks]) for t in (a, b))
+        if _apart_from_ranks(a) == _apart_from_ranks(b) and is_target:
+            return (
+                f"cannot move {what}: it goes to different meshes ({here} for rank {ranks[0]}; {there} for "
+                f"rank {ranks[other]}); give the same mesh on every rank"
+            )
         if _apart_from_ranks(a) == _apart_from_ranks(b):
             return (
-                f"cannot move {what}: it {word} a submesh ({here} for rank {ranks[0]}; {there} for rank "
+                f"cannot move {what}: it is on a submesh ({here} for rank {ranks[0]}; {there} for rank "
                 f"{ranks[other]}), and these are no parts of one mesh on the ranks that call; put it on the "
                 "whole mesh with DTensor.from_local(v.to_local(), mesh, [v.placements[0], Replicate()], "
                 "shape=v.shape, stride=v.stride())"
             )
+        word, advice = "is on", ""
+        if is_target:
+            word, advice = "goes to", "; give the same mesh and placements on every rank"
         return (
             f"cannot move {what}: ranks ask for different things; it {word} {a} of {a.mesh} ({here}) for "
-            f"rank {ranks[0]}, but {b} of {b.mesh} ({there}) for rank {ranks[other]}"
+            f"rank {ranks[0]}, but {b} of {b.mesh} ({there}) for rank {ranks[other]}{advice}"
         )
     return f"cannot move {what}: ranks ask for different things"
 

@@ -86,3 +86,12 @@ def test_ambiguous_and_foreign_names() -> None:
     for name in (f"{other}f4", f"{other}U3", "(2,3)f4"):
         with pytest.raises(LayoutError, match="need one element in native byte order"):
             DType.parse(name)
+
+
+def test_pytorchs_dtypes_are_taken_by_what_they_print() -> None:
+    class TorchDtype:
+        def __str__(self) -> str:
+            return "torch.bfloat16"
+
+    TorchDtype.__module__ = "torch"
+    assert DType.parse(TorchDtype()) == DType.parse("bf16")

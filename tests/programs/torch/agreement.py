@@ -15,6 +15,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import redist
 import redist.torch
+from redist.torch.dtypes import from_torch
+from redist.torch.redistribute import MoveOptions, Target, prepare
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, run_checks
 
@@ -221,9 +223,47 @@ def apart() -> None:
     x = DTensor.from_local(FULL[:4], mine, [Shard(0)], run_check=False)
     must_fail("'v': it is on a submesh .ranks .* for rank 0; .* for rank 1.*from_local",
               {"v": x}, one, [Shard(0)])  # fmt: skip
+    x = distribute_tensor(FULL, one, [Shard(0)])
+    must_fail("'v': it goes to different meshes .*for rank 1.; give the same mesh on every rank$",
+              {"v": x}, mine, [Shard(0)])  # fmt: skip
+    must_fail(
+        "it goes to .*; give the same mesh and placements on every rank$", x, one, [Shard(rank % 2)]
+    )
+    must_fail("^cannot move: rank 0 gives a DTensor, ranks 1, 2, 3 a dict; give the same",
+              {"a": x} if rank else x, one, [Shard(1)])  # fmt: skip
+    must_fail(
+        "^cannot move: ranks 1, 2, 3 give a DTensor, rank 0 a dict",
+        x if rank else [x],
+        one,
+        [Shard(1)],
+    )
     y = distribute_tensor(FULL, one, [Shard(rank % 2)])
     must_fail("'v': ranks ask for different things; it is on .*w.* for rank 1$",
               {"u": distribute_tensor(FULL, one, [Shard(0)]), "v": y}, one, [Shard(0)])  # fmt: skip
+
+
+def disjoint() -> None:
+    """Ranks outside the source's mesh give an empty DTensor; types of both ends can be written."""
+    train, other = (DeviceMesh("cpu", ranks, mesh_dim_names=("p",)) for ranks in ([0, 1], [2, 3]))
+    if train.get_coordinate() is None:
+        x = DTensor.from_local(torch.empty(0), train, [Shard(0)], run_check=False, shape=FULL.shape,
+                               stride=FULL.stride())  # fmt: skip
+    else:
+        x = distribute_tensor(FULL, train, [Shard(0)])
+    there = move({"x": x}, other, [Shard(1)])["x"]
+    assert other.get_coordinate() is None or torch.equal(there.full_tensor(), FULL)
+    assert other.get_coordinate() is not None or there.to_local().numel() == 0
+    target = redist.from_placements([Shard(1)], redist.torch.mesh_of(other), x.dtype, x.shape)
+    assert redist.synthesize(redist.torch.type_of(x), target).target == redist.torch.type_of(there)
+    mesh = grid()
+    parts = distribute_tensor(FULL, mesh["dp"], [Shard(0)])
+    whole = redist.torch.mesh_of(mesh)
+    means = redist.from_placements([Shard(0), Replicate()], whole, parts.dtype, parts.shape)
+    _, transfer = prepare(MoveOptions(), [Target(mesh, (Shard(1), Replicate()))], [""], [parts])
+    assert redist.same_layout(transfer.plans[0].source, means), transfer.plans[0].source
+    for dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.complex64, torch.int8):
+        found = redist.from_placements([Shard(0), Replicate()], whole, dtype, FULL.shape)
+        assert found.dtype == from_torch(dtype), found
 
 
 def averages() -> None:
@@ -292,6 +332,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         places,
         submeshes,
         apart,
+        disjoint,
         averages,
         gradients_of_some,
         uneven,

@@ -43,12 +43,13 @@ def errors() -> None:
         ("2 placements for 1 mesh dim (tp)", lambda: move(rows, mesh, [Shard(0), Shard(1)])),
         ("there is no dim 2", lambda: move(rows, mesh, [Shard(2)])),
         ("'avg' cannot be pending", lambda: move(rows, mesh, [Partial("avg")])),
-        ("within limit_bytes=7 (7 B) on a rank: tiles and staging take more; give limit_bytes=",
+        ("(7 B) on a rank: tiles and staging take more; the least that works is limit_bytes=",
          lambda: move(rows, mesh, [Shard(1)], 7)),
         ("cannot move 'w', f32[12", lambda: move({"w": rows}, mesh, [Shard(1)], 7)),
         ("placements=", lambda: move(rows, [Shard(1)])),
         ("move module.state_dict()", lambda: move(torch.nn.Linear(2, 2), mesh, [Shard(1)])),
         ("ranks ask for different things", lambda: move(rows, mesh, [Shard(min(dist.get_rank(), 1))])),
+        ("DTensor.from_local(torch.empty(0, dtype=", lambda: move(None, mesh, [Shard(1)])),
         ("distribute_tensor(tensor, mesh", lambda: move(FULL, mesh, [Shard(1)])),
         ("cannot use limit_bytes=-1", lambda: move(rows, mesh, [Shard(1)], -1)),
         ("is no DeviceMesh", lambda: move(rows, "tp", [Shard(1)])),
@@ -365,6 +366,17 @@ def gives_up() -> int:
             move(x, mesh, [Shard(1)])
     except redist.PeerError as problem:
         print(f"rank {dist.get_rank()} was told: {problem}", flush=True)
+    try:
+        move(x, mesh, [Shard(1)])
+    except redist.TransferError as problem:
+        assert "destroy_process_group() and init_process_group()" in str(problem), problem
+    dist.destroy_process_group()  # what the error says helps
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(f"{os.environ['STORE']}-again", size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    mesh = line()
+    x = distribute_tensor(FULL, mesh, [Shard(0)])
+    assert torch.equal(move(x, mesh, [Shard(1)]).full_tensor(), FULL)
     return 0
 
 
