@@ -10,11 +10,13 @@ from redist.errors import ReadError
 from redist.pgas.files import csv, parquet
 from redist.pgas.files.csv_fields import Dialect
 from redist.pgas.files.other_names import READING, says_ours
+from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, look, must_have_data
 from redist.runtime.ranks.world import Comm, comm_or_world
 
 
 @says_ours(READING)
+@same_call
 def column_names(
     file: File | Sequence[File], *, delimiter: str | None = None, sep: str | None = None,
     header: bool | int | None = None, missing: str | Iterable[str] = (),
@@ -31,7 +33,7 @@ def column_names(
     comm = comm_or_world(comm)
     must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
     paths = csv.paths_of(comm, file)
-    return look(comm, paths[0], lambda: _names(paths, dialect, header), *paths[1:])
+    return look(comm, paths[0], lambda: _names(paths, dialect, header))
 
 
 def _names(paths: Sequence[str], dialect: Dialect, header: bool | int | None) -> list[str]:

@@ -22,6 +22,7 @@ from redist.pgas.creation import Type
 from redist.pgas.files.csv_fields import Dialect
 from redist.pgas.files.lines import FieldCounts, after_quote, count_in, line_start, pieces
 from redist.pgas.files.other_names import READING, says_ours
+from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
     File,
     Tell,
@@ -40,6 +41,7 @@ Values = NDArray[Any]
 
 
 @says_ours(READING)
+@same_call
 def read_csv(
     file: File | Sequence[File], *, dtype: Any = np.float64, delimiter: str | None = None,
     sep: str | None = None, header: bool | int | None = None,
@@ -73,7 +75,7 @@ def read_csv(
     wanted = Wanted(comm, type, mesh, device)
     must_have_data(file if isinstance(file, (str, os.PathLike)) else "a list")
     paths = paths_of(comm, file)
-    heads = look(comm, paths[0], lambda: heads_of(paths, dialect, header), *paths[1:])
+    heads = look(comm, paths[0], lambda: heads_of(paths, dialect, header))
     columns = _columns(paths[0], heads[0], usecols, dialect.delimiter)
     reader = Reader(comm, dialect, columns, kind)
     tell = teller(comm, "read", paths[0], progress)

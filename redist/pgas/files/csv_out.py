@@ -16,6 +16,7 @@ from redist.pgas.files.columns import Columns, Table, width_of
 from redist.pgas.files.lines import one_delimiter
 from redist.pgas.files.new_file import new_file
 from redist.pgas.files.other_names import WRITING, says_ours
+from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, teller
 from redist.pgas.tiles.layouts import line_mesh
 
@@ -27,6 +28,7 @@ FIELD_BYTES = 256
 
 
 @says_ours(WRITING)
+@same_call
 def write_csv(
     file: File, a: Columns, *, columns: Sequence[str] | None = None,
     header: bool | str | None = None, delimiter: str | None = None, sep: str | None = None,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from redist.errors import RedistError, WriteError
-from redist.pgas.files.shares import File, must_name_one
+from redist.pgas.files.shares import File
 from redist.runtime.lanes.file_io import write_all
 from redist.runtime.lanes.spill_file import NO_ROOM
 from redist.runtime.ranks.agreement import from_first
@@ -98,7 +98,6 @@ def new_file(comm: Comm, path: File, n_bytes: int | None = None) -> Iterator[New
     """
     name = os.fspath(path)
     world = world_of(comm)
-    must_name_one(comm, WriteError, "write", name)
     temporary: Path | None = None
     file: NewFile | None = None
     try:

@@ -17,6 +17,7 @@ from redist.pgas.conversion import asarray
 from redist.pgas.creation import Type
 from redist.pgas.files.blocks import must_be_written, own_parts, within
 from redist.pgas.files.new_file import new_file
+from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
     File,
     Wanted,
@@ -43,6 +44,7 @@ class NpyHead(NamedTuple):
     offset: int
 
 
+@same_call
 def read_npy(
     file: File, *, type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None,
@@ -131,6 +133,7 @@ def _read_into(tile: Values, file: File, offset: int) -> None:
         os.close(descriptor)
 
 
+@same_call
 def write_npy(
     file: File, a: Array, *, limit_bytes: int | str | None = None, progress: bool | None = None
 ) -> None:

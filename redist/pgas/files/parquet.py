@@ -16,6 +16,7 @@ from redist.pgas.files.blocks import within
 from redist.pgas.files.columns import Columns, Table, width_of
 from redist.pgas.files.new_file import NewFile, new_file
 from redist.pgas.files.other_names import READING_PARQUET, WRITING, says_ours
+from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
     File,
     Wanted,
@@ -42,6 +43,7 @@ class ParquetHead(NamedTuple):
 
 
 @says_ours(READING_PARQUET)
+@same_call
 def read_parquet(
     file: File, *, columns: str | Sequence[str] | None = None, dtype: Any = None,
     type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
@@ -161,6 +163,7 @@ GROUP_BYTES = 2**22
 
 
 @says_ours(WRITING)
+@same_call
 def write_parquet(
     file: File, a: Columns, *, columns: Sequence[str] | None = None, compression: str = "snappy",
     limit_bytes: int | str | None = None, progress: bool | None = None,

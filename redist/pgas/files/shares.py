@@ -114,23 +114,8 @@ def must_have_data(file: File) -> None:
     )
 
 
-def must_name_one(comm: Comm, error: type[RedistError], verb: str, *files: File) -> None:
-    """**Collective.** Raise on all ranks if they name different files."""
-    said = gather(comm, [os.fspath(file) for file in files], TIMEOUT_S) if comm.size > 1 else []
-    who: dict[str, list[int]] = {}
-    for rank, names in enumerate(said):
-        who.setdefault(", ".join(map(repr, names)), []).append(rank)
-    if len(who) > 1:
-        parts = "; ".join(f"{ranks_in_words(ranks, comm.size)}: {n}" for n, ranks in who.items())
-        raise error(
-            f"cannot {verb} files with different names: {parts}; every rank must name the same file, "
-            "of which each has its share"
-        )
-
-
-def look(comm: Comm, file: File, find: Callable[[], T], *more: File) -> T:
-    """**Collective.** What rank 0 finds in a file, and in more, on every rank; its error on every rank."""
-    must_name_one(comm, ReadError, "read", file, *more)
+def look(comm: Comm, file: File, find: Callable[[], T]) -> T:
+    """**Collective.** What rank 0 finds in a file on every rank; its error on every rank."""
 
     def found() -> T:
         with readable(file):

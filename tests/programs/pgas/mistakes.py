@@ -149,6 +149,37 @@ def calls(x: Arrays) -> dict[str, Callable[[], Any]]:
         "a file of each rank's own": lambda: xp.read_npy(f"none{COMM.rank}.npy"),
         "files of each rank's own": lambda: xp.read_csv(["none.csv", f"none{COMM.rank}.csv"]),
         "write a file of each rank's own": lambda: xp.write_npy(f"none{COMM.rank}.npy", a),
+        "write columns in each rank's own order": lambda: xp.write_csv(
+            "never.csv", {"x": a, "y": b} if COMM.rank else {"y": b, "x": a}
+        ),
+        "write columns with each rank's own names": lambda: xp.write_csv(
+            "never.csv", {f"x{COMM.rank}": a}
+        ),
+        "write each rank's own shape": lambda: xp.write_npy(
+            "never.npy", a if COMM.rank else xp.ones((7, 6), type="{x}, {}")
+        ),
+        "write each rank's own dtype": lambda: xp.write_npy(
+            "never.npy", a if COMM.rank else xp.astype(a, np.float32)
+        ),
+        "write an array on one rank alone": lambda: xp.write_npy(
+            "never.npy", a if COMM.rank else np.ones((7, 5))
+        ),
+        "write by each rank's own format": lambda: xp.write_csv(
+            "never.csv", a, fmt=f"%.{COMM.rank}f"
+        ),
+        "read each rank's own dtype": lambda: xp.read_csv(
+            "none.csv", dtype="f8" if COMM.rank else "f4"
+        ),
+        "read each rank's own columns": lambda: xp.read_csv("none.csv", usecols=[COMM.rank]),
+        "read to each rank's own type": lambda: xp.read_npy(
+            "none.npy", type="{x}, {}" if COMM.rank else "{}, {x}"
+        ),
+        "read Parquet of each rank's own columns": lambda: xp.read_parquet(
+            "none.parquet", columns=[f"c{COMM.rank}"]
+        ),
+        "write on one rank and read on another": lambda: (
+            xp.read_npy("none.npy") if COMM.rank else xp.write_npy("none.npy", a)
+        ),
         "write another shape": lambda: operator.setitem(a, 0, xp.ones(4)),
         "write too far": lambda: operator.setitem(a, 7, 1.0),
         "put outside an epoch": lambda: a.put(0, 1.0),
@@ -204,6 +235,11 @@ ALONE = {
     "indices too far on one rank", "take too far on one rank", "take along too far",
     "two meshes", "product of two meshes", "a mask of each rank's own", "a file of each rank's own",
     "files of each rank's own", "write a file of each rank's own",
+    "write columns in each rank's own order", "write columns with each rank's own names",
+    "write each rank's own shape", "write each rank's own dtype", "write an array on one rank alone",
+    "write by each rank's own format", "read each rank's own dtype", "read each rank's own columns",
+    "read to each rank's own type", "read Parquet of each rank's own columns",
+    "write on one rank and read on another",
 }  # fmt: skip
 """No mistakes where there is one rank, or for which one rank must have more than another."""
 
