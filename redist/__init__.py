@@ -149,7 +149,15 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import what needs MPI, Z3 or another framework when it is first used."""
     if name in _NEED_MPI:
-        import_module("redist.runtime.mpi_library")
+        try:
+            import_module("redist.runtime.mpi_library")
+        except LaunchError as problem:
+            if name != "redistribute":
+                raise
+            raise LaunchError(
+                f"{problem}; for DTensors use redist.torch.redistribute, for arrays of JAX "
+                "redist.jax.redistribute: neither needs MPI"
+            ) from None
     if name in ("jax", "pgas", "torch"):
         return import_module(f"redist.{name}")
     if name in _LAZY:

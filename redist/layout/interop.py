@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -159,7 +159,7 @@ by y, or replicate over y and leave that step to PyTorch's own redistribute
 
 
 def from_placements(
-    placements: Iterable[object], mesh: Mesh, dtype: str | DType, shape: Sequence[int]
+    placements: Iterable[object], mesh: Mesh, dtype: Any, shape: Sequence[int]
 ) -> ArrayType:
     """The type that placements mean on a mesh; PyTorch's own objects and dtypes are taken as well.
 

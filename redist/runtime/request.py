@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
@@ -116,6 +117,7 @@ class TransferRequest:
             raise RequestError(f"node_size={options.node_size}: need at least 1")
         if options.transport not in ("auto", "mpi"):
             raise RequestError(f"unknown transport {options.transport!r}; known: auto, mpi")
+        _check_is_ours(source)
         batch = isinstance(source, Mapping)
         if batch != isinstance(target, Mapping):
             raise RequestError("source and target must both be types or both be dicts of types")
@@ -157,6 +159,17 @@ def try_request(
         return TransferRequest.of(source, target, *meshes, size, options), None
     except RedistError as error:
         return None, error
+
+
+def _check_is_ours(source: Any) -> None:
+    """Raise if the type of the source is a mesh or a sharding of another framework."""
+    kind = type(source)
+    framework = kind.__module__.partition(".")[0].replace("jaxlib", "jax")
+    if framework in ("jax", "torch"):
+        raise RequestError(
+            f"cannot read a {kind.__name__} as the type of a tile; use redist.{framework}.redistribute for "
+            f"{'DTensors' if framework == 'torch' else 'arrays of JAX'}"
+        )
 
 
 def _type(t: Type, mesh: Mesh | None) -> ArrayType:

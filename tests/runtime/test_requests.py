@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -112,6 +114,29 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], says: str) -> Non
     with pytest.raises(RedistError) as caught:
         asked(**wrong)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_function_for_another_framework_is_named(framework: str) -> None:
+    foreign = type("DeviceMesh", (), {"__module__": f"{framework}.distributed"})()
+    with pytest.raises(RedistError, match=f"cannot read a DeviceMesh .*redist.{framework}.redistr"):
+        asked(source=foreign, target={"w": COLUMNS})
+
+
+def test_without_mpi_the_functions_that_need_none_are_named() -> None:
+    program = """
+import sys
+sys.modules["mpi4py"] = None
+import redist
+for name in ("redistribute", "pgas"):
+    try:
+        getattr(redist, name)
+    except redist.LaunchError as problem:
+        assert ("for DTensors use redist.torch.redistribute" in str(problem)) == (name != "pgas"), problem
+    else:
+        raise AssertionError("MPI is there")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("timeout_s", ["5", 0, -5, True, float("nan")])
