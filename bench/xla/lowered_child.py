@@ -39,7 +39,7 @@ def race(case: Case, n_devices: int, repeat: int) -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import redist.jax
-    from redist.jax.choose import XLA
+    from redist.jax.choose import XLA, goes_as_bits
     from redist.lower.lowering import lower_plan
     from redist.lower.memory import peak_bytes
 
@@ -52,6 +52,7 @@ def race(case: Case, n_devices: int, repeat: int) -> dict[str, Any]:
     values = np.random.default_rng(0).integers(0, 100, source.shape)
     x = jax.device_put(values.astype(source.dtype.to_numpy()), ends[0])
     plan = redist.jax.plan_for(x, ends[1])
+    as_bits = goes_as_bits(source.dtype, jax.devices()[0].platform)
     ways = [
         jax.jit(lambda a: a, out_shardings=ends[1]),
         jax.jit(redist.jax.to_jax(plan, mesh, topology=XLA), out_shardings=ends[1]),
@@ -82,7 +83,7 @@ def race(case: Case, n_devices: int, repeat: int) -> dict[str, Any]:
         "gathers_all": gathers_all(texts[0], source.global_elems)
         and target.tile_bytes < source.global_elems * item,
         "held_bytes": held,
-        "bound_bytes": peak_bytes(lower_plan(plan, XLA)),
+        "bound_bytes": peak_bytes(lower_plan(plan, XLA), as_bits=as_bits),
         "certified_bytes": plan.peak_bytes,
     }
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
 from redist.lower.calls import (
     Arrange,
     Call,
@@ -48,7 +49,9 @@ NEAR = 1.1
 
 
 @lru_cache(maxsize=2**12)
-def plans_between(source: ArrayType, target: ArrayType, donate: bool) -> tuple[Way, ...]:
+def plans_between(
+    source: ArrayType, target: ArrayType, donate: bool, platform: str
+) -> tuple[Way, ...]:
     """The plans between two types of one mesh that JAX can run, with what each holds on a device.
 
     A donated array whose tile is of another size than the result's is held to the end: XLA cannot reuse it.
@@ -61,7 +64,17 @@ def plans_between(source: ArrayType, target: ArrayType, donate: bool) -> tuple[W
     ]
     fit = [plan for plan in plans if all(t.is_even for t in plan.types)]
     gone = donate and is_reused(source, target)
-    return tuple((plan, peak_bytes(lower_plan(plan, XLA), gone)) for plan in fit)
+    bits = goes_as_bits(source.dtype, platform)
+    return tuple((plan, peak_bytes(lower_plan(plan, XLA), gone, bits)) for plan in fit)
+
+
+def goes_as_bits(dtype: DType, platform: str) -> bool:
+    """Whether elements travel as integers of their size: XLA for CPUs would make bf16 and float8 wider.
+
+    >>> [goes_as_bits(DType.parse(name), "cpu") for name in ("bf16", "f16", "f32")]
+    [True, False, False]
+    """
+    return platform == "cpu" and dtype.extended_name is not None
 
 
 def is_reused(source: ArrayType, target: ArrayType) -> bool:
@@ -69,13 +82,13 @@ def is_reused(source: ArrayType, target: ArrayType) -> bool:
     return source.tile_bytes == target.tile_bytes
 
 
-def least_bytes(source: ArrayType, target: ArrayType, donate: bool = False) -> int:
+def least_bytes(source: ArrayType, target: ArrayType, donate: bool, platform: str) -> int:
     """The least that any of the plans holds on a device: source, result, and copies."""
-    return min(need for _, need in plans_between(source, target, donate))
+    return min(need for _, need in plans_between(source, target, donate, platform))
 
 
 def choose_plan(
-    source: ArrayType, target: ArrayType, limit_bytes: int | None = None, donate: bool = False
+    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
 ) -> Plan:
     """The plan of those between two types of one mesh that should be quickest.
 
@@ -83,12 +96,12 @@ def choose_plan(
     """
     fit = [
         plan
-        for plan, need in plans_between(source, target, donate)
+        for plan, need in plans_between(source, target, donate, platform)
         if limit_bytes is None or need <= limit_bytes
     ]
     if not fit:
-        least = least_bytes(source, target, donate)
-        parts = least_parts(source, target, donate)
+        least = least_bytes(source, target, donate, platform)
+        parts = least_parts(source, target, donate, platform)
         raise no_plan(f"{source} to {target}", limit_bytes or 0, least, parts, least)
     times = {id(plan): plan_ps(plan) for plan in fit}
     quick = [plan for plan in fit if times[id(plan)] <= NEAR * min(times.values())]
@@ -96,10 +109,10 @@ def choose_plan(
 
 
 def least_parts(
-    source: ArrayType, target: ArrayType, donate: bool = False, others_bytes: int = 0
+    source: ArrayType, target: ArrayType, donate: bool, platform: str, others_bytes: int = 0
 ) -> str:
     """What the least limit consists of, in words."""
-    ways = plans_between(source, target, donate)
+    ways = plans_between(source, target, donate, platform)
     plan, need = min(ways, key=lambda way: way[1])
     proved = min(need, plan.peak_bytes)
     parts = [

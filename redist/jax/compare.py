@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from redist.errors import ArgumentError, RequestError
-from redist.jax.choose import XLA, is_reused
+from redist.jax.choose import XLA, goes_as_bits, is_reused
 from redist.jax.moves import LeafMove, is_on_devices, plan_between
 from redist.jax.trees import given_away, moves_of, order_of, others_bytes, steps_of
 from redist.jax.types import sharding_from
@@ -189,14 +189,14 @@ def _measured(move: LeafMove, limit_bytes: int | None, donate: bool) -> _Measure
     assert move.ends is not None and move.wanted is not None
     own = sharding_from(move.value)
     like = jax.ShapeDtypeStruct(move.value.shape, move.value.dtype, sharding=own)
-    plan = plan_between(*move.ends, limit_bytes, donate)
+    plan = plan_between(*move.ends, limit_bytes, donate, move.platform)
     is_gone = donate and is_reused(*move.ends)
     return _Measured(
         plan,
         _figures(move.program(limit_bytes, donate), like),
         _figures(_own_way(move.wanted, is_gone), like),
         move.after_bytes + (0 if is_gone else move.before_bytes),
-        peak_bytes(lower_plan(plan, XLA), is_gone),
+        peak_bytes(lower_plan(plan, XLA), is_gone, goes_as_bits(plan.source.dtype, move.platform)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax import lax
 from jax.custom_derivatives import linear_call
 from jax.sharding import (
     AbstractMesh,
@@ -17,6 +18,7 @@ from jax.sharding import (
 )
 
 from redist.errors import ConversionError
+from redist.jax.choose import goes_as_bits
 from redist.jax.types import is_explicit, sharding_over
 from redist.lower.jax_text import check_even, to_jax_text
 from redist.plan.plan import Plan
@@ -89,7 +91,7 @@ def _constrained(x: Any, sharding: NamedSharding | None) -> Any:
     if is_explicit(sharding.mesh):
         mesh = Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
         sharding = NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
-    return jax.lax.with_sharding_constraint(x, sharding)
+    return lax.with_sharding_constraint(x, sharding)
 
 
 def _with_auto_axes(x: Any, devices: Any) -> Any:
@@ -119,7 +121,15 @@ def _devices(plan: Plan, mesh: Any) -> Any:
 
 
 def _function(plan: Plan, devices: Any, topology: Topology) -> Callable[[Any], Any]:
-    """What the plan's text says."""
+    """What the plan's text says; elements that XLA would make wider travel as integers of their size."""
     names: dict[str, Any] = {"__name__": "redist plan"}
     exec(compile(to_jax_text(plan, topology), "<plan as JAX>", "exec"), names)
-    return names["move"](devices)
+    move: Callable[[Any], Any] = names["move"](devices)
+    if not goes_as_bits(plan.source.dtype, devices[0].platform):
+        return move
+
+    def move_bits(x: Any) -> Any:
+        bits = lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
+        return lax.bitcast_convert_type(move(bits), x.dtype)
+
+    return move_bits

@@ -78,10 +78,16 @@ class LeafMove:
     def least_bytes(self, donate: bool) -> int:
         """The least that a device holds while it moves, the array itself and the result included."""
         if self.ends is not None:
-            return least_bytes(*self.ends, donate)
+            return least_bytes(*self.ends, donate, self.platform)
         if not self.is_moved:
             return self.before_bytes
         return self.before_bytes + self.after_bytes
+
+    @property
+    def platform(self) -> str:
+        """What its devices are: ``cpu``, ``gpu`` or ``tpu``."""
+        assert self.wanted is not None
+        return platform_of(self.wanted)
 
     def program(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
         """The plan as a function that XLA compiles at its first call."""
@@ -116,6 +122,11 @@ def is_on_devices(value: Any) -> bool:
     if isinstance(value, jax.ShapeDtypeStruct):
         return value.sharding is not None
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+def platform_of(sharding: NamedSharding) -> str:
+    """What the devices of a sharding are: ``cpu``, ``gpu`` or ``tpu``."""
+    return str(sharding.mesh.devices.flat[0].platform)
 
 
 def tile_bytes(x: Any, sharding: Any) -> int:
@@ -187,10 +198,10 @@ def ends_of(
 
 @lru_cache(maxsize=2**12)
 def plan_between(
-    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool
+    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
 ) -> Plan:
     """The plan by which an array moves, found once."""
-    return choose_plan(source, target, limit_bytes, donate)
+    return choose_plan(source, target, limit_bytes, donate, platform)
 
 
 @lru_cache(maxsize=2**12)
@@ -203,7 +214,7 @@ def compiled(
     wanted: NamedSharding,
 ) -> Any:
     """The plan as a function that XLA compiles at its first call."""
-    plan = plan_between(source, target, limit_bytes, donate)
+    plan = plan_between(source, target, limit_bytes, donate, platform_of(wanted))
     run = to_jax(plan, wanted.mesh, topology=XLA, ends=(own, wanted))
     given = (0,) if donate and is_reused(source, target) else ()
     return jax.jit(run, out_shardings=wanted, donate_argnums=given)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from redist.errors import ConversionError, RequestError
-from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between
+from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between, platform_of
 from redist.jax.trees import moves_of, steps_of
 from redist.jax.types import check_end, sharding_from, sharding_like
 from redist.plan.plan import Plan
@@ -76,7 +76,7 @@ def _check_values(moves: list[LeafMove], donate: bool) -> None:
 
 def _is_in_memory(move: LeafMove) -> bool:
     """Whether its devices are CPUs: XLA hangs if many collectives of these are under way at once."""
-    return move.wanted is not None and next(iter(move.wanted.device_set)).platform == "cpu"
+    return move.wanted is not None and move.platform == "cpu"
 
 
 def _free_what_is_left(moves: list[LeafMove]) -> None:
@@ -109,4 +109,4 @@ def plan_for(
             f"cannot plan {ends[0]} on {ends[0].mesh} to {ends[1]} on {ends[1].mesh} for JAX: it has no "
             "collective between different devices; redist.jax.redistribute uses jax.device_put there"
         )
-    return plan_between(*ends, limit_from(limit_bytes), False)
+    return plan_between(*ends, limit_from(limit_bytes), False, platform_of(after))

@@ -170,7 +170,7 @@ def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[boo
     parts = ""
     if ends is not None:
         others = least - moves[most].least_bytes(gives[most])
-        parts = least_parts(*ends, gives[most], others)
+        parts = least_parts(*ends, gives[most], moves[most].platform, others)
     donated, _ = _fullest(moves, given_away(moves))
     if isinstance(moves[most].value, jax.core.Tracer):
         donated = least  # inside jit there is nothing to give away

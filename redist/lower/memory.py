@@ -19,6 +19,8 @@ from redist.lower.calls import (
 
 TABLE_BYTES = 4096
 """Places of devices, and other small things."""
+COLLECTIVES = (Collect, CombineAll, Permute, Scatter, Swap)
+"""Calls in which devices send to each other."""
 
 
 def elems_after(call: Call, elems: int) -> int:
@@ -51,7 +53,7 @@ def sizes_of(runs: Iterable[Calls]) -> Iterator[tuple[Call, int, int]]:
             elems = after
 
 
-def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
+def peak_bytes(runs: tuple[Calls, ...], donate: bool = False, as_bits: bool = False) -> int:
     """Bytes of a device at the worst moment: source, result, and what calls hold besides.
 
     >>> import redist
@@ -63,26 +65,36 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False) -> int:
     A call has what it is given and what it makes; one that sends blocks has them cut out and received
     as well. The source lives to the end, the result from the beginning. A donated source lives until
     the first call is done, and the result takes its memory; an only call reads it to the end.
+
+    If elements travel ``as_bits``, as integers of their size, a collective that comes first is given a
+    copy of the source, and one that comes last makes a copy of the result; other calls do this on the way.
     """
     if not runs:
         return 0
     item = runs[0].source.dtype.itemsize
     ends = [math.prod(t.tile_shape) for t in (runs[0].source, runs[-1].target)]
     calls = list(sizes_of(runs))
+    kept = 0 if donate and (len(calls) > 1 or as_bits) else ends[0]
     most = 0
     for number, (call, before, after) in enumerate(calls):
-        given = before if number else 0
-        made = after if number + 1 < len(calls) else 0
+        is_copied = as_bits and isinstance(call, COLLECTIVES)
+        given = before if number or is_copied else 0
+        made = after if number + 1 < len(calls) or is_copied else 0
         match call:
             case Swap():
                 sent = 2 * before
             case Permute(rows=rows):
-                boxes = max((math.prod(row[0].shape) for row in rows), default=0)
-                sent = after + 3 * boxes  # the new tile is made of boxes before it is the result
+                boxes = [math.prod(row[0].shape) for row in rows]
+                sent = after + 3 * max(
+                    boxes, default=0
+                )  # boxes make a tile before it is the result
+                if (
+                    donate and not number and not as_bits
+                ):  # all are cut out before it is overwritten
+                    sent += max(0, sum(boxes) - kept)
             case Scatter() | CombineAll():
                 sent = before + after
             case _:
                 sent = 0
         most = max(most, given + sent + made)
-    kept = 0 if donate and len(calls) > 1 else ends[0]
     return (kept + ends[1] + most) * item + TABLE_BYTES
