@@ -14,7 +14,7 @@ pytestmark = needs_mpi
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_programs_on_gpus_give_the_same_bits(ranks: int) -> None:
-    n = sample(20, of=150)
+    n = sample(4, of=150)
     words = ("--n", str(n), "--seed", str(ranks), "--device", "cuda")
     done = run("tests.programs.pgas.programs", ranks, *words, limit_s=400)
     assert done.status == 0 and " 0 do not" in done.output, done.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.tiers import sample
 
 pytestmark = [needs_gpu, needs_mpi]
 WAYS: tuple[tuple[str, ...], ...] = ((), ("--transport", "mpi"), ("--node-size", "2"))
@@ -13,15 +14,17 @@ IDS = ["ipc", "mpi", "pretended nodes of 2"]
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 def test_ranks_agree_with_the_simulator(ranks: int) -> None:
-    said = must_succeed("fuzz", ranks, "--n", "300", limit_s=600)
-    assert f"300 of 300 GPU cases agree ({ranks} ranks)" in said
+    n = sample(30, of=300)
+    said = must_succeed("fuzz", ranks, "--n", str(n), limit_s=600)
+    assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in said
 
 
 @pytest.mark.parametrize("args", WAYS[1:], ids=IDS[1:])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_other_transports_agree_too(ranks: int, args: tuple[str, ...]) -> None:
-    said = must_succeed("fuzz", ranks, "--n", "60", "--seed", str(ranks), *args)
-    assert f"60 of 60 GPU cases agree ({ranks} ranks)" in said
+    n = sample(12, of=60)
+    said = must_succeed("fuzz", ranks, "--n", str(n), "--seed", str(ranks), *args)
+    assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in said
 
 
 @pytest.mark.parametrize("args", WAYS, ids=IDS)

@@ -170,12 +170,23 @@ one_worker = pytest.mark.xdist_group("mpi")
 """For tests that start MPI jobs: one worker of pytest takes them all; a second would only wait."""
 
 
+AT_ONCE = max(1, (os.cpu_count() or 1) // 8)
+"""Jobs of up to 8 ranks that the cores of this machine can run side by side."""
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """One MPI job of this checkout at a time, whichever process of pytest starts it."""
-    name = f"redist-{os.getuid()}-{uuid.uuid5(uuid.NAMESPACE_URL, str(ROOT)).hex}.lock"
-    with open(Path(tempfile.gettempdir()) / name, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """One MPI job of this checkout for every 8 cores, whichever processes of pytest start them."""
+    name = f"redist-{os.getuid()}-{uuid.uuid5(uuid.NAMESPACE_URL, str(ROOT)).hex}"
+    with contextlib.ExitStack() as stack:
+        places = [Path(tempfile.gettempdir()) / f"{name}-{k}.lock" for k in range(AT_ONCE)]
+        files = [stack.enter_context(open(place, "w", encoding="utf-8")) for place in places]
+        for file in files:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+        else:
+            fcntl.flock(files[os.getpid() % AT_ONCE], fcntl.LOCK_EX)
         yield
 
 
