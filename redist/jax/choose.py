@@ -129,7 +129,7 @@ def no_plan(what: str, limit_bytes: int, least: int, parts: str, donated: int) -
     made_of = f", which is {parts}" if parts else ""
     return NoPlanError(
         f"cannot move {what} within limit_bytes={limit_bytes} ({format_bytes(limit_bytes)}) on a device when "
-        f"JAX runs it; the least that would do is {least_limit(least)}{made_of}{also}",
+        f"JAX runs it; the least that redist can guarantee is {least_limit(least)}{made_of}{also}",
         least,
     )
 

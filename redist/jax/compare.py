@@ -14,7 +14,6 @@ from redist.errors import ArgumentError, RequestError
 from redist.jax.choose import XLA, goes_as_bits, is_reused
 from redist.jax.moves import LeafMove, is_on_devices, plan_between
 from redist.jax.trees import given_away, moves_of, order_of, others_bytes, steps_of
-from redist.jax.types import sharding_from
 from redist.lower.hlo import received_bytes
 from redist.lower.lowering import lower_plan
 from redist.lower.memory import peak_bytes
@@ -150,6 +149,11 @@ def _why_no_plan(moves: Sequence[LeafMove]) -> str:
     if far:
         wanted = far[0].wanted
         assert wanted is not None
+        if far[0].is_kind_alone:
+            return (
+                f"{far[0].name or 'the array'} only changes its kind of memory, and JAX moves it by itself, "
+                "with jax.device_put"
+            )
         n, to = len(far[0].value.sharding.device_set), len(wanted.device_set)
         return (
             f"{far[0].name or 'the array'} changes devices ({n} to {to}), and JAX moves it by itself, with "
@@ -187,8 +191,7 @@ class _Measured:
 
 def _measured(move: LeafMove, limit_bytes: int | None, donate: bool) -> _Measured:
     assert move.ends is not None and move.wanted is not None
-    own = sharding_from(move.value)
-    like = jax.ShapeDtypeStruct(move.value.shape, move.value.dtype, sharding=own)
+    like = jax.ShapeDtypeStruct(move.value.shape, move.value.dtype, sharding=move.own)
     plan = plan_between(*move.ends, limit_bytes, donate, move.platform)
     is_gone = donate and is_reused(*move.ends)
     return _Measured(

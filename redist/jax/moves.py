@@ -33,7 +33,8 @@ ARRAYS = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
 class LeafMove:
     """A value and where it goes; ``name`` is its place in a tree, empty for an array alone.
 
-    ``own`` is the sharding that it has, ``wanted`` the one that it gets, or None if the value stays.
+    ``own`` is the sharding that it has, in the memory of devices: from ``pinned_host`` it is put there first.
+    ``wanted`` is the one that it gets, or None if the value stays.
     ``ends`` are the types before and after, over one mesh; they are None if JAX moves the value by itself:
     from the host, between different devices, by another name for the same tiles, or because it is empty
     or its dtype has no plans.
@@ -104,10 +105,26 @@ class LeafMove:
         if self.ends is None:
             can_give = donate and is_on_devices(self.value) and not self.is_renamed
             return jax.device_put(self.value, self.wanted, donate=can_give)
-        moved = self.program(limit_bytes, donate)(self.value)
+        value = self.value
+        if not is_traced and value.sharding.memory_kind != self.own_kind:
+            value = jax.device_put(value, self.own)
+        moved = self.program(limit_bytes, donate)(value)
         if donate and not is_traced and not self.value.is_deleted():
             self.value.delete()  # its memory is of another size than the result's, or XLA had no use for it
         return moved
+
+    @property
+    def own_kind(self) -> str | None:
+        """The kind of memory that it moves from."""
+        return None if self.own is None else self.own.memory_kind
+
+    @property
+    def is_kind_alone(self) -> bool:
+        """Whether its tiles stay as they are, and only change the kind of memory."""
+        if self.wanted is None or self.own is None or not is_on_devices(self.value):
+            return False
+        ndim = len(self.value.shape)
+        return self.own.is_equivalent_to(in_device_memory(self.wanted), ndim) and self.is_moved
 
     @property
     def _keeps_devices(self) -> bool:
@@ -122,6 +139,15 @@ def is_on_devices(value: Any) -> bool:
     if isinstance(value, jax.ShapeDtypeStruct):
         return value.sharding is not None
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+
+
+def in_device_memory(sharding: NamedSharding) -> NamedSharding:
+    """The same sharding in the memory in which devices compute."""
+    if not isinstance(sharding.mesh, jax.sharding.Mesh):
+        return sharding
+    kind = sharding.mesh.devices.flat[0].default_memory().kind
+    is_there = sharding.memory_kind in (None, kind)
+    return sharding if is_there else sharding.with_memory_kind(kind)
 
 
 def platform_of(sharding: NamedSharding) -> str:
@@ -165,13 +191,19 @@ def _move_of(name: str, value: Any, sharding: Any, source: Any) -> LeafMove:
         check_cut(wanted, shape, dtype)
         return LeafMove(name, value, None, wanted)
     own = sharding_like(value, own)
+    if own != in_device_memory(own) and not is_on_devices(value):
+        raise RequestError(
+            f"cannot move an array inside jit from {own.memory_kind} memory: plans run on devices; "
+            "put it there first with jax.device_put(x, sharding.with_memory_kind('device'))"
+        )
+    own = in_device_memory(own)
     if not has_plans(dtype) or 0 in shape:
         check_cut(wanted, shape, dtype)
         return LeafMove(name, value, own, wanted)
     before, after = ends_of(shape, dtype, own, wanted)
     if before.mesh != after.mesh:
         return LeafMove(name, value, own, wanted)
-    if is_on_devices(value) and own.is_equivalent_to(wanted, value.ndim):
+    if is_on_devices(value) and own.is_equivalent_to(in_device_memory(wanted), value.ndim):
         return LeafMove(name, value, own, wanted)
     return LeafMove(name, value, own, wanted, (before, after))
 

@@ -192,6 +192,8 @@ def _check_limit(moves: Sequence[LeafMove]) -> None:
     """Refuse a limit where redist does not know what is held."""
     moved = [move for move in moves if move.is_moved]
     for move in moved:
+        if move.is_kind_alone:
+            continue
         if move.ends is None and is_on_devices(move.value) and move.value.ndim and move.after_bytes:
             why = (
                 "it moves between different devices"

@@ -49,6 +49,7 @@ USES = (
     "gradients",
     "plans_as_functions",
     "gone",
+    "memory_kinds",
     "refusals",
     "wrong_leaves",
 )

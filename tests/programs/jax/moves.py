@@ -320,7 +320,7 @@ def limit_texts(n: int) -> None:
             redist.jax.redistribute(tree, columns, limit_bytes="1MiB")
         except redist.NoPlanError as error:
             said, least = str(error), error.least_bytes
-        assert f"the least that would do is limit_bytes={least} (" in said, said
+        assert f"the least that redist can guarantee is limit_bytes={least} (" in said, said
         assert "within limit_bytes=1048576 (1 MiB)" in said and "of tiles and staging, " in said, (
             said
         )
@@ -353,7 +353,7 @@ def tree_limits(n: int) -> None:
         moved = redist.jax.redistribute(tree, shardings, limit_bytes=least)
         assert jax.tree.all(jax.tree.map(same, moved, tree))
         less = partial(redist.jax.redistribute, tree, shardings, least - 1)
-        refused("the least that would do", less)
+        refused("the least that redist can guarantee", less)
 
 
 def fullest(moves: Any, order: Any, gives: Any) -> int:
@@ -477,7 +477,10 @@ def compared(n: int) -> None:
         ("come from the host", np.ones((8, 8), np.float32), few),
     ):
         refused(words, lambda value=value, there=there: redist.jax.compare(value, there))
-    refused("the least that would do", lambda: redist.jax.compare(w, columns, limit_bytes="1MiB"))
+    refused(
+        "the least that redist can guarantee",
+        lambda: redist.jax.compare(w, columns, limit_bytes="1MiB"),
+    )
 
 
 def refused(words: str, what: Any) -> None:

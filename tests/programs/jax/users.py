@@ -168,6 +168,33 @@ def gone() -> None:
     refused("it was donated or deleted", lambda: redist.jax.redistribute(w, to))
 
 
+def memory_kinds() -> None:
+    """An array in ``pinned_host`` memory moves, and what it holds on devices meanwhile is counted."""
+    w, to = ends(AxisType.Auto, AxisType.Auto)
+    own = w.sharding.with_memory_kind("pinned_host")
+    pinned, call = jax.device_put(w, own), redist.jax.redistribute
+    for wanted in (
+        to,
+        to.with_memory_kind("pinned_host"),
+        P("model", "data"),
+        own.with_memory_kind("device"),
+    ):
+        for value in (pinned, {"a": pinned, "b": w}):
+            moved = call(value, wanted, limit_bytes="1MiB")
+            for y in jax.tree.leaves(moved):
+                assert same(y, w) and (y.sharding.memory_kind == "pinned_host") == (
+                    getattr(wanted, "memory_kind", "") == "pinned_host"
+                )
+    assert redist.jax.compare(pinned, to) == redist.jax.compare(w, to)
+    assert redist.jax.plan_for(pinned, to) == redist.jax.plan_for(w, to)
+    refused("the least that redist can guarantee is", lambda: call(pinned, to, limit_bytes=2000))
+    refused("the least that", lambda: call(w, own, limit_bytes=100))
+    refused("only changes its kind of memory", lambda: redist.jax.compare(w, own))
+    refused("inside jit from pinned_host", lambda: jax.jit(lambda a: call(a, to, source=own))(w))
+    given = jax.device_put(w, own)
+    assert same(call(given, to, donate=True), w) and given.is_deleted()
+
+
 def refusals() -> None:
     """Shapes without values, ``vmap``, and ``donate`` inside ``jit``."""
     w, to = ends(AxisType.Auto, AxisType.Auto)
