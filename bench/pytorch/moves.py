@@ -12,7 +12,8 @@ from torch.distributed.tensor.placement_types import Partial
 
 import redist.torch
 from bench.pytorch.measure import race
-from redist.torch.redistribute import MoveOptions, Target, prepare
+from redist.torch.calls import MoveOptions, Target
+from redist.torch.redistribute import prepare
 
 ROWS = 4096
 R, S0, S1, P = Replicate(), Shard(0), Shard(1), Partial("sum")

@@ -92,7 +92,8 @@ def by_files(state: State, running: DeviceMesh, folder: str) -> State:
 
 def received(state: State, running: DeviceMesh) -> dict[str, int]:
     """**Collective.** Bytes that all ranks receive; of files, those written and read."""
-    from redist.torch.redistribute import MoveOptions, Target, prepare
+    from redist.torch.calls import MoveOptions, Target
+    from redist.torch.redistribute import prepare
 
     targets = [
         Target(running, tuple(running_placements(tuple(w.shape), cut_of(name))))

@@ -17,7 +17,7 @@ except ImportError as _problem:
     ) from _problem
 
 from redist.torch.layouts import mesh_of, placements_of, type_of
-from redist.torch.redistribute import redistribute
+from redist.torch.redistribute import plan_for, redistribute
 from redist.torch.run_plan import TorchPlan
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "from_global",
     "mesh_of",
     "placements_of",
+    "plan_for",
     "redistribute",
     "to_global",
     "type_of",

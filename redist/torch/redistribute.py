@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,37 +20,18 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.ranks.long_wait import TIMEOUT_S
-from redist.text.units import format_bytes, least_limit, limit_from
+from redist.text.units import format_bytes, least_limit
+from redist.torch.calls import MoveOptions, Target, call_of, how_in_words, ranks_of
 from redist.torch.layouts import (
     averaged_over,
-    checked_placements,
-    mesh_ranks,
     one_cut_less,
     placed_type,
     summed_type_of,
 )
 from redist.torch.requests import Ends, Request
 from redist.torch.transfer import TensorTransfer
-from redist.torch.trees import Leaf, leaves_of, rebuilt
-from redist.torch.world import GroupWorld, check_transport, world_of
-
-
-@dataclass(frozen=True, slots=True)
-class MoveOptions:
-    """How to move, apart from what and where to."""
-
-    limit_bytes: int | None = None
-    objective: str = "time"
-    transport: str = "auto"
-    timeout_s: float | None = TIMEOUT_S
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a DTensor goes."""
-
-    device_mesh: DeviceMesh
-    placements: tuple[Any, ...]
+from redist.torch.trees import rebuilt
+from redist.torch.world import GroupWorld, world_of
 
 
 def redistribute(
@@ -89,109 +68,45 @@ def redistribute(
     process group; the default copies through shared memory if all ranks are on one host and the tensors
     in memory.
     """
-    leaves, wrong = leaves_of(dtensor, placements)
-    go = sorted((leaf for leaf in leaves if not leaf.stays), key=lambda leaf: leaf.path)
-    tensors = [leaf.tensor for leaf in go]
-    try:
-        options = MoveOptions(limit_from(limit_bytes), objective, transport, timeout_s)
-        check_transport(transport)
-        if not isinstance(dtensor, (DTensor, Mapping, list, tuple)):
-            raise RequestError(_why_not(dtensor))
-        if wrong is not None:
-            raise RequestError(wrong)
-        targets = [_target(leaf, device_mesh, placements is None) for leaf in go]
-        names = _names(go)
-    except RedistError as problem:
-        tell_all(problem, timeout_s, device_mesh, tensors)
-        raise
-    if not go:
-        agree_on_nothing(options, device_mesh)
-        return rebuilt(dtensor, iter(leaf.tensor for leaf in leaves))
-    moved = dict(zip(map(id, go), move(options, targets, names, tensors), strict=True))
-    return rebuilt(dtensor, (moved.get(id(leaf), leaf.tensor) for leaf in leaves))
+    options = MoveOptions(limit_bytes, objective, transport, timeout_s)
+    call = call_of(dtensor, device_mesh, placements, options)
+    moved: dict[int, DTensor] = {}
+    if call.go:
+        found = move(call.options, call.targets, call.names, call.tensors)
+        moved = dict(zip(map(id, call.go), found, strict=True))
+    return rebuilt(dtensor, (moved.get(id(leaf), leaf.tensor) for leaf in call.leaves))
 
 
-def _why_not(value: Any) -> str:
-    if isinstance(value, torch.nn.Module):
-        return (
-            f"cannot move a {type(value).__name__}: it is a module; move module.state_dict(), and load what "
-            "comes back with module.load_state_dict(moved, assign=True)"
-        )
-    if value is None:
-        return (
-            "cannot move None: a rank outside the source's mesh, too, gives a DTensor; make one with "
-            "DTensor.from_local(torch.empty(0, dtype=...), source_mesh, [Shard(0)], run_check=False, "
-            "shape=..., stride=...)"
-        )
-    return (
-        f"cannot move a {type(value).__name__}: it is no DTensor; make it one with "
-        "distribute_tensor(tensor, mesh, placements)"
-    )
+def plan_for(
+    dtensor: Any,
+    device_mesh: DeviceMesh | None = None,
+    placements: Any = None,
+    limit_bytes: int | float | str | None = None,
+    *,
+    objective: str = "time",
+    transport: str = "auto",
+    timeout_s: float | None = TIMEOUT_S,
+) -> Any:
+    """**Collective**, like the move. The plan by which :func:`redistribute` would move a DTensor.
 
+    Of a dict, the plans of what would move, by dotted names. Nothing moves, and the move that follows
+    is prepared::
 
-def _target(leaf: Leaf, device_mesh: DeviceMesh | None, has_none: bool) -> Target:
-    mesh = leaf.tensor.device_mesh if device_mesh is None else device_mesh
-    if not isinstance(mesh, DeviceMesh):
-        ways = (
-            "redistribute(x, mesh, placements), or redistribute(x, placements=...) on its own mesh"
-        )
-        raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh; write {ways}")
-    if has_none:
-        raise RequestError(
-            "cannot move without placements: they are needed, as [Shard(0)], or [Replicate()] for all of it "
-            "on every rank"
-        )
-    return Target(mesh, checked_placements(leaf.placements, leaf.tensor.ndim, leaf.name))
+        plans = redist.torch.plan_for(model.state_dict(), mesh, [Shard(0)])
+        most = max(plan.peak_bytes for plan in plans.values())
 
-
-def _names(leaves: Sequence[Leaf]) -> list[str]:
-    """Names that tell tensors apart: with dots, or, where that leaves two alike, as lists of keys."""
-    if len({leaf.path for leaf in leaves}) < len(leaves):
-        twice = next(a.name for a, b in pairwise(leaves) if a.path == b.path)
-        raise RequestError(f"cannot move two DTensors that are both called {twice!r}; rename one")
-    names = [leaf.name for leaf in leaves]
-    return names if len(set(names)) == len(names) else [str(list(leaf.path)) for leaf in leaves]
-
-
-def tell_all(
-    problem: RedistError,
-    timeout_s: float | None,
-    device_mesh: Any,
-    tensors: Sequence[DTensor],
-) -> None:
-    """**Collective.** Raise an error of this rank's arguments on all ranks that make the call.
-
-    Where the arguments do not even say which ranks these are, and it is not all, this does nothing.
+    Ranks in a plan are places among the ranks that make the call.
     """
-    if not dist.is_initialized():
-        return
-    is_mesh = isinstance(device_mesh, DeviceMesh)
-    ranks = _ranks_of([device_mesh] if is_mesh else [], tensors)
-    is_sure = bool(tensors) and (is_mesh or device_mesh is None)
-    if (is_sure and _my_rank() in ranks) or len(ranks) == dist.get_world_size():
-        world_of(None, timeout_s, ranks).agree(None, problem)
-
-
-def agree_on_nothing(options: MoveOptions, device_mesh: Any) -> None:
-    """**Collective** if the mesh has all ranks. An error if others do move something."""
-    if isinstance(device_mesh, DeviceMesh) and device_mesh.size() == dist.get_world_size():
-        ranks = _ranks_of([device_mesh], [])
-        world = world_of(None, options.timeout_s, ranks)
-        world.agree(Request((), (), _how(device_mesh.device_type, options)), None)
-
-
-def _ranks_of(meshes: Sequence[DeviceMesh], tensors: Sequence[DTensor]) -> tuple[int, ...]:
-    """The ranks of a call: those of all its meshes."""
-    every = {id(mesh): mesh for mesh in (*meshes, *(t.device_mesh for t in tensors))}
-    return tuple(sorted({rank for mesh in every.values() for rank in mesh_ranks(mesh)}))
+    options = MoveOptions(limit_bytes, objective, transport, timeout_s)
+    call = call_of(dtensor, device_mesh, placements, options)
+    plans: tuple[Plan, ...] = ()
+    if call.go:
+        plans = prepare(call.options, call.targets, call.names, call.tensors)[1].plans
+    return plans[0] if isinstance(dtensor, DTensor) else dict(zip(call.names, plans, strict=True))
 
 
 def _of(averages: Sequence[str]) -> str:
     return f", averages of {', '.join(averages)}" if averages else ""
-
-
-def _how(device: str, options: MoveOptions) -> str:
-    return f"on {device}, limit {options.limit_bytes}, {options.objective}, transport {options.transport}"
 
 
 def move(
@@ -281,7 +196,7 @@ def prepare(
     tensors: Sequence[DTensor],
 ) -> tuple[GroupWorld, TensorTransfer]:
     """**Collective.** The prepared move of a request, and the world that runs it."""
-    ranks = _ranks_of([target.device_mesh for target in targets], tensors)
+    ranks = ranks_of([target.device_mesh for target in targets], tensors)
     world = world_of(None, options.timeout_s, ranks)
     request: Request | None = None
     error: RedistError | None = None
@@ -292,7 +207,9 @@ def prepare(
             for name, tensor, target in zip(names, tensors, targets, strict=True)
         ]
         averages = [name for name, t in zip(names, tensors, strict=True) if averaged_over(t) > 1]
-        request = Request(tuple(names), tuple(ends), f"{_how(device, options)}{_of(averages)}")
+        request = Request(
+            tuple(names), tuple(ends), f"{how_in_words(device, options)}{_of(averages)}"
+        )
     except RedistError as problem:
         error = problem
 
@@ -344,12 +261,12 @@ def _types(
             f"cannot move {name or 'a DTensor'} between devices: meshes of {' and '.join(kinds)}; "
             "copy it to one kind of device first"
         )
-    shape = tile_shapes(source).get(ranks.index(_my_rank()))
+    shape = tile_shapes(source).get(ranks.index(dist.get_rank()))
     local = _local(tensor)
     if shape is not None and tuple(local.shape) != shape and local.numel() + math.prod(shape):
         raise RequestError(
             f"cannot move {name or 'a DTensor'} {source}: its local tensor has shape {list(local.shape)}, "
-            f"but its placements put {list(shape)} on rank {_my_rank()}"
+            f"but its placements put {list(shape)} on rank {dist.get_rank()}"
         )
     return source, there
 
@@ -358,10 +275,6 @@ def _words(placements: Sequence[Any]) -> str:
     """Placements as a user writes them."""
     words = [f"Shard({p.dim})" if type(p) is Shard else repr(p) for p in placements]
     return f"[{', '.join(words)}]"
-
-
-def _my_rank() -> int:
-    return int(dist.get_rank())
 
 
 def _local(tensor: DTensor) -> torch.Tensor:

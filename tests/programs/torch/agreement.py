@@ -15,8 +15,9 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import redist
 import redist.torch
+from redist.torch.calls import MoveOptions, Target
 from redist.torch.dtypes import from_torch
-from redist.torch.redistribute import MoveOptions, Target, prepare
+from redist.torch.redistribute import prepare
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, run_checks
 
@@ -157,6 +158,17 @@ def places() -> None:
     mixed = {"p": FULL if dist.get_rank() == 1 else x}
     must_fail("^rank 1: cannot move a dict without a DTensor", mixed, one, [Shard(1)])
     assert move({"state": {}, "lr": 1}, one, [Shard(1)]) == {"state": {}, "lr": 1}
+    plans = redist.torch.plan_for(
+        {"m": {"a": x, "b": x}, "n": 3}, one, {"m": [Shard(1)], "m.b": None}
+    )
+    assert list(plans) == ["m.a"] and str(plans["m.a"].target) == "f32[8, 12{w}]", plans
+    n_bytes = FULL.nbytes // dist.get_world_size()
+    assert plans["m.a"].peak_bytes >= 2 * n_bytes and 0 < plans["m.a"].received_bytes < FULL.nbytes
+    assert redist.torch.plan_for({"n": 3}, one, [Shard(1)]) == {}
+    world = world_of(None, 30.0)
+    prepared = dict(world.prepared)
+    move({"m": {"a": x}}, one, [Shard(1)])
+    assert world.prepared == prepared, "what was planned is prepared"
     state: Any = torch.nn.Linear(2, 2).state_dict()
     state["weight"] = x
     moved = move(state, one, [Shard(1)])
@@ -255,6 +267,8 @@ def disjoint() -> None:
     assert other.get_coordinate() is not None or there.to_local().numel() == 0
     target = redist.from_placements([Shard(1)], redist.torch.mesh_of(other), x.dtype, x.shape)
     assert redist.synthesize(redist.torch.type_of(x), target).target == redist.torch.type_of(there)
+    plan = redist.torch.plan_for(x, other, [Shard(1)])
+    assert plan.source == redist.torch.type_of(x) and plan.target == redist.torch.type_of(there)
     mesh = grid()
     parts = distribute_tensor(FULL, mesh["dp"], [Shard(0)])
     whole = redist.torch.mesh_of(mesh)

@@ -22,8 +22,9 @@ import redist
 import redist.torch
 from redist.runtime.ranks import long_wait
 from redist.torch import ranks
+from redist.torch.calls import MoveOptions, Target
 from redist.torch.huge_pages import HUGE_BYTES
-from redist.torch.redistribute import MoveOptions, Target, prepare
+from redist.torch.redistribute import prepare
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, run_checks
 
