@@ -93,6 +93,22 @@ def limit_from(limit: int | float | str | None, name: str = "limit_bytes") -> in
     return n_bytes
 
 
+def room_from(limit: int | float | str | None, name: str = "limit_bytes") -> int | None:
+    """A limit that arrays must fit into: some bytes, or None.
+
+    >>> room_from(0)
+    Traceback (most recent call last):
+    ...
+    redist.errors.RequestError: cannot use limit_bytes=0: no array fits; give bytes, such as '1GiB'
+    """
+    n_bytes = limit_from(limit, name)
+    if n_bytes == 0:
+        raise RequestError(
+            f"cannot use {name}={limit!r}: no array fits; give bytes, such as '1GiB'"
+        )
+    return n_bytes
+
+
 def count_of(n: int, noun: str) -> str:
     """A number of things in words.
 

@@ -23,6 +23,7 @@ from redist.pgas.tiles.arranging import (
     filled,
     label_dims,
     left_alone,
+    numbers_in,
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
@@ -107,7 +108,8 @@ def _arranged(
         return apply(function, *own) if made is None else _apply_in(function, own, made)
 
     form = EinForm(notation, sizes, join)
-    return ArrangedCall(function.__name__, tuple(arrays), run, form, choose)
+    numbers = numbers_in(operands)
+    return ArrangedCall(function.__name__, tuple(arrays), run, form, choose, numbers=numbers)
 
 
 def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayType) -> Any:

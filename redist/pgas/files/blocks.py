@@ -49,7 +49,9 @@ def within(a: Tiled, limit_bytes: int | str | None) -> int:
 def must_be_written(file: File, a: Any) -> Array:
     """**Local.** A global array whose values are real, or an error that says what else to write."""
     traffic().require_data(
-        f"the file {os.fspath(file)}", "a file is written once, when values are known"
+        f"the file {os.fspath(file)}",
+        "a file is written once, when values are known",
+        "return the array, and write it outside",
     )
     if not isinstance(a, Array):
         raise ArgumentTypeError(

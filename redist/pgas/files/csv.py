@@ -20,7 +20,15 @@ from redist.errors import ArgumentError, ArgumentTypeError, ReadError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
 from redist.pgas.files.csv_fields import Dialect
-from redist.pgas.files.lines import FieldCounts, after_quote, count_in, line_start, pieces
+from redist.pgas.files.lines import (
+    FieldCounts,
+    after_quote,
+    count_in,
+    header_from,
+    line_start,
+    pieces,
+    too_short,
+)
 from redist.pgas.files.other_names import READING, says_ours
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
@@ -30,9 +38,10 @@ from redist.pgas.files.shares import (
     in_order,
     look,
     must_have_data,
+    other_reader,
     readable,
     teller,
-)
+)  # fmt: skip
 from redist.pgas.global_array import Array
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -134,13 +143,14 @@ def _open(path: Path) -> tuple[BinaryIO, bool]:
         opened = bz2.BZ2File(file)
     elif begin == b"\xfd7zXZ\x00":
         opened = lzma.LZMAFile(file)  # noqa: SIM115
-    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ReadError(f"cannot read {str(path)!r}: it is in UTF-16; need UTF-8")
+    if (other := other_reader(begin)) is not None:
+        raise ReadError(f"cannot read {str(path)!r} as text: {other}")
     return (file, False) if opened is None else (opened, True)
 
 
 def heads_of(paths: Sequence[str], dialect: Dialect, header: bool | int | None) -> list[CsvHead]:
     """**Local.** Look at all files, which must have the same columns."""
+    header = header_from(header)
     heads = []
     for path in paths:
         with readable(path):
@@ -155,7 +165,7 @@ def heads_of(paths: Sequence[str], dialect: Dialect, header: bool | int | None) 
 
 def _head_of(path: Path, dialect: Dialect, header: bool | int | None) -> CsvHead:
     """**Local.** Look at the first line that is not blank."""
-    skip = 0 if header is None or isinstance(header, bool) else int(header)
+    skip = skipped = 0 if header is None or isinstance(header, bool) else header
     lines, after = 0, 0
     file, packed = _open(path)
     with file:
@@ -169,7 +179,9 @@ def _head_of(path: Path, dialect: Dialect, header: bool | int | None) -> CsvHead
                     break
                 skip -= 1
         else:
-            raise ReadError(f"cannot read {str(path)!r}: it is empty")
+            raise ReadError(
+                f"cannot read {str(path)!r}: {too_short(lines, skipped - skip, skipped)}"
+            )
         end = None if packed else os.fstat(file.fileno()).st_size
     fields = dialect.split(text)
     if header is None:

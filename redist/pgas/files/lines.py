@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,30 @@ def one_delimiter(delimiter: str | None, sep: str | None) -> str:
             f"cannot part fields by {mark!r}: need one letter of ASCII that is in no number"
         )
     return mark
+
+
+def too_short(lines: int, filled: int, skipped: int) -> str:
+    """Why a text has no line to begin with.
+
+    >>> too_short(0, 0, 9), too_short(3, 3, 9)
+    ('it is empty', 'it has 3 lines, and header=9 skips 9; give a smaller number')
+    """
+    if not filled:
+        return "it is empty" if not lines else "it has blank lines and comments alone"
+    n = f"{filled} line{'s' * (filled != 1)}"
+    n += "" if filled == lines else " beside blank ones and comments"
+    return f"it has {n}, and header={skipped} skips {skipped}; give a smaller number"
+
+
+def header_from(given: Any) -> bool | int | None:
+    """**Local.** What was given for ``header``, as Python's, or an error."""
+    if given is None:
+        return None
+    if isinstance(given, (bool, np.bool_)):
+        return bool(given)
+    if not isinstance(given, (int, np.integer)) or given < 0:
+        raise ArgumentError(f"cannot use header={given!r}: need True, False or a number of lines")
+    return int(given)
 
 
 def line_start(file: BinaryIO, at: int, first: int, end: int) -> int:

@@ -19,11 +19,13 @@ from redist.pgas.files.blocks import must_be_written, own_parts, within
 from redist.pgas.files.new_file import new_file
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
+    NPY,
     File,
     Wanted,
     empty_rows,
     look,
     must_have_data,
+    other_reader,
     teller,
     together,
 )  # fmt: skip
@@ -89,6 +91,10 @@ def _head_of(path: Path) -> NpyHead:
                 f"pgas.asarray(numpy.load({str(path)!r})['name']), which every rank reads whole"
             )
         file.seek(0)
+        begin = file.read(6)
+        if begin != NPY:
+            raise ReadError(f"cannot read {str(path)!r}: {_other_kind(path, begin)}")
+        file.seek(0)
         try:
             version = npy_format.read_magic(file)
             reads = {
@@ -110,6 +116,21 @@ def _head_of(path: Path) -> NpyHead:
             f"cannot read {str(path)!r}: it ends after {format_bytes(have)} of {format_bytes(need)}"
         )
     return NpyHead(shape, by_columns, dtype, offset)
+
+
+def _other_kind(path: Path, begin: bytes) -> str:
+    """What a file is that does not begin as one of NumPy does, and who reads it.
+
+    >>> _other_kind(Path("a.csv"), b"1,2,3")
+    'it is not a file of NumPy; pgas.read_csv reads text'
+    """
+    if not begin:
+        return "it is empty"
+    if (other := other_reader(begin)) is not None:
+        return other
+    if begin.isascii() and begin.decode().replace("\n", " ").replace("\r", " ").isprintable():
+        return "it is not a file of NumPy; pgas.read_csv reads text"
+    return "it is not a file of NumPy, as numpy.save or pgas.write_npy makes one"
 
 
 def _mapped(file: File, head: NpyHead) -> Values:

@@ -36,6 +36,8 @@ from redist.text.units import format_bytes, ranks_in_words
 Values = NDArray[Any]
 File = str | os.PathLike[str]
 T = TypeVar("T")
+NPY = b"\x93NUMPY"
+"""So files of NumPy begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,19 @@ def must_have_data(file: File) -> None:
         "what it holds is not known before it is read",
         "read it before the call, outside any limit that it exceeds, and give the array as an argument",
     )
+
+
+def other_reader(begin: bytes) -> str | None:
+    """**Local.** What a file is by its first bytes, and who reads it; None of other text.
+
+    >>> other_reader(b"PAR1"), other_reader(b"1,2,3")
+    ('it is a Parquet file; pgas.read_parquet reads it', None)
+    """
+    if begin.startswith(NPY):
+        return "it is a file of NumPy; pgas.read_npy reads it"
+    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "it is in UTF-16; need UTF-8"
+    return "it is a Parquet file; pgas.read_parquet reads it" if begin[:4] == b"PAR1" else None
 
 
 def look(comm: Comm, file: File, find: Callable[[], T]) -> T:

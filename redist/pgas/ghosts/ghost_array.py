@@ -16,6 +16,7 @@ from redist.runtime.ranks.world import Comm
 from redist.text.call_site import calling_line
 
 END_IT = "end the program first, or use pgas.map_tiles"
+OUTSIDE_IT = "return it, and gather or write it outside"
 
 
 class GhostArray(Array):
@@ -49,8 +50,11 @@ class GhostArray(Array):
     def gather(self) -> Tile:
         """Refused, because a program has no values before it runs; an explanation notes the move."""
         if not _explains():
-            self._read("gather")
+            self._read("gather", OUTSIDE_IT)
         return super().gather()
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        self._read("make a NumPy array of", OUTSIDE_IT)
 
     def _element(self) -> Any:
         if not _explains():
@@ -99,10 +103,10 @@ class GhostArray(Array):
             self._read("format")
         return format(self.dtype.type(1), how)
 
-    def _read(self, what: str) -> NoReturn:
+    def _read(self, what: str, instead: str = RETURN_IT) -> NoReturn:
         raise CaptureError(
             f"cannot {what} {self.type} in a program ({calling_line()}): its value is not known "
-            f"before the program runs; {RETURN_IT}"
+            f"before the program runs; {instead}"
         )
 
     def _reach_into(self, what: str) -> NoReturn:

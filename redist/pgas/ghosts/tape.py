@@ -91,6 +91,8 @@ class CapturedNode:
     types: list[ArrayType] = field(default_factory=list)
     moves: list[MoveOf] = field(default_factory=list)
     updates: bool = False
+    numbers: list[str] = field(default_factory=list)
+    """Those that it was given; noted where layouts are planned."""
 
     def __str__(self) -> str:
         made = f" -> {self.types[-1]}" if self.types else ""

@@ -25,7 +25,8 @@ class RankReport:
 def describe(node: CapturedNode) -> str:
     """A node as all ranks must have it."""
     moves = ", ".join(f"{move.source} to {move.target}" for move in node.moves)
-    return f"{node}{'; moves ' + moves if moves else ''}"
+    numbers = f" with {', '.join(node.numbers)}" if node.numbers else ""
+    return f"{node}{numbers}{'; moves ' + moves if moves else ''}"
 
 
 def agree_on_nodes(

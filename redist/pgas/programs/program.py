@@ -10,7 +10,9 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from redist.errors import ArgumentError, RequestError
+import numpy as np
+
+from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
@@ -35,7 +37,7 @@ from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
 from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
-from redist.text.units import limit_from
+from redist.text.units import room_from
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -338,11 +340,21 @@ def program(
         raise ArgumentError(f"cannot use layouts {layouts!r}: known are {known}")
     if prefetch not in (True, False, ALWAYS):
         raise ArgumentError(f"cannot use prefetch {prefetch!r}: known are True, False, {ALWAYS!r}")
-    limit_bytes = limit_from(limit, "limit")
-    if limit_bytes == 0:
-        raise RequestError(f"cannot use limit={limit!r}: no array fits; give bytes, such as '1GiB'")
+    for name, value in (("cache", cache), ("progress", progress)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise ArgumentError(f"cannot use {name}={value!r}: need True or False")
+    if function is not None and not callable(function):
+        raise ArgumentTypeError(
+            f"cannot make a program of {function!r}: need a function; options have names, as in "
+            "@pgas.program(cache=False)"
+        )
     options = ProgramOptions(
-        prefetch, bool(cache), layouts, limit_bytes, spill_folder(spill), bool(progress)
+        prefetch,
+        bool(cache),
+        layouts,
+        room_from(limit, "limit"),
+        spill_folder(spill),
+        bool(progress),
     )
     if function is not None:
         return Program(function, options)

@@ -9,7 +9,7 @@ from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
 from redist.pgas.spill.put_away import can_leave, last_loads, put_away
 from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
 from redist.pgas.tiles.tiled import Tiled
-from redist.text.units import limit_from
+from redist.text.units import room_from
 
 MEMORIES = (BUFFERS, DEVICE)
 
@@ -36,7 +36,7 @@ class memory_limit:
     """
 
     def __init__(self, limit_bytes: int | float | str | None, *, spill: str | None = None) -> None:
-        limit, spill = limit_from(limit_bytes), spill_folder(spill)
+        limit, spill = room_from(limit_bytes), spill_folder(spill)
         self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()
         store = None if spill is None or limit is None else store_for(spill)

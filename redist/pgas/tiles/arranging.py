@@ -58,6 +58,8 @@ class ArrangedCall:
     fixed: bool = False
     only: Types | None = None
     """The types of its operands that it is written for, if it names them."""
+    numbers: tuple[str, ...] = ()
+    """Those that it is given, exactly: all ranks must give the same."""
 
 
 class Arranger(Protocol):
@@ -166,7 +168,10 @@ def call_of(
 
     shapes = tuple((x.shape, str(x.dtype), x._memory.on_device) for x in arrays)
     key = function, _frozen(slots), shapes
-    return ArrangedCall(function.__name__, tuple(arrays), run, key=key, fixed=fixed)
+    numbers = numbers_in(slots)
+    return ArrangedCall(
+        function.__name__, tuple(arrays), run, key=key, fixed=fixed, numbers=numbers
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,26 @@ def with_places(thing: Any, arrays: list[Tiled]) -> Any:
         case np.ndarray():
             return thing.copy()
     return thing
+
+
+def numbers_in(thing: Any) -> tuple[str, ...]:
+    """The numbers among arguments, in order, each as a text that others do not have.
+
+    >>> numbers_in(((0.1, [2]), {"axis": True}, slice(None, np.float32(0.1))))
+    ('0.1', '2', 'True', '0.10000000149011612')
+    """
+    match thing:
+        case tuple() | list():
+            return tuple(text for one in thing for text in numbers_in(one))
+        case dict():
+            return numbers_in(list(thing.values()))
+        case slice():
+            return numbers_in((thing.start, thing.stop, thing.step))
+        case np.generic():
+            return (repr(thing.item()),)
+        case bool() | int() | float() | complex():
+            return (repr(thing),)
+    return ()
 
 
 def filled(thing: Any, arrays: Sequence[Tiled]) -> Any:

@@ -203,7 +203,13 @@ def refusals() -> str | None:
         "local": (lambda x: x.local, "cannot reach into"),
         "get": (lambda x: x.get((0, 0)), "cannot get elements"),
         "epoch": (lambda x: x.epoch(), "cannot open an epoch"),
-        "gather": (lambda x: x.gather(), "cannot gather"),
+        "gather": (lambda x: x.gather(), "return it, and gather or write it outside"),
+        "list": (lambda x: x.tolist(), "return it, and gather or write it outside"),
+        "numpy": (lambda x: np.asarray(x), "return it, and gather or write it outside"),
+        "write": (
+            lambda x: pgas.write_npy("never.npy", x),
+            "return the array, and write it outside",
+        ),
         "hidden": (lambda x: x + dug_out(), "not part of the program"),
     }
     for name, (function, words) in cases.items():

@@ -222,6 +222,13 @@ def calls(x: Arrays) -> dict[str, Callable[[], Any]]:
         "allocate too much by an operation": lambda: _limited(lambda: xp.sqrt(LARGE[0])),
         "move too much": lambda: _limited(lambda: LARGE[0].to("{}, {}")),
         "negative limit": lambda: redist.memory_limit(-1),
+        "limit of nothing": lambda: redist.memory_limit(0),
+        "a cache of text": lambda: xp.program(cache="no"),
+        "progress of text": lambda: xp.program(progress="x"),
+        "a program of a number": lambda: xp.program(3),
+        "a number of each rank's own for a program": lambda: xp.program(_shifted)(a, COMM.rank + 0.5),
+        "a number of each rank's own in a program": lambda: xp.program(_shifted_by_rank)(a),
+        "an index of each rank's own in a program": lambda: xp.program(_row_of_rank)(a),
         "another type on every rank": lambda: a.to("{}, {x}" if COMM.rank else "{}, {}"),
         "another shape on every rank": lambda: xp.ones(
             (6, 4 + COMM.rank), type="{x}, {}"
@@ -239,9 +246,22 @@ ALONE = {
     "write each rank's own shape", "write each rank's own dtype", "write an array on one rank alone",
     "write by each rank's own format", "read each rank's own dtype", "read each rank's own columns",
     "read to each rank's own type", "read Parquet of each rank's own columns",
-    "write on one rank and read on another",
+    "write on one rank and read on another", "a number of each rank's own for a program",
+    "a number of each rank's own in a program", "an index of each rank's own in a program",
 }  # fmt: skip
 """No mistakes where there is one rank, or for which one rank must have more than another."""
+
+
+def _shifted(a: Any, by: float) -> Any:
+    return a * 2.0 + by
+
+
+def _shifted_by_rank(a: Any) -> Any:
+    return a * 2.0 + COMM.rank
+
+
+def _row_of_rank(a: Any) -> Any:
+    return a[COMM.rank]
 
 
 def _limited(work: Callable[[], Any]) -> Any:

@@ -104,7 +104,7 @@ def npy_errors_are_one() -> str | None:
         (folder() / "missing.npy", {}, "No such file"),
         (cut_off, {}, "it ends after 720 B of 800 B"),
         (many, {}, "this is an .npz, an archive of several arrays"),
-        (other, {}, "as a file of NumPy"),
+        (other, {}, "it is not a file of NumPy; pgas.read_csv reads text"),
         (objects, {}, "and not numbers"),
         (fine, {"type": "{x}"}, "1 dim, but the array has 2"),
         (fine, {"type": "f64[5{x}, 4]"}, "the array is f64 of shape (4, 4)"),
@@ -369,6 +369,14 @@ def csv_errors_name_the_line() -> str | None:
         ("A,1\nB,2\nC,5\n", {"header": False}, "usecols=[1] leaves out the column of text: 0"),
         ("1,2\n", {"quote": "ab"}, "cannot use quote='ab'"),
         ("", {}, "it is empty"),
+        ("\n# 1\n", {}, "it has blank lines and comments alone"),
+        ("a,b\n1,2\n3,4\n", {"header": 9}, "it has 3 lines, and header=9 skips 9"),
+        (
+            "1,2\n",
+            {"header": "yes"},
+            "cannot use header='yes': need True, False or a number of lines",
+        ),
+        ("1,2\n", {"header": -1}, "cannot use header=-1: need True, False or a number of lines"),
         ("a,b\n1,2\n", {"usecols": ["c"]}, "it has ('a', 'b')"),
         ("1,2\n", {"usecols": ["c"]}, "its columns have no names"),
         ("1,2\n", {"usecols": [2]}, "cannot read column 2"),
@@ -379,6 +387,21 @@ def csv_errors_name_the_line() -> str | None:
     for number, (text, options, said) in enumerate(wanted):
         path = stored(f"bad{number}.csv", partial(Path.write_text, data=text))
         found = refused(partial(pgas.read_csv, path, **options))
+        if said not in found:
+            return f"{said!r}: {found}"
+    array = stored("not_text.npy", lambda path: np.save(path, np.ones(3)))
+    nothing = stored("nothing.npy", partial(Path.write_bytes, data=b""))
+    others = [
+        (pgas.read_csv, array, "it is a file of NumPy; pgas.read_npy reads it"),
+        (
+            pgas.read_npy,
+            folder() / "bad0.csv",
+            "it is not a file of NumPy; pgas.read_csv reads text",
+        ),
+        (pgas.read_npy, nothing, "it is empty"),
+    ]
+    for read, path, said in others:
+        found = refused(partial(read, path))
         if said not in found:
             return f"{said!r}: {found}"
     missing = refused(lambda: pgas.read_csv(folder() / "missing.csv"))

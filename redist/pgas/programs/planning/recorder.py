@@ -81,6 +81,7 @@ class CallRecorder:
     def call(self, call: ArrangedCall) -> Any:
         """**Local.** Do a call in the types that are chosen for it."""
         tape = self._tape_in_calls()
+        tape.nodes[tape.current_node()].numbers += call.numbers
         at, given = len(self.calls), call.arrays
         types = tuple(x.type for x in given)
         operands = tuple(self._number(x, call.name) for x in given)
