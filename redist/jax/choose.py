@@ -87,6 +87,18 @@ def least_bytes(source: ArrayType, target: ArrayType, donate: bool, platform: st
     return min(need for _, need in plans_between(source, target, donate, platform))
 
 
+def same_limit(
+    source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
+) -> int | None:
+    """One limit for all that allow the same plans, so that they share a compiled program."""
+    if limit_bytes is None:
+        return None
+    needs = [need for _, need in plans_between(source, target, donate, platform)]
+    if limit_bytes >= max(needs):
+        return None
+    return max((need for need in needs if need <= limit_bytes), default=limit_bytes)
+
+
 def choose_plan(
     source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
 ) -> Plan:
@@ -114,11 +126,20 @@ def least_parts(
     """What the least limit consists of, in words."""
     ways = plans_between(source, target, donate, platform)
     plan, need = min(ways, key=lambda way: way[1])
-    proved = min(need, plan.peak_bytes)
+    return parts_of(others_bytes, plan.peak_bytes, need)
+
+
+def parts_of(others_bytes: int, proved_bytes: int, need_bytes: int) -> str:
+    """What a device holds while one array moves, in words: of other arrays, and of its own.
+
+    >>> parts_of(0, 2**20, 3 * 2**20)
+    "1 MiB of tiles and staging, 2 MiB for XLA's copies"
+    """
+    proved = min(need_bytes, proved_bytes)
     parts = [
         (others_bytes, "of the tree's other arrays"),
         (proved, "of tiles and staging"),
-        (need - proved, "for XLA's copies"),
+        (need_bytes - proved, "for XLA's copies"),
     ]
     return ", ".join(f"{format_bytes(n)} {what}" for n, what in parts if n)
 

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 
 from redist.errors import ArgumentError, RequestError
-from redist.jax.choose import XLA, goes_as_bits, is_reused
+from redist.jax.arguments import checked
+from redist.jax.choose import XLA, goes_as_bits, is_reused, parts_of
 from redist.jax.moves import LeafMove, is_on_devices, plan_between
 from redist.jax.trees import given_away, moves_of, order_of, others_bytes, steps_of
 from redist.lower.hlo import received_bytes
@@ -43,8 +44,8 @@ class Comparison:
     that a device holds of the tree. ``tiles_bytes`` is the part that both hold anyway: source and target,
     which share their memory if the array is donated and XLA can reuse it. ``bound_bytes`` is what redist
     says a device holds at most, before anything is compiled. ``certified_bytes`` is what the plan proves
-    for tiles and staging alone, without the copies that XLA makes; of a tree it is the largest of its
-    plans'.
+    for tiles and staging alone, without the copies that XLA makes. Of a tree both are of the fullest
+    moment, and ``others_bytes`` is what the device then holds of the arrays that do not move.
     """
 
     n_arrays: int
@@ -55,6 +56,7 @@ class Comparison:
     tiles_bytes: int
     bound_bytes: int
     certified_bytes: int
+    others_bytes: int = 0
     is_donated: bool = False
 
     @property
@@ -74,10 +76,14 @@ class Comparison:
             self._row("least possible", least),
         ]
         bounds = (
-            f"redist guarantees at most {format_bytes(self.bound_bytes, round_up=True)} on any device; "
-            f"{format_bytes(self.certified_bytes)} of tiles and staging are proved, the rest is XLA's copies"
+            f"redist guarantees at most {format_bytes(self.bound_bytes, round_up=True)} on any device: "
+            f"{self._parts()}; tiles and staging are proved"
         )
         return "\n".join([*table(rows), self._verdict(), bounds])
+
+    def _parts(self) -> str:
+        need = self.bound_bytes - self.others_bytes
+        return parts_of(self.others_bytes, self.certified_bytes, need)
 
     def _row(self, name: str, found: CompiledFigures) -> tuple[str, ...]:
         ratio = ""
@@ -110,6 +116,7 @@ def _text(n_bytes: int | None) -> str:
     return "unknown" if n_bytes is None else format_bytes(n_bytes)
 
 
+@checked
 def compare(
     x: Any, sharding: Any, limit_bytes: int | str | None = None, *, donate: bool = False
 ) -> Comparison:
@@ -130,6 +137,8 @@ def compare(
     held = [others[k] for k in planned]
     found = [_measured(moves[k], rooms[k], gives[k]) for k in planned]
     plans = [one.plan for one in found]
+    bounds = [one.bound_bytes + other for one, other in zip(found, held, strict=True)]
+    most = bounds.index(max(bounds))
     return Comparison(
         len(planned),
         plans[0].source.mesh.n_devices,
@@ -137,8 +146,9 @@ def compare(
         _together([one.xla for one in found], held),
         sum(plan.lower_bound_bytes for plan in plans),
         _fullest([one.tiles_bytes for one in found], held),
-        _fullest([one.bound_bytes for one in found], held),
-        max(plan.peak_bytes for plan in plans),
+        bounds[most],
+        plans[most].peak_bytes,
+        held[most],
         donate,
     )
 

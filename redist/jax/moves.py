@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from redist.errors import ConversionError, RedistError, RequestError
-from redist.jax.choose import XLA, choose_plan, is_reused, least_bytes
+from redist.jax.choose import XLA, choose_plan, is_reused, least_bytes, same_limit
 from redist.jax.compiled import placed, to_jax
 from redist.jax.types import (
     check_cut,
@@ -93,7 +93,8 @@ class LeafMove:
     def program(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
         """The plan as a function that XLA compiles at its first call."""
         assert self.ends is not None and self.own is not None and self.wanted is not None
-        return compiled(*self.ends, limit_bytes, donate, self.own, self.wanted)
+        limit = same_limit(*self.ends, limit_bytes, donate, self.platform)
+        return compiled(*self.ends, limit, donate, self.own, self.wanted)
 
     def run(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
         """Move it, and return the result."""

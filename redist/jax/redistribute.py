@@ -7,13 +7,15 @@ from typing import Any
 import jax
 
 from redist.errors import ConversionError, RequestError
+from redist.jax.arguments import check_end, checked
 from redist.jax.moves import LeafMove, ends_of, is_on_devices, plan_between, platform_of
 from redist.jax.trees import moves_of, steps_of
-from redist.jax.types import check_end, sharding_from, sharding_like
+from redist.jax.types import sharding_from, sharding_like
 from redist.plan.plan import Plan
 from redist.text.units import limit_from
 
 
+@checked
 def redistribute(
     x: Any,
     sharding: Any,
@@ -39,6 +41,7 @@ def redistribute(
     compiles; later calls only move.
     """
     limit = limit_from(limit_bytes)
+    _check_place(x)
     moves, structure = moves_of(x, sharding, source)
     _check_values(moves, donate)
     results: list[Any] = [None] * len(moves)
@@ -49,6 +52,16 @@ def redistribute(
     if donate:
         _free_what_is_left(moves)
     return jax.tree.unflatten(structure, results)
+
+
+def _check_place(tree: Any) -> None:
+    """Refuse a move inside ``shard_map``, where an array is one tile."""
+    is_manual = bool(jax.sharding.get_abstract_mesh().manual_axes)
+    if is_manual and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
+        raise RequestError(
+            "cannot move an array inside shard_map: there it is the tile of one device, and a plan is for a "
+            "whole array; move the array before or after shard_map"
+        )
 
 
 def _check_values(moves: list[LeafMove], donate: bool) -> None:
@@ -88,6 +101,7 @@ def _free_what_is_left(moves: list[LeafMove]) -> None:
             move.value.delete()
 
 
+@checked
 def plan_for(
     x: Any, sharding: Any, limit_bytes: int | str | None = None, *, source: Any = None
 ) -> Plan:
@@ -99,7 +113,7 @@ def plan_for(
             f"cannot make one plan for a tree of {n}: every array has its own; "
             "write jax.tree.map(redist.jax.plan_for, arrays, shardings)"
         )
-    check_end(sharding)
+    check_end(sharding, leaf=x)
     own = sharding_from(x, source)
     before = sharding_like(x, own)
     after = sharding_like(x, sharding, own)

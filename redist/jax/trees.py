@@ -12,9 +12,10 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from redist.errors import NoPlanError, RequestError
+from redist.jax.arguments import check_end, is_end
 from redist.jax.choose import least_parts, no_plan
 from redist.jax.moves import LeafMove, is_on_devices, move_of
-from redist.jax.types import check_end, has_plans, is_end
+from redist.jax.types import has_plans
 from redist.text.columns import one_line
 
 
@@ -37,7 +38,7 @@ def _spread(given: Any, tree: Any, what: str) -> list[Any]:
     def spread_over(path: Any, one: Any, branch: Any) -> None:
         leaves, inside = jax.tree.flatten(branch)
         is_branch = not jax.tree_util.treedef_is_leaf(inside)
-        check_end(one, jax.tree_util.keystr(path))
+        check_end(one, jax.tree_util.keystr(path), leaf=leaves[0] if leaves else None)
         spread.extend(_replicated(one) if is_branch and _is_scalar(a) else one for a in leaves)
 
     if is_end(given):

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from redist.errors import ConversionError, RequestError
+from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.dtype import DType
@@ -100,46 +100,6 @@ def _check_axes(spec: PartitionSpec, mesh: Any) -> None:
                 f"cannot use {spec}: it names axis {name!r} {n} times, and an axis cuts one dim, once; "
                 f"write None in the other places, or another axis of {axes}"
             )
-
-
-def is_end(given: Any) -> bool:
-    """Whether this says where an array goes; None leaves it where it is."""
-    return given is None or isinstance(given, (Sharding, PartitionSpec))
-
-
-def check_end(given: Any, name: str = "", is_leaf: bool = True) -> None:
-    """Refuse what is no sharding for the array at ``name`` in a tree.
-
-    Of a branch, that is not ``is_leaf``, only what looks like a PartitionSpec is refused.
-    """
-    if is_end(given):
-        return
-    spec = _meant_spec(given)
-    do = (
-        f"write {spec}" if spec else "give a NamedSharding, or a PartitionSpec such as P('x', None)"
-    )
-    if spec or is_leaf:
-        raise RequestError(
-            f"{name}{': ' if name else ''}cannot move to {given!r}: it is a {type(given).__name__}; "
-            f"{do} for the mesh that the array is on"
-        )
-
-
-def _meant_spec(given: Any) -> str:
-    """The PartitionSpec that somebody means who writes an axis, or a tuple or list of them; or nothing.
-
-    >>> _meant_spec((None, "model")), _meant_spec("model"), _meant_spec(3)
-    ("P(None, 'model')", "P('model')", '')
-    """
-    entries = (given,) if isinstance(given, str) else given
-    if type(entries) not in (tuple, list) or not all(map(_is_entry, entries)):
-        return ""
-    return f"P({', '.join(map(repr, entries))})"
-
-
-def _is_entry(entry: Any) -> bool:
-    names = entry if type(entry) is tuple else (entry,)
-    return entry is None or all(isinstance(name, str) for name in names)
 
 
 @lru_cache(maxsize=2**12)

@@ -52,6 +52,8 @@ USES = (
     "memory_kinds",
     "refusals",
     "wrong_leaves",
+    "shared_programs",
+    "wrong_arguments",
 )
 
 pytestmark = pytest.mark.skipif(

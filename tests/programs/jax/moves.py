@@ -448,6 +448,15 @@ def compared(n: int) -> None:
     tile = 2**22 // 8
     assert two.n_arrays == 2 and two.lower_bound_bytes == 2 * one.lower_bound_bytes
     assert two.redist.held_bytes == (one.redist.held_bytes or 0) + 2 * tile, "all that is held"
+    assert two.others_bytes == 2 * tile and two.certified_bytes == one.certified_bytes
+    assert ": 1 MiB of the tree's other arrays, 1.3 MiB of tiles and staging, " in str(two), str(
+        two
+    )
+    try:
+        redist.jax.redistribute({"a": w, "b": w + 1}, columns, limit_bytes=1)
+    except redist.NoPlanError as error:
+        parts = str(error).partition(", which is ")[2].partition("; with")[0]
+        assert f" on any device: {parts}; tiles and staging are proved" in str(two), (parts, two)
     lines = str(one).splitlines()
     assert lines[0].split() == (
         "1 array, 8 devices received by all of least peak per device = source, target + extra".split()

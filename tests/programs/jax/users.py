@@ -16,6 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import redist
 import redist.jax
+from redist.jax.moves import compiled as programs
 
 P = PartitionSpec
 HOST = np.arange(64.0 * 16, dtype=np.float32).reshape(64, 16)
@@ -216,6 +217,40 @@ def refusals() -> None:
     assert redist.jax.compare(w, to, limit_bytes=said) == found, said
     refused("inside vmap", lambda: jax.vmap(lambda a: move(a, line, source=rows))(w))
     refused("donate_argnums", lambda: jax.jit(lambda a: move(a, to, source=own, donate=True))(w))
+
+
+def shared_programs() -> None:
+    """Equal arrays of a tree share one compiled program, also under a limit that leaves each another room."""
+    w, to = ends(AxisType.Auto, AxisType.Auto)
+    for limit, donate in product((None, "1MiB"), (False, True)):
+        programs.cache_clear()
+        tree = {str(k): w + k for k in range(5)}
+        moved = redist.jax.redistribute(tree, to, limit_bytes=limit, donate=donate)
+        assert same(moved["4"], w + 4) and programs.cache_info().currsize == 1, (limit, donate)
+
+
+def wrong_arguments() -> None:
+    """Text of redist's types, arguments in the wrong order, a wrong name, and ``shard_map``."""
+    w, to = ends(AxisType.Auto, AxisType.Auto)
+    own, calls = w.sharding, (redist.jax.redistribute, redist.jax.compare, redist.jax.plan_for)
+    for call in calls:
+        refused("it is a str; write P('model')", lambda c=call: c(w, "model"))
+        for text in ("f32[64, 16{model}]", "tp"):
+            refused("redist.jax takes JAX's shardings", lambda c=call, t=text: c(w, t))
+        for wrong in (to, P("model")):
+            refused("the array comes first, then the sharding", lambda c=call, s=wrong: c(s, w))
+        refused("cannot move to float32[64, 16]:", lambda c=call: c(w, w))
+        refused("did you mean limit_bytes?", lambda c=call: c(w, to, limit="1GiB"))
+        refused("it takes x, sharding, limit_bytes", lambda c=call: c(w, to, foo=1))
+    for source in (None, own):
+        inside = jax.shard_map(
+            lambda a, s=source: redist.jax.redistribute(a, P(), source=s),
+            mesh=own.mesh,
+            in_specs=own.spec,
+            out_specs=own.spec,
+        )
+        for run in (inside, jax.jit(inside)):
+            refused("cannot move an array inside shard_map", lambda r=run: r(w))
 
 
 def wrong_leaves() -> None:
