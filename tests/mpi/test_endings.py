@@ -96,7 +96,7 @@ def test_ranks_with_different_requests_are_told_apart(ranks: int) -> None:
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_a_missing_rank_is_named_after_a_while_and_in_the_end(when: str, ranks: int) -> None:
     done = end("sleep", when, ranks, REDIST_TIMEOUT_S="11")
-    missing = "rank 1" if when == "late" else "other ranks"
+    missing = "rank 1"
     check(done, ranks, rf"{missing} did not come within 11 s to {CALL}|rank 1", 12.5)
     assert re.search(rf"ranks? \S.* ha(s|ve) waited 10 s in {CALL} for {missing}", done.output)
 
@@ -151,6 +151,21 @@ def test_one_rank_shows_the_traceback_of_an_error_that_all_have() -> None:
     for rank in (1, 2):
         assert f"rank {rank}: the same error as rank 0" in done.output
     assert done.status != 0
+
+
+def test_who_misses_the_first_call_is_named_and_the_lowest_rank_shows_the_error() -> None:
+    done = end("nap", "early", 3, REDIST_TIMEOUT_S="1", BAD_RANK="0")
+    told = said(done)
+    for rank in (1, 2):
+        assert re.search(rf"rank 0 did not come within 1 s to {CALL}", told[rank][1]), done.output
+    assert "rank 2: the same error as rank 1" in done.output
+    assert len(re.findall(r"(?m)^redist\.errors\.PeerError: rank 0 did not come", done.output)) == 1
+
+
+@pytest.mark.parametrize("when", [pytest.param("early", marks=slow), "late"])
+def test_a_fork_of_a_rank_is_told_that_it_is_none(when: str) -> None:
+    done = end("fork", when, 2)
+    check(done, 2, "this process is a fork of rank 0; call redist in the rank itself")
 
 
 @pytest.mark.slow("takes 10 s")

@@ -26,7 +26,7 @@ def same_call(function: F) -> F:
     signature = inspect.signature(function)
 
     @wraps(function)
-    def compared(*args: Any, **options: Any) -> Any:
+    def checked(*args: Any, **options: Any) -> Any:
         try:
             given = signature.bind(*args, **options).arguments
         except TypeError:
@@ -36,7 +36,7 @@ def same_call(function: F) -> F:
             _compare(comm, function.__name__, _told(signature, given))
         return function(*args, **options)
 
-    return compared  # type: ignore[return-value]
+    return checked  # type: ignore[return-value]
 
 
 def _told(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from redist.runtime.ranks.control_page import (
     ControlPages,
 )
 from redist.runtime.ranks.node import Node
-from redist.runtime.ranks.signs import left_without
+from redist.runtime.ranks.signs import left_without, raise_if_forked
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import may_call_mpi, wait_for, wait_until
 from redist.runtime.shm.processes import is_alive
@@ -55,6 +55,7 @@ class Failure:
     def raise_if_broken(self) -> None:
         """**Local.** Raise if an earlier failure ended the use of the communicator."""
         if self.broken is not None:
+            raise_if_forked()
             raise TransferError(
                 f"cannot use this communicator any more: an earlier transfer failed "
                 f"({self.broken}); go on with a new one, as from comm.Dup()"

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from redist.errors import PeerError, RedistError, error_in_words
 from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.signs import (
+    FORKED,
     HEARD,
     HERE,
     LEFT,
@@ -34,7 +35,7 @@ from redist.text.units import ranks_in_words
 STAY_S = 10.0
 """After an exception a rank says so if others go on for longer."""
 SAME_S = 1.0
-"""So long a rank looks whether rank 0 ends by the same error, which is then shown once."""
+"""So long a rank looks whether a lower one ends by the same error, which is then shown once."""
 _FAILURES: weakref.WeakSet[Failure] = weakref.WeakSet()
 
 
@@ -72,12 +73,13 @@ class ProgramEnd:
             error.with_traceback(where).__suppress_context__ = True
         ours = isinstance(error, RedistError | KeyboardInterrupt) and os.getpid() == self._pid
         me = 0 if MPI.Is_finalized() else MPI.COMM_WORLD.rank
-        if ours and me > 0 and _is_told_by_first(own):
-            print(f"rank {me}: the same error as rank 0", file=sys.stderr, flush=True)
+        if ours and not MPI.Is_finalized():
+            put_up(own)
+        first = _first_with(own, me) if ours else None
+        if first is not None:
+            print(f"rank {me}: the same error as rank {first}", file=sys.stderr, flush=True)
         else:
             self._before(kind, error, where)
-            if ours and not MPI.Is_finalized():
-                put_up(own)
         self._leave(error)
         with contextlib.suppress(KeyboardInterrupt):
             _stay(kind.__name__)
@@ -107,14 +109,15 @@ _ENDS: list[ProgramEnd] = []
 _TOLD: list[Any] = []
 
 
-def _is_told_by_first(own: str) -> bool:
-    """**Local.** Whether rank 0 of this machine, watched for a moment, ends by an error with this sign."""
+def _first_with(own: str, me: int) -> int | None:
+    """**Local.** The lowest rank of this machine below this one that has this error, watched for a moment."""
     end = time.monotonic() + SAME_S
-    while shows(0, HERE) and not shows(0, own):
-        if shows(0, LEFT, TOLD) or time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return shows(0, own)
+    for rank in range(me):  # who is above one that has it waits for that to say so
+        while shows(rank, HERE) and not shows(rank, own, LEFT, TOLD) and time.monotonic() < end:
+            time.sleep(0.01)
+        if shows(rank, own):
+            return rank
+    return None
 
 
 def _stay(kind: str) -> None:
@@ -139,7 +142,20 @@ def _stay(kind: str) -> None:
 
 def wait_to_begin(comm: MPI.Comm, timeout_s: float | None) -> None:
     """**Collective.** Wait for all ranks of a communicator, which share nothing yet."""
-    wait_for([comm.Ibarrier()], timeout_s, Beginning(comm))
+    watch = Beginning(comm)
+    wait_for([comm.Ibarrier()], timeout_s, watch)
+
+
+def _in_fork() -> None:
+    """**Local.** Let nothing here meet other ranks any more: they meet the rank that this is a fork of."""
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        FORKED[:] = [MPI.COMM_WORLD.rank]
+        for failure in _FAILURES:
+            failure.broken = failure.broken or "this process is a fork"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_fork)
 
 
 watch_exit()

@@ -14,14 +14,27 @@ import sys
 
 from mpi4py import MPI
 
-from redist.errors import PeerError
+from redist.errors import PeerError, TransferError
 from redist.runtime.ranks.tokens import Tag
 from redist.text.call_site import call_text
 
-HERE, LEFT, TOLD = "here", "left", "told"
-"""Signs of a rank: its program runs; it has ended; it has ended because of what others told it."""
+HERE, LEFT, TOLD, WAITS = "here", "left", "told", "waits"
+"""Signs of a rank: its program runs; it has ended; it has ended because of what others told it; it waits."""
 HEARD: list[PeerError] = []
 """What this rank was told before ranks shared anything: who leaves because of that is not to blame."""
+
+
+FORKED: list[int] = []
+"""In a fork of a rank, which must call no other rank: whose fork it is."""
+
+
+def raise_if_forked() -> None:
+    """**Local.** Raise in a fork of a rank: it would talk to other ranks in the place of that."""
+    if FORKED:
+        raise TransferError(
+            f"cannot call other ranks here: this process is a fork of rank {FORKED[0]}; call redist in "
+            "the rank itself, and give the fork NumPy arrays, such as a.local or a.gather()"
+        )
 
 
 def error_sign(text: str) -> str:
@@ -33,15 +46,19 @@ def _name_of(rank: int, sign: str) -> str:
     return f"\0redist-{os.getuid()}-{os.getppid()}-{rank}-{sign}"
 
 
-def put_up(sign: str) -> None:
-    """**Local.** Let the ranks of this machine see a sign of this one, until its process ends."""
+def put_up(sign: str) -> int | None:
+    """**Local.** Let the ranks of this machine see a sign of this one, until its process ends.
+
+    It can be taken down before by closing the descriptor that is given.
+    """
     if sys.platform != "linux":
-        return
+        return None
     with contextlib.suppress(OSError):
         own = socket.socket(socket.AF_UNIX)
         own.bind(_name_of(MPI.COMM_WORLD.rank, sign))
         own.listen()
-        own.detach()  # it stays until the process ends
+        return own.detach()  # it stays until the process ends
+    return None
 
 
 def shows(rank: int, *signs: str) -> bool:
@@ -78,8 +95,11 @@ class Beginning:
     """What a wait looks at before ranks share anything: whether the program of one has ended."""
 
     def __init__(self, comm: MPI.Comm) -> None:
+        raise_if_forked()
         everyone = range(comm.size)
         self._ranks = comm.group.Translate_ranks(list(everyone), MPI.COMM_WORLD.group)
+        self._rank = comm.rank
+        self._sign: int | None = None
 
     def raise_if_any(self) -> None:
         """**Local.** Raise if a message says that the program of another rank was ended by an error."""
@@ -95,7 +115,12 @@ class Beginning:
         """Nobody would see it."""
 
     def say_waiting(self, call: str | None) -> None:
-        """Nobody would see it."""
+        """**Local.** Put a sign up, or take it down; it stays if the wait ends by an error."""
+        if call is not None:
+            self._sign = put_up(WAITS)
+        elif self._sign is not None and sys.exc_info()[0] is None:
+            os.close(self._sign)
+            self._sign = None
 
     def raise_if_apart(self) -> None:
         """**Local.** Raise if the program of another rank has ended."""
@@ -109,8 +134,14 @@ class Beginning:
         return False
 
     def absent(self) -> tuple[list[int], list[int], int]:
-        """**Local.** This rank waits; who else does is not known."""
-        return [MPI.COMM_WORLD.rank], [], MPI.COMM_WORLD.size
+        """**Local.** The ranks of this machine that wait too, if this is the first; who has not come; all."""
+        here, absent = [], []
+        for rank, known in enumerate(self._ranks):
+            if rank == self._rank or (known != MPI.UNDEFINED and shows(known, WAITS)):
+                here.append(rank)
+            elif known != MPI.UNDEFINED and shows(known, HERE):
+                absent.append(rank)
+        return here if here[:1] == [self._rank] else [], absent, len(self._ranks)
 
 
 def _heard(error: PeerError) -> PeerError:

@@ -6,6 +6,7 @@ long they waited and why they stopped.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 
-BAD = 1
+BAD = int(os.environ.get("BAD_RANK", "1"))
 """The rank that goes another way."""
 
 
@@ -33,6 +34,8 @@ def go(how: str, a: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "sleep":
         time.sleep(60)
+    if how == "nap":
+        time.sleep(3)
     if how == "other":
         float(pgas.sum(a))
     if how == "other kind":  # one waits in shared memory, the other in MPI
@@ -76,6 +79,17 @@ def look_each_for_itself(comm: MPI.Comm) -> None:
         float(a[0, int(i)])
 
 
+def call_in_a_fork(comm: MPI.Comm) -> None:
+    """Gather an array in a process that is no rank."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        pool.apply(gather_ones)
+
+
+def gather_ones() -> None:
+    """What a fork must not do."""
+    pgas.ones((64, 64), type="{x}, {}").gather()
+
+
 def say(comm: MPI.Comm, text: str) -> None:
     """A line at once, so that those of ranks do not mix."""
     sys.stdout.write(f"rank {comm.rank} {text}\n")
@@ -102,6 +116,8 @@ def main() -> None:
         start = time.monotonic()
         if how == "same":
             pgas.ones((64, 64), type="{no}, {}")
+        elif how == "fork":
+            call_in_a_fork(comm)
         elif how == "own index":
             look_each_for_itself(comm)
         elif comm.rank == BAD:
