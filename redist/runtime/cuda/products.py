@@ -22,6 +22,8 @@ def multiply_stacks(x: Any, y: Any) -> Any:
     library = _cublas()
     if library is None or x.ndim < 3 or x.shape[:-2] != y.shape[:-2]:
         return None
+    if not hasattr(x.data, "ptr"):  # an array of NumPy, in the place of CuPy's
+        return None
     if not (x.dtype == y.dtype == np.float16 and x.size and y.size):
         return None
     import cupy
