@@ -28,9 +28,15 @@ class Request:
     def __post_init__(self) -> None:
         a, b = self.source, self.target
         if a.shape != b.shape:
-            raise RequestError(f"cannot turn {a} into {b}: shapes {a.shape} and {b.shape} differ")
+            raise RequestError(
+                f"cannot turn {a} into {b}: shapes {a.shape} and {b.shape} differ; a move changes the layout "
+                "only, give both ends one shape"
+            )
         if a.dtype != b.dtype:
-            raise RequestError(f"cannot turn {a} into {b}: dtypes {a.dtype} and {b.dtype} differ")
+            raise RequestError(
+                f"cannot turn {a} into {b}: dtypes {a.dtype} and {b.dtype} differ; a move changes the layout "
+                "only, use astype first"
+            )
         devices = max(a.mesh.n_devices, b.mesh.n_devices)
         if a.global_elems * devices >= 2**62:
             raise RequestError(

@@ -176,7 +176,11 @@ def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
         return None
     if not isinstance(array, (np.ndarray, np.generic)):
         kind = "None" if array is None else _an(type(array).__name__)
-        raise RequestError(f"{kind} is not a {what}: need a NumPy array {t.dtype}{list(shape)}")
+        is_global = hasattr(type(array), "gather") and hasattr(type(array), "local")
+        hint = "; a.local is this rank's tile, and a.to(type) moves the array" if is_global else ""
+        raise RequestError(
+            f"{kind} is not a {what}: need a NumPy array {t.dtype}{list(shape)}{hint}"
+        )
     refuse_masked(array)
     array = np.asarray(array)
     dtype = check_tile(array, shape, t, what)

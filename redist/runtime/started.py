@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+CLOSED = "this transfer is closed; make a new one, or call it inside the with"
+
 
 class StartedMove:
     """A move under way: ask whether it is done, or wait for its result.

@@ -42,7 +42,7 @@ from redist.runtime.request import (
     try_request,
 )
 from redist.runtime.schedule.stages import TransferStages
-from redist.runtime.started import StartedMove
+from redist.runtime.started import CLOSED, StartedMove
 
 if TYPE_CHECKING:
     from redist.runtime.cuda.executor import CudaExecutor
@@ -241,7 +241,7 @@ class Transfer:
         started. Work of a GPU goes onto the current stream at once.
         """
         if self._is_closed:
-            raise TransferError("cannot start: this transfer is closed")
+            raise TransferError(f"cannot start: {CLOSED}")
         own = local is OWN
         if own and any(move.is_own for move in self._started):
             raise TransferError("cannot start: its own buffers are under way; wait() first")
@@ -299,7 +299,7 @@ class Transfer:
     def _run(self, local: Any, out: Any, place: ArrayPlace) -> Any:
         """Run once, not through a recorded call."""
         if self._is_closed:
-            raise TransferError("cannot run: this transfer is closed")
+            raise TransferError(f"cannot run: {CLOSED}")
         self._world.failure.raise_if_broken()
         on_gpu = self._goes_on_gpu(place)
         arguments = self._gpu_arguments() if on_gpu else self._arguments

@@ -180,8 +180,29 @@ def test_ranks_of_another_mpi_are_told_so(name: str, monkeypatch: pytest.MonkeyP
 def test_a_closed_transfer_cannot_be_started() -> None:
     transfer = redist.Transfer("f64[4{x}]", "f64[4]", mesh=Mesh(x=1))
     transfer.close()
-    with pytest.raises(redist.TransferError, match="cannot start: this transfer is closed"):
+    words = "this transfer is closed; make a new one, or call it inside the with"
+    with pytest.raises(redist.TransferError, match=f"cannot start: {words}"):
         transfer.start(np.ones(4))
+    with pytest.raises(redist.TransferError, match=f"cannot run: {words}"):
+        transfer(np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("tile", "target", "words"),
+    [
+        (np.ones(4), "f32[4]", "a move changes the layout only, use astype first"),
+        (np.ones(4), "f64[5]", "a move changes the layout only, give both ends one shape"),
+        (redist.pgas.ones(4), "f64[4]", r"a\.local is this rank's tile, and a\.to\(type\) moves"),
+    ],
+)
+def test_what_is_no_move_says_what_to_do(tile: Any, target: str, words: str) -> None:
+    with pytest.raises(RedistError, match=words):
+        redist.redistribute(tile, "f64[4{x}]", target, mesh=Mesh(x=1))
+
+
+def test_repeat_prints_the_type_of_an_array_in_the_place_of_a_number() -> None:
+    with pytest.raises(RedistError, match=r"a step f64\[4\] times: need an int >= 0"):
+        redist.pgas.repeat(abs, redist.pgas.ones(4), 3)
 
 
 def test_masked_arrays_are_refused() -> None:

@@ -9,6 +9,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.programs.program import Program, call_step
 from redist.pgas.shapes import repeat as repeated_elements
+from redist.pgas.tiles.tiled import Tiled
 
 
 def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any:
@@ -26,7 +27,7 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
     if len(state) != 1 or axis is not None:
         raise ArgumentTypeError("cannot repeat a step: give it, how often, and one state")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
-        raise ArgumentError(f"cannot repeat a step {repeats!r} times: need an int >= 0")
+        raise ArgumentError(f"cannot repeat a step {_short(repeats)} times: need an int >= 0")
     (now,) = state
     step = x
     if isinstance(x, Program) and repeats > 1 and current_tape() is None:
@@ -51,10 +52,15 @@ def repeat_until(
             "let the program be the step, and repeat it outside"
         )
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise ArgumentError(f"cannot repeat a step at most {most!r} times: need an int >= 0")
+        raise ArgumentError(f"cannot repeat a step at most {_short(most)} times: need an int >= 0")
     now = state
     for number in range(most):
         now = call_step(step, now)
         if bool(call_step(stop, now)):
             return now, number + 1
     return now, most
+
+
+def _short(given: Any) -> str:
+    """**Local.** What stands in the place of a number, without the elements of an array."""
+    return str(given.type) if isinstance(given, Tiled) else repr(given)
