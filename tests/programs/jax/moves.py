@@ -180,7 +180,8 @@ def check_held(n: int, seed: int, donate: bool) -> None:
         if move.ends is None:
             continue
         gives = donate and is_reused(*move.ends)
-        for plan, bound in dict.fromkeys(plans_between(*move.ends, donate, "cpu")):
+        ways = plans_between(*move.ends, donate, "cpu")
+        for bound, plan in {(plan.steps, need): (need, plan) for plan, need in ways}.values():
             run = to_jax(plan, sharding.mesh, topology=XLA, ends=(x.sharding, sharding))
             way = jax.jit(run, out_shardings=sharding, donate_argnums=(0,) if gives else ())
             used = way.lower(x).compile().memory_analysis()
