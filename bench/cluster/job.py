@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 import redist
 from bench.cluster.cases import ClusterCase, Work, cases_of
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, meet
 from redist.plan.topology import Topology, format_topology
 

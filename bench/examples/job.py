@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.examples.cases import PAIRS, ExamplePair, Work
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
 

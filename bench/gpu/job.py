@@ -21,7 +21,7 @@ from bench.gpu.timing import copy_rate
 from redist.errors import RequestError
 from redist.measure.cases import Case
 from redist.measure.compare import BenchPlace, compare
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, meet
 
 GPU = BenchPlace(gpu_ends, gpu_floors)

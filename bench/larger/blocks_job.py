@@ -25,7 +25,7 @@ from bench.larger.blocks import CUTS, BlockStack, stack_from
 from bench.layouts.workload import cut_text
 from examples import transformer
 from redist import pgas
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import meet
 from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.programs.limited.calls import limit_in_force

@@ -20,7 +20,7 @@ from bench.layouts.cases import workloads
 from bench.layouts.counted import PLANNED, WAYS, Way, count, error_on_all, way_of
 from bench.layouts.least import least_received
 from bench.layouts.workload import Workload
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
 

@@ -24,7 +24,7 @@ from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.strategies import DeviceCosts
 from redist.measure.computing import measure_computing
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 from redist.pgas.programs.capture import capture
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, make_graph

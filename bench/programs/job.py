@@ -21,7 +21,7 @@ from bench.programs.cases import ProgramCase, cases, chain
 from bench.programs.counted import measure_products, measure_together
 from bench.programs.far import measure_hosts
 from redist import pgas
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
 PAIRS = 31

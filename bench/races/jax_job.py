@@ -18,8 +18,8 @@ from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
 from redist.measure.compare import compare
 from redist.measure.contenders.registry import choose_contenders
+from redist.measure.job import mpi_name
 from redist.measure.results.results import Results
-from redist.measure.session import mpi_name
 from redist.measure.timing import Stopwatch
 from redist.text.progress import track
 

@@ -21,7 +21,7 @@ from bench.cluster.job import measure_case
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.measure.session import mpi_name
+from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList

@@ -25,8 +25,7 @@ from redist.plan.schedule import make_schedule, own_rows
 from redist.plan.steps import AllPermute, AllReduce, Exchange, Slice, Step
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
-from redist.runtime.schedule.direction import is_brought
-from redist.runtime.schedule.pieces import box_at, split_counts
+from redist.runtime.schedule.pieces import box_at, is_brought, split_counts
 from redist.runtime.schedule.stages import StagePart, TransferStages
 
 Shape = tuple[int, ...]

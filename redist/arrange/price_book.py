@@ -2,20 +2,243 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.arrange.domain import PENDING, TypeDomain, places_of
-from redist.arrange.move_prices import price_moves
+from redist.arrange.domain import NOWHERE, PENDING, TypeDomain, places_of
 from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.layout.cuts import Ints, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import coordinates
 from redist.plan.topology import Topology
+from redist.plan.traffic import group_level
 from redist.planner import synthesize
+from redist.text.units import ceil_div
+
+# What it costs to bring a value from any type to any other, all pairs at once.
+#
+# A step brings to every rank what it lacks; the busiest one decides, and so do the pieces that it gets. Two
+# steps may be cheaper than one: a sum is scattered and then gathered. What ranks near by have costs what it
+# costs there, level by level, and up to four steps go from level to level. On one level, with even tiles,
+# these are the synthesizer's own prices; elsewhere they are close to them.
+
+
+MANY_RANKS = 256
+"""On more ranks, only those are looked at that are first or last on every factor."""
+BLOCK_CELLS = 2**20
+
+
+def price_moves(domain: TypeDomain, topology: Topology) -> Costs:
+    """Picoseconds of all moves between the types of a domain, with one for every step."""
+    prices = _two_steps(_one_step(domain, topology))
+    return prices if len(topology.levels) == 1 else _two_steps(prices)
+
+
+def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
+    n, last = len(domain), len(topology.levels) - 1
+    out = np.empty((n, n), dtype=np.int64)
+    reached = [_levels_of(part, domain.mesh, topology) for part in domain.parts]
+    boxes = [_Intervals.of(domain, dim, topology) for dim in range(len(domain.shape))]
+    n_ranks = len(_ranks(domain.mesh, domain.parts))
+    partial = (domain.places == PENDING).astype(np.int64)
+    itemsize = domain.dtype.itemsize
+    rows = max(1, BLOCK_CELLS // max(1, n * n_ranks))
+    for lo in range(0, n, rows):
+        some = slice(lo, min(n, lo + rows))
+        resolved = partial[some][:, None] * (1 - partial[None])
+        shape = (some.stop - some.start, n, n_ranks)
+        own, _ = _shared(boxes, None, some, shape)
+        had, asked = own, (own > 0).astype(np.int64)
+        time = np.zeros(own.shape[:2], dtype=np.int64)
+        is_needed = np.zeros(own.shape[:2], dtype=np.bool_)
+        for number, level in enumerate(topology.levels):
+            sizes = [_within(parts, number) for parts in reached]
+            group = np.where(resolved > 0, np.array(sizes, dtype=np.int64), 1).prod(axis=2)
+            there, pieces = _shared(boxes, number, some, shape)
+            there, pieces = group[:, :, None] * there, group[:, :, None] * pieces
+            lack, more = there - had, pieces - asked
+            messages = np.where(lack > 0, more, 0).max(axis=2)
+            shared = (topology.levels[number - 1].size or 1) * level.link_fs if number else 0
+            byte_fs = max(level.byte_fs, shared)
+            most = np.minimum(lack.max(axis=2) * itemsize, FORBIDDEN // max(1, byte_fs))
+            time += messages * level.latency_ps + ceil_div(most * byte_fs, 1000)
+            is_needed |= messages > 0
+            if number < last:
+                had, asked = there, pieces
+        time += np.where(is_needed, topology.step_ps, 0) + 1
+        new = (1 - partial[some][:, None]) * partial[None]
+        out[some] = np.where(new.any(axis=2), FORBIDDEN, time)
+    np.minimum(out, _all_reduces(domain, topology), out=out)
+    np.fill_diagonal(out, 0)
+    return out
+
+
+def _shared(
+    boxes: Sequence[_Intervals], level: int | None, some: slice, shape: tuple[int, int, int]
+) -> tuple[Ints, Ints]:
+    """What ranks within a level have of what each needs, in elements and in pieces, for pairs of types.
+
+    Without a level, what the rank has itself.
+    """
+    elems, pieces = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
+    for box in boxes:
+        pairs = box.kind[some][:, None], box.kind[None, :]
+        elems *= (box.overlap if level is None else box.held[level])[pairs]
+        if level is not None:
+            pieces *= box.pieces[level][pairs]
+    return elems, pieces
+
+
+def _all_reduces(domain: TypeDomain, topology: Topology) -> Costs:
+    """What it costs to resolve partial values everywhere, parts of a tile going round; else FORBIDDEN."""
+    n = len(domain)
+    out = np.full((n, n), FORBIDDEN, dtype=np.int64)
+    elems = domain.tile_bytes() // domain.dtype.itemsize
+    factors = range(len(domain.parts) if domain.op is not None else 0)
+    meets = {
+        some: group_level(domain.mesh, [domain.parts[f] for f in some], topology)
+        for k in range(1, len(factors) + 1)
+        for some in itertools.combinations(factors, k)
+    }
+    for a, row in enumerate(domain.places[: n - len(domain.others)]):
+        pending = np.flatnonzero(row == PENDING)
+        for k in range(1, len(pending) + 1):
+            for some in itertools.combinations(pending.tolist(), k):
+                after = row.copy()
+                after[list(some)] = NOWHERE
+                b = int(domain.numbers(after[None])[0])
+                group = math.prod(domain.parts[f].size for f in some)
+                moved = 2 * (int(elems[a]) - int(elems[a]) // group) * domain.dtype.itemsize
+                number = meets[some]
+                block = (topology.levels[number - 1].size or 1) if number else 1
+                level = topology.levels[number]
+                time = level.time_ps(2 * (group - 1), moved, moved * block) + topology.step_ps
+                out[a, b] = time + 1
+    return out
+
+
+def _two_steps(one: Costs) -> Costs:
+    """The cheaper of what it costs in one go and in two."""
+    out = one.copy()
+    for row in range(len(one)):
+        best = (one[row][:, None] + one).min(axis=0)
+        np.minimum(out[row], best, out=out[row])
+    return np.minimum(out, FORBIDDEN)
+
+
+def _ranks(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+    """The devices that are looked at: all, or the first and last on every factor."""
+    every = np.arange(mesh.n_devices, dtype=np.int64)
+    if mesh.n_devices <= MANY_RANKS:
+        return every
+    good = np.ones(mesh.n_devices, dtype=np.bool_)
+    for part in parts:
+        digit = coordinates(mesh, [part])
+        good &= (digit == 0) | (digit == part.size - 1)
+    return every[good]
+
+
+def _levels_of(part: SubAxis, mesh: Mesh, topology: Topology) -> list[tuple[SubAxis, int]]:
+    """A factor in pieces, major first, each with the level at which the ranks that differ in it meet."""
+    if len(topology.levels) == 1:
+        return [(part, 0)]
+    stride = mesh.size(part.name) // part.end
+    for name, size in reversed(mesh.axes):
+        if name == part.name:
+            break
+        stride *= size
+    rest, minor = part.size, []
+    for level in topology.levels:
+        inner = rest if level.size is None else math.gcd(rest, max(1, level.size // stride))
+        if inner > 1:
+            rest, stride = rest // inner, stride * inner
+            minor.append(SubAxis(part.name, part.pre * rest, inner))
+    return [(piece, group_level(mesh, [piece], topology)) for piece in reversed(minor)]
+
+
+def _within(pieces: Sequence[tuple[SubAxis, int]], number: int) -> int:
+    """How many of the ranks that differ in these pieces only meet at a level or below."""
+    return math.prod(piece.size for piece, level in pieces if level <= number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Intervals:
+    """One dim under every set of factors that may cut it: what devices hold of it, and what pairs share."""
+
+    kind: Ints
+    """Of every type, the set that cuts the dim."""
+    overlap: Ints
+    """Of what a device needs, what it has itself."""
+    held: list[Ints]
+    """By level, what devices have that meet there or below."""
+    pieces: list[Ints]
+    """The same, in tiles."""
+
+    @staticmethod
+    def of(domain: TypeDomain, dim: int, topology: Topology) -> _Intervals:
+        masks = (domain.places == dim) @ (1 << np.arange(len(domain.parts)))
+        n_usual = len(domain) - len(domain.others)
+        known, kind = np.unique(masks[:n_usual], return_inverse=True)
+        cuts: list[Sequence[SubAxis]] = [
+            [part for f, part in enumerate(domain.parts) if mask >> f & 1]
+            for mask in known.tolist()
+        ]
+        kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
+        cuts += [t.dims[dim] for t in domain.others]
+        ranges = [_Ranges.of(domain, dim, parts, topology) for parts in cuts]
+        low, high = (np.stack([getattr(one, end) for one in ranges]) for end in ("low", "high"))
+        tile_sizes = np.array([one.tile_size for one in ranges], dtype=np.int64)[:, None, None]
+        held, pieces = [], []
+        for number in range(len(topology.levels) - 1):
+            every = [[_common(*one, low, high) for one in has.near[number]] for has in ranges]
+            held.append(np.stack([sum(some, np.zeros_like(low)) for some in every]))
+            pieces.append(np.stack([np.sum([one > 0 for one in some], axis=0) for some in every]))
+        lengths = np.maximum(high - low, 0)
+        last, first = (high - 1) // tile_sizes, low // tile_sizes
+        pieces.append(np.where(lengths > 0, last - first + 1, 0))
+        held.append(np.broadcast_to(lengths, pieces[-1].shape))
+        overlap = _common(low[:, None], high[:, None], low, high)
+        return _Intervals(kind.astype(np.int64), overlap, held, pieces)
+
+
+def _common(low: Ints, high: Ints, other_low: Ints, other_high: Ints) -> Ints:
+    """How many indices two ranges share, device by device."""
+    both: Ints = np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+    return both
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Which indices of a dim every device holds under one cut, and by level, those of devices near it."""
+
+    low: Ints
+    high: Ints
+    tile_size: int
+    near: list[list[tuple[Ints, Ints]]]
+
+    @staticmethod
+    def of(domain: TypeDomain, dim: int, parts: Sequence[SubAxis], topology: Topology) -> _Ranges:
+        ranks = _ranks(domain.mesh, domain.parts)
+        cut = cut_dim(domain.shape[dim], math.prod(part.size for part in parts))
+
+        near: list[list[tuple[Ints, Ints]]] = []
+        pieces = [one for part in parts for one in _levels_of(part, domain.mesh, topology)]
+        for number in range(len(topology.levels) - 1):
+            places = [np.zeros(len(ranks), dtype=np.int64)]
+            for piece, level in pieces:
+                own = coordinates(domain.mesh, [piece])[ranks]
+                digits = range(piece.size) if level <= number else [own]
+                places = [place * piece.size + digit for place in places for digit in digits]
+            near.append([cut.ranges_of(place) for place in places])
+        low, high = cut.ranges_of(coordinates(domain.mesh, parts)[ranks])
+        return _Ranges(low, high, max(1, cut.tile_size), near)
 
 
 @dataclass(slots=True, eq=False)

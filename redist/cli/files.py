@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from redist.cli.exit_status import UsageError
+from redist.cli.command import UsageError
 from redist.errors import PlanFormatError
 from redist.plan.plan import Plan
 

@@ -8,17 +8,17 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
-from redist.cli.command import Command
-from redist.cli.commands import bench, calibrate, check, doctor, plan, program, prove, simulate
-from redist.cli.exit_status import (
+from redist.cli.command import (
     BUG,
     INTERRUPTED,
     NO_PLAN,
     OK,
     PIPE_CLOSED,
     WRONG_REQUEST,
+    Command,
     UsageError,
 )
+from redist.cli.commands import bench, calibrate, check, doctor, plan, program, prove, simulate
 from redist.errors import CheckError, NoPlanError, RedistError
 from redist.text.columns import one_line
 from redist.text.parser import LineParser
@@ -52,7 +52,7 @@ exit status:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; see :mod:`redist.cli.exit_status`.
+    """Run one command and return its exit status; see :mod:`redist.cli.command`.
 
     >>> main(["plan", "f32[8{x}]", "f32[8]"])       # prints one line on stderr
     2

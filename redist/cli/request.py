@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from redist.cli.exit_status import UsageError
+from redist.cli.command import UsageError
 from redist.cli.files import MAX_DEVICES, read_plan
 from redist.errors import RedistError
 from redist.layout.array_type import ArrayType

@@ -3,27 +3,165 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redist.judge.alive import alive_lines, alive_rows
 from redist.judge.claims import THEOREMS, holds_for, list_gaps, rests_on
 from redist.judge.faults import figure_fault, replay_fault
 from redist.judge.sample import Sample, run_sample
-from redist.judge.words import (
-    bound_lines,
-    claim_text,
-    label,
-    received_text,
-    replay_text,
-    sample_text,
-    solver_text,
-    theorem_lines,
-)
 from redist.plan.certificate import Certificate
+from redist.plan.memory import HOLDERS, alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
 from redist.plan.table import format_plan
 from redist.plan.topology import FLAT, Topology
+from redist.text.columns import table
+from redist.text.units import format_bytes
+
+# Sentences about a plan, its certificate and its run, as ``redist prove`` prints them.
+
+
+def label(name: str, items: Sequence[str]) -> list[str]:
+    """Put a label before the first line of several.
+
+    >>> label("bound", ["a", "b"])
+    ['bound      a', '           b']
+    """
+    return [f"{name if i == 0 else '':<10} {item}" for i, item in enumerate(items)]
+
+
+def claim_text(certificate: Certificate) -> str:
+    """The claim that a certificate is about."""
+    n_bytes = certificate.bound_bytes
+    most = format_bytes(n_bytes) + (f" ({n_bytes} bytes)" if n_bytes >= 1024 else "")
+    return f"no device ever holds more than {most} of this array, staging included"
+
+
+def bound_lines(plan: Plan, certificate: Certificate, formula_bytes: int) -> list[str]:
+    """The bound as a formula and in bytes, and what its parts are."""
+    formula, most, here = certificate.bound, certificate.bound_bytes, format_bytes(formula_bytes)
+    if formula_bytes == most:
+        out = [f"{formula} = {here}"]
+    else:
+        out = [f"{format_bytes(most)}, step by step; never above {formula} = {here}"]
+    if plan.limit_bytes is not None:
+        out[0] += f", within the limit of {format_bytes(plan.limit_bytes)}"
+    if any(step.staging_bytes for step in plan.steps):
+        room = ", what the limit leaves" if plan.limit_bytes is not None else ""
+        rule = f"min(2 x received, max(larger end / 8, min(1 MiB, larger end / 2)){room})"
+        rounds = max(step.rounds for step in plan.steps)
+        times = f", filled up to {rounds} times" if rounds > 1 else ""
+        out.append(f"staging of a step = {rule}{times}")
+    if len(plan.types) > 2:
+        two = "; two may be alive at once" if len(plan.types) > 3 else ""
+        out.append(f"middle = the largest tile between the steps{two}")
+    return out
+
+
+def received_text(plan: Plan) -> str:
+    """What all devices receive, against the least."""
+    got, least = plan.received_bytes, plan.lower_bound_bytes
+    bound = (
+        "the least that any plan receives" if plan.target.pending_op is None else "the lower bound"
+    )
+    text = f"{format_bytes(got)} by all devices together"
+    if got == least:
+        return f"{text} = {bound}"
+    times = f"{got / least:.2f} x" if least else "more than"
+    more = "; more bytes for less modelled time" if plan.objective == "time" else ""
+    return f"{text} = {times} {bound}, {format_bytes(least)}{more}"
+
+
+def solver_text(certificate: Certificate, n_queries: int, is_tight: bool) -> str:
+    """What Z3 found."""
+    found = {"proved": "no counterexample", "refuted": "a counterexample"}
+    answer = found.get(certificate.verdict, "no answer")
+    less = "; one byte less is refuted" if is_tight else ""
+    count = f"{n_queries} {'query' if n_queries == 1 else 'queries'}"
+    return f"Z3, which finds {answer}{less} ({count}, {_ms(certificate.seconds)})"
+
+
+def replay_text(plan: Plan, seconds: float) -> str:
+    """What the checker did."""
+    n = len(plan.steps)
+    steps = "no step" if n == 0 else f"{n} step{'' if n == 1 else 's'}"
+    shares = "shares only the definition of tiles with the search"
+    return f"a checker that {shares} ({steps} replayed, {_ms(seconds)})"
+
+
+def sample_text(plan: Plan, sample: Sample) -> str:
+    """What was run on data, or why nothing was."""
+    if sample.plan is None:
+        return f"not by a run on data: {sample.reason}"
+    which = "it" if sample.plan is plan else f"the smallest of these, {sample.plan.source},"
+    devices = len({*sample.plan.source.mesh.ranks, *sample.plan.target.mesh.ranks})
+    went = "every element arrives" if sample.fault is None else "WRONG"
+    ran = f"brute force: {which} was moved in one process, {went}"
+    return f"{ran} ({devices} devices, {_ms(sample.seconds)})"
+
+
+def theorem_lines(plan: Plan) -> list[str]:
+    """The theorems that say the same for every size, in words."""
+    rows = [(name, THEOREMS[name]) for name in rests_on(plan)]
+    return [
+        "theorems for all sizes, checked by 'python -m proofs' in redist's repository",
+        *table(rows, left=(0, 1), indent="  "),
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms"
+
+
+# What is alive during each step of a plan: bytes by what they are, as rows and as lines with bars.
+
+
+BAR = 32
+LETTERS = {"source": "s", "middle": "m", "target": "t", "staging": "+"}
+"""What a device can hold, in the order of the columns, with its letter in a bar."""
+
+AliveRow = tuple[str, str, dict[str, int]]
+
+
+def alive_rows(plan: Plan) -> list[AliveRow]:
+    """For every step its name, the worst kind of device, and bytes alive there by what they are.
+
+    >>> import redist
+    >>> alive_rows(redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2)))
+    [('1 all_gather', '', {'source': 16, 'middle': 0, 'target': 32, 'staging': 16})]
+    """
+    classes = holder_classes(plan.source.mesh, plan.target.mesh)
+    rows = []
+    for number in range(max(1, len(plan.steps))):
+        name = f"{number + 1} {plan.steps[number].op}" if plan.steps else "nothing to do"
+        kind = worst_class(plan.events, number, classes)
+        alive = dict.fromkeys(LETTERS, 0)
+        for event in alive_events(plan.events, number, kind):
+            alive[event.what] += event.n_bytes
+        rows.append((name, HOLDERS[kind] if len(classes) > 1 else "", alive))
+    return rows
+
+
+def alive_lines(plan: Plan) -> list[str]:
+    """A line for each step, with a bar as long as what is alive."""
+    rows = alive_rows(plan)
+    used = [what for what in LETTERS if any(alive[what] for _, _, alive in rows)]
+    out = [("step", *used, "live", "")]
+    for name, who, alive in rows:
+        parts = (format_bytes(alive[what]) if alive[what] else "-" for what in used)
+        live = format_bytes(sum(alive.values()))
+        out.append((name, *parts, live, f"{_bar(alive, plan.peak_bytes)} {who}".strip()))
+    return table(out, left=(0, len(used) + 2), indent="  ")
+
+
+def _bar(alive: dict[str, int], peak_bytes: int) -> str:
+    """``sssstttt+``: as long as what is alive, of the whole at the peak; parts end where they do."""
+    out, reached = "", 0
+    for what, letter in LETTERS.items():
+        reached += alive[what]
+        upto = round(BAR * reached / peak_bytes) if peak_bytes else 0
+        out += letter * max(upto - len(out), 1 if alive[what] else 0)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ from redist.pgas.shapes.permute import (
 from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, tile
 from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
-from redist.pgas.shapes.triangle import tril, triu
+from redist.pgas.shapes.diagonals import tril, triu
 from redist.pgas.statistics import (
     average, bincount, corrcoef, cov, histogram, median, nanmax, nanmean, nanmedian, nanmin, nanstd,
     nansum, nanvar, percentile, ptp, quantile,

@@ -28,8 +28,7 @@ from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import Tile, Tiled, own_box
 from redist.runtime.cuda.arrays import fill_with
 from redist.runtime.mpi_library import why_alone
 from redist.runtime.ranks.world import Comm, comm_or_world

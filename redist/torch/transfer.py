@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -16,9 +20,39 @@ from redist.torch.combine import fill_with_identity
 from redist.torch.device_stage import DeviceStage
 from redist.torch.dtypes import to_torch
 from redist.torch.host_stage import HostStage
-from redist.torch.huge_pages import new_tile
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
+
+# New tiles in memory, asked for in large pages: the system hands these out many times faster.
+
+
+HUGE_BYTES = 2**21
+"""The size of a large page; smaller tiles are left alone."""
+
+
+def new_tile(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """**Local.** A tile whose contents are undefined, on any device."""
+    tile = torch.empty(tuple(shape), dtype=dtype, device=device)
+    if tile.device.type == "cpu" and tile.nbytes >= 2 * HUGE_BYTES:
+        advise(tile.data_ptr(), tile.nbytes)
+    return tile
+
+
+def advise(address: int, n_bytes: int) -> None:
+    """**Local.** Ask the system for large pages where they lie wholly inside a range of bytes.
+
+    The memory stays what it is; a system without large pages ignores it.
+    """
+    start = -(-address // HUGE_BYTES) * HUGE_BYTES
+    end = (address + n_bytes) // HUGE_BYTES * HUGE_BYTES
+    if end > start and hasattr(mmap, "MADV_HUGEPAGE"):
+        _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_HUGEPAGE)
+
+
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
 
 BATCH_BYTES = 2**23
 """Staging that many tensors share: with less, ranks meet more often; with more, it leaves the cache."""

@@ -18,7 +18,7 @@ from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.move_prices import price_moves
+from redist.arrange.price_book import price_moves
 from redist.arrange.solving.network import FORBIDDEN
 from redist.arrange.strategies import DeviceCosts, list_strategies
 from redist.errors import CheckError, RequestError

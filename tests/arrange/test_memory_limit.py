@@ -15,8 +15,7 @@ from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.solving import linear_program
 from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
-from redist.arrange.solving.memory_limit import fit_memory, least_peak
-from redist.arrange.solving.mixing import Mixer
+from redist.arrange.solving.memory_limit import Mixer, fit_memory, least_peak
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
 from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, NoPlanError, RequestError

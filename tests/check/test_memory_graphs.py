@@ -9,9 +9,8 @@ from itertools import combinations
 
 import pytest
 
-from redist.check.certify_memory import certify_memory
+from redist.check.certify_memory import certify_memory, worst_bytes
 from redist.check.memory_graphs import check_memory_graph
-from redist.check.worst_order import worst_bytes
 from redist.errors import MemoryCheckError
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory

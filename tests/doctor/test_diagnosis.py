@@ -9,10 +9,9 @@ from mpi4py import MPI
 
 import redist
 from redist.doctor.__main__ import main
-from redist.doctor.diagnosis import Diagnosis
+from redist.doctor.diagnosis import Diagnosis, pairing_lines
 from redist.doctor.pairs import Pairing, Way
 from redist.doctor.process import Fact
-from redist.doctor.report import pairing_lines
 
 
 def test_it_says_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redist.cli.exit_status import UsageError
+from redist.cli.command import UsageError
 from redist.cli.request import read_ranks
 from redist.errors import LaunchError
 from redist.launch import launcher as launch

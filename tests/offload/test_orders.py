@@ -15,8 +15,7 @@ from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
-from redist.offload.needs import tasks_before
-from redist.offload.orders import orders_of
+from redist.offload.orders import orders_of, tasks_before
 from redist.program.memory_graph import MemoryPlace
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.tiers import sample

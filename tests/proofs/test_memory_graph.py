@@ -7,8 +7,8 @@ from itertools import pairwise, product
 
 from proofs.evidence.memory_runs import run_in_some_order
 from proofs.theorems.memory_graph import holds, small_graph, wrong_order
+from redist.check.certify_memory import worst_bytes
 from redist.check.memory_graphs import check_memory_graph
-from redist.check.worst_order import worst_bytes
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph
 from tests.offload.random_tasks import random_places, random_tasks

@@ -14,8 +14,7 @@ from redist.layout.dtype import DType
 from redist.plan.pieces import Piece
 from redist.plan.topology import FLAT
 from redist.runtime.copies.strided import c_strides
-from redist.runtime.host.message_needs import MessageNeeds
-from redist.runtime.host.staging import MAX_MESSAGE_BYTES, Staging
+from redist.runtime.host.staging import MAX_MESSAGE_BYTES, MessageNeeds, Staging
 from redist.runtime.schedule.compiler import Bases, Compiler
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import parts_needed

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import UsageError
+from redist.cli.command import Commands, UsageError, add_command
 from redist.cli.files import check_folder
 from redist.cli.request import add_mpirun, read_ranks
 from redist.launch.launcher import find_launcher, launch

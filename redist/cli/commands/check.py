@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import FAILED, OK
+from redist.cli.command import FAILED, OK, Commands, add_command
 from redist.cli.files import read_plan, write_text
 from redist.plan.plan import Plan
 from redist.text.units import format_bytes

@@ -9,8 +9,7 @@ import argparse
 import subprocess
 import sys
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import FAILED, UsageError
+from redist.cli.command import FAILED, Commands, UsageError, add_command
 from redist.cli.request import add_mpirun, read_ranks
 from redist.errors import LaunchError, RedistError
 from redist.launch.launcher import Launcher, find_launcher, launch

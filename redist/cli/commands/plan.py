@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import OK
+from redist.cli.command import OK, Commands, add_command
 from redist.cli.files import write_text
 from redist.cli.request import NOTATION, add_request, read_request
 from redist.lower.jax_text import to_jax_text

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import OK, UsageError
+from redist.cli.command import OK, Commands, UsageError, add_command
 from redist.cli.files import name_text, write_text
 from redist.cli.request import NOTATION, read_mesh, read_topology, read_type
 

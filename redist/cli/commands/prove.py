@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import FAILED, OK, UNKNOWN
+from redist.cli.command import FAILED, OK, UNKNOWN, Commands, add_command
 from redist.cli.files import write_text
 from redist.cli.request import NOTATION, GivenPlan, add_plan_or_types
 

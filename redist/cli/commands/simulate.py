@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from redist.cli.command import Commands, add_command
-from redist.cli.exit_status import FAILED, OK, UsageError
+from redist.cli.command import FAILED, OK, Commands, UsageError, add_command
 from redist.cli.request import NOTATION, GivenPlan, add_plan_or_types, read_bytes
 
 EPILOG = f"""\

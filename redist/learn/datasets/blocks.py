@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
-from redist.learn.datasets.making import Place, group_of, make_rows
-from redist.learn.datasets.order import order_of
-from redist.learn.datasets.row_draws import RowDraws, seed_of
+from redist.learn.datasets.making import Place, RowDraws, group_of, make_rows, order_of, seed_of
 from redist.pgas.creation import Type, make
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.devices import kind_of

@@ -11,9 +11,15 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
 from redist.learn.datasets.blobs import times
-from redist.learn.datasets.making import Place, group_of, label_rows, make_rows
-from redist.learn.datasets.order import order_of
-from redist.learn.datasets.row_draws import RowDraws, seed_of
+from redist.learn.datasets.making import (
+    Place,
+    RowDraws,
+    group_of,
+    label_rows,
+    make_rows,
+    order_of,
+    seed_of,
+)
 from redist.pgas.creation import Type
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.layouts import MeshLike

@@ -30,7 +30,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.ownership import own_box
+from redist.pgas.tiles.tiled import own_box
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import format_bytes
 

@@ -16,8 +16,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.matrices import refuse_together
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.pgas.watch.seam import traffic
 
 PANEL = 96

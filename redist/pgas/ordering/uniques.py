@@ -19,8 +19,7 @@ from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending, tile_shape
-from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import ROUND_ELEMS
 from redist.text.units import ceil_div

@@ -2,18 +2,128 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 
 from redist.errors import ArgumentTypeError
+from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
+from redist.pgas.products.contract_layout import Labels, Product, find_cheapest
 from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
-from redist.pgas.products.order import Term, find_order
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
+
+# In which order many operands are multiplied: work and moves of all products together cost least.
+
+
+MOST_EXACT = 5
+"""Of more operands, the first are joined by the size of what they make until so many are left."""
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An operand or the product of some: its type and its labels."""
+
+    type: ArrayType
+    labels: Labels
+
+
+@lru_cache(maxsize=512)
+def find_order(terms: tuple[Term, ...], output: Labels) -> tuple[Pair, ...]:
+    """Which two are multiplied next; results are numbered after the operands.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> m = Mesh(x=2)
+    >>> shapes = {"ij": "f64[999{x}, 9]", "jk": "f64[9{x}, 999]", "kl": "f64[999{x}, 9]"}
+    >>> terms = [Term(ArrayType.parse(t, m), tuple(labels)) for labels, t in shapes.items()]
+    >>> find_order(tuple(terms), tuple("il"))
+    ((1, 2), (0, 3))
+    """
+    known = dict(enumerate(terms))
+    left, pairs = list(known), []
+    while len(left) > MOST_EXACT:
+        i, j = min(
+            itertools.combinations(left, 2), key=lambda pair: _growth(known, left, pair, output)
+        )
+        left = [k for k in left if k not in (i, j)]
+        needed = {*output, *(label for k in left for label in known[k].labels)}
+        left.append(len(known))
+        known[left[-1]] = _join(known[i], known[j], needed, None)[1]
+        pairs.append((i, j))
+    pairs += _best(known, left, output)
+    return tuple(pairs)
+
+
+def _best(known: dict[int, Term], left: Sequence[int], output: Labels) -> Iterator[Pair]:
+    """The cheapest order of a few: the best of every set of them, from those of its halves."""
+    every = (1 << len(left)) - 1
+    found: dict[int, tuple[float, Term, Pair | None]] = {
+        1 << k: (0.0, known[number], None) for k, number in enumerate(left)
+    }
+    for group in sorted(range(1, every + 1), key=lambda mask: (mask.bit_count(), mask)):
+        if group in found:
+            continue
+        rest = [known[left[k]] for k in range(len(left)) if not group >> k & 1]
+        needed = {*output, *(label for term in rest for label in term.labels)}
+        for half in _halves(group):
+            (x, a, _), (y, b, _) = found[half], found[group ^ half]
+            cost, made = _join(a, b, needed, output if group == every else None)
+            if group not in found or x + y + cost < found[group][0]:
+                found[group] = x + y + cost, made, (half, group ^ half)
+    names = {1 << k: number for k, number in enumerate(left)}
+    fresh = itertools.count(len(known))
+
+    def visit(group: int) -> Iterator[Pair]:
+        halves = found[group][2]
+        if halves is not None:
+            for half in halves:
+                yield from visit(half)
+            yield names[halves[0]], names[halves[1]]
+            names[group] = next(fresh)
+
+    yield from visit(every)
+
+
+def _halves(group: int) -> Iterator[int]:
+    """Every way to divide a set in two, once: the part that has its first member."""
+    first = group & -group
+    rest = group ^ first
+    part = rest
+    while part:
+        part = (part - 1) & rest
+        yield first | part
+
+
+def _join(a: Term, b: Term, needed: set[object], output: Labels | None) -> tuple[float, Term]:
+    """What the product of two costs, and what it makes."""
+    labels = tuple(label for label in dict.fromkeys((*a.labels, *b.labels)) if label in needed)
+    labels = labels if output is None else output
+    cost, placed = find_cheapest(Product.of(a.type, b.type, a.labels, b.labels, labels))
+    return cost, Term(placed.result, labels)
+
+
+def _growth(
+    known: dict[int, Term], left: Sequence[int], pair: Pair, output: Labels
+) -> tuple[int, int]:
+    """How much larger the product of two is than both, then the work that it takes."""
+    sizes: dict[object, int] = {}
+    for number in pair:
+        term = known[number]
+        for label, n in zip(term.labels, term.type.shape, strict=True):
+            sizes[label] = max(n, sizes.get(label, 0))
+    rest = {*output, *(label for k in left if k not in pair for label in known[k].labels)}
+    made = math.prod(n for label, n in sizes.items() if label in rest)
+    return made - sum(known[k].type.global_elems for k in pair), math.prod(sizes.values())
 
 
 def einsum(subscripts: str, /, *operands: T) -> T:

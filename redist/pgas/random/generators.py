@@ -14,8 +14,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.random.philox import Box, Stream, Words, fill
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.layouts import MeshLike
-from redist.pgas.tiles.ownership import own_box
-from redist.pgas.tiles.tiled import Tile
+from redist.pgas.tiles.tiled import Tile, own_box
 from redist.runtime.ranks.world import Comm
 
 

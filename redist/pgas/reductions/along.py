@@ -16,9 +16,8 @@ from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import dim_of
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.ownership import own_box
 from redist.pgas.tiles.select import new_tile
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.pgas.watch.seam import ElementExchange, traffic
 
 

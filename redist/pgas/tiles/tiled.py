@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 from redist.errors import MissingNameError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import Box, box_of
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.runtime.ranks.world import Comm
+
+# Which part of a global array this rank holds.
+
+
+def own_box(x: Tiled) -> Box:
+    """Start and end of indices along every dim, on a rank that has a tile of the array."""
+    box = box_of(x.type, x.comm.rank)
+    assert box is not None
+    return box
+
 
 Tile = NDArray[Any]
 T = TypeVar("T", bound="Tiled")

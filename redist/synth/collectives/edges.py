@@ -2,19 +2,160 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import combinations, pairwise
 
 import numpy as np
 
-from redist.layout.axes import SubAxis
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import SubAxis, merge_parts
 from redist.layout.tiles import Ints
+from redist.plan.steps import AllPermute, AllReduce, ReduceScatter, Slice
 from redist.synth.chains import Bools
-from redist.synth.collectives.axis_moves import move_classes
 from redist.synth.collectives.graph import BATCH, Budget
 from redist.synth.collectives.narrowing import Narrowing
 from redist.synth.collectives.prices import FEW, CollectivePrices
-from redist.synth.collectives.step_names import CollectiveRoutes
+from redist.synth.named_steps import name_step
 from redist.synth.objective_costs import Prices
+from redist.synth.plan_figures import Path
+from redist.synth.type_space import TypeSpace
+
+# Which types an all_to_all joins: those that moves of minor-most axes lead to.
+
+
+def move_classes(space: TypeSpace) -> Ints:
+    """A number for every type; equal where minor-end moves lead from one to the other.
+
+    On the way they may pass types that are not in the space: only the net effect happens.
+    """
+    label = np.arange(len(space.every.chains), dtype=np.int64)
+    pairs = _single_moves(space)
+    while True:
+        new = label.copy()
+        for here, there in pairs:
+            # No two types lead to the same one by the same move.
+            new[there] = np.minimum(new[there], new[here])
+            new[here] = np.minimum(new[here], new[there])
+        new = new[new]
+        if bool(np.all(new == label)):
+            return label[space.kept_rows]
+        label = new
+
+
+def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
+    """For every axis made of factors: each chain without it at its minor end, and with it."""
+    for mesh, parts in enumerate(space.factors):
+        for start, stop in combinations(range(len(parts) + 1), 2):
+            run = tuple(range(start, stop))
+            if len(merge_parts(parts[start:stop])) > 1:
+                continue
+            shorter = np.full(len(space.table), -1, dtype=np.int64)
+            longer = np.full(len(space.table), -1, dtype=np.int64)
+            for c, (m, chain) in enumerate(space.table.chains):
+                if m == mesh and chain[len(chain) - len(run) :] == run:
+                    shorter[c] = space.chain_number(m, chain[: len(chain) - len(run)])
+                    longer[shorter[c]] = c
+            yield shorter, longer
+
+
+def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
+    """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
+    n_chains, n_dims = len(space.table), space.n_dims
+    sizes = np.array([n_chains**i for i in reversed(range(n_dims))], dtype=np.int64)
+    keys = space.every.chains @ sizes
+    prefixes = [space.table.nested_prefix(i) for i in range(n_dims)]
+    pairs = []
+    every = np.arange(n_chains, dtype=np.int64)
+    for shorter, longer in _runs(space):
+        gives = [(shorter >= 0) & prefix[shorter, every] for prefix in prefixes]
+        takes = [(longer >= 0) & prefix[every, longer] for prefix in prefixes]
+        for i in range(n_dims - 1):
+            rows = np.flatnonzero(gives[i][space.every.chains[:, i]])
+            old = space.every.chains[rows, i]
+            left = keys[rows] + (shorter[old] - old) * sizes[i]
+            for j in range(i + 1, n_dims):
+                other = space.every.chains[rows, j]
+                here = np.flatnonzero(takes[j][other])
+                key = left[here] + (longer[other[here]] - other[here]) * sizes[j]
+                at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+                found = keys[at] == key
+                pairs.append((rows[here[found]], at[found]))
+    return pairs
+
+
+# Steps between the types of a search over named collectives, by name.
+
+
+@dataclass(slots=True, eq=False)
+class CollectiveRoutes:
+    """Names of steps, each found once; ``permute`` says whether an all_permute may be one."""
+
+    prices: Prices
+    permute: bool
+    _names: dict[tuple[int, int], Path] = field(default_factory=dict)
+
+    def along(self, nodes: tuple[int, ...]) -> Path:
+        """The steps along some nodes."""
+        return tuple(hop for u, v in pairwise(nodes) for hop in self.between(u, v))
+
+    def between(self, u: int, v: int) -> Path:
+        """The step from u to v; two, if a slice precedes a reduction; none, if they are one type."""
+        if (u, v) not in self._names:
+            before, after = self.prices.type(u), self.prices.space.type(v)
+            if u == len(self.prices.space):
+                self._names[u, v] = self._first_route(before, after)
+            elif before == after:
+                self._names[u, v] = ()
+            else:
+                parts = self.prices.space.factors[int(self.prices.space.mesh_of[u])]
+                named = name_step(before, after, 64, self.permute, parts)
+                if named is None and before.mesh != after.mesh:
+                    named = AllPermute(after)
+                assert named is not None, f"{before} -> {after} is no named collective"
+                self._names[u, v] = ((named, after),)
+        return self._names[u, v]
+
+    def legal_first(self, ids: Ints) -> Bools:
+        """slice by idle axes, then reduce_scatter of all resolved axes; or all_reduce."""
+        space, plain = self.prices.space, self.prices.plain
+        legal = space.mesh_of[ids] == space.mesh_of[plain]
+        for i in range(space.n_dims):
+            legal &= space.table.nested_prefix(i)[int(space.rows[plain, i])][space.rows[ids, i]]
+        for at in np.flatnonzero(legal):
+            parts = space.factors[int(space.mesh_of[ids[at]])]
+            late = [
+                [self._is_resolved(parts[f]) for f in space.chain(c)] for c in space.rows[ids[at]]
+            ]
+            wanted = sum(self._is_resolved(part) for part in parts)
+            found = sum(sum(flags) for flags in late)
+            legal[at] = found == wanted and all(flags == sorted(flags) for flags in late)
+        return legal | (ids == plain)
+
+    def _first_route(self, source: ArrayType, after: ArrayType) -> Path:
+        """Out of the source with pending axes."""
+        prices, space = self.prices, self.prices.space
+        if after == space.type(prices.plain):
+            return ((AllReduce(prices.resolved), after),)
+        last = (ReduceScatter(after), after)
+        parts = space.factors[0]
+        begun = [len(space.chain(c)) for c in space.rows[prices.plain]]
+        early = tuple(
+            (parts[f], dim)
+            for dim, c in enumerate(space.rows[space.find(after)])
+            for f in space.chain(c)[begun[dim] :]
+            if not self._is_resolved(parts[f])
+        )
+        if not early:
+            return (last,)
+        sliced = source.with_dims(
+            (*dim, *(part for part, at in early if at == i)) for i, dim in enumerate(source.dims)
+        )
+        return ((Slice(early), sliced), last)
+
+    def _is_resolved(self, part: SubAxis) -> bool:
+        return any(part.inside(whole) for whole in self.prices.resolved)
+
 
 MANY_TYPES, MANY_NEIGHBOURS = 12_500, 3_000
 """Of more types that a route may pass, or that a step leads to, only those are looked at more closely that

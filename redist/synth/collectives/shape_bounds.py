@@ -70,7 +70,7 @@ class Shapes:
     def edge_floors(self, classes: Ints, permute: bool) -> Ints:
         """[A, B]: no step from a type of shape A to one of shape B costs less.
 
-        ``classes`` are those of :func:`redist.synth.collectives.axis_moves.move_classes`.
+        ``classes`` are those of :func:`redist.synth.collectives.edges.move_classes`.
         """
         mesh = self.prices.space.mesh_of[self.first]
         same_mesh = mesh[:, None] == mesh[None, :]

@@ -15,7 +15,7 @@ import redist
 from redist import pgas
 from redist.errors import ArgumentTypeError, MemoryLimitError, RequestError
 from redist.pgas.device_array import DeviceArray
-from redist.pgas.joins import block_shapes
+from redist.pgas.joins import ein_kernel as block_shapes
 from redist.pgas.memory import BUFFERS, DEVICE
 from redist.pgas.random import generator
 from redist.runtime.copies.gpu_arrays import is_device

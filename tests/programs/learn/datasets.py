@@ -14,8 +14,7 @@ from mpi4py import MPI
 
 import redist
 from redist.learn import datasets
-from redist.learn.datasets.order import Shuffled
-from redist.learn.datasets.row_draws import RowDraws
+from redist.learn.datasets.making import RowDraws, Shuffled
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD

@@ -18,7 +18,7 @@ from sklearn.datasets import make_blobs
 import redist
 from redist import pgas
 from redist.learn.cluster import AffinityPropagation, SpectralClustering
-from redist.learn.cluster.similarities import similarities
+from redist.learn.cluster.affinity import similarities
 from redist.learn.kernels.cuda import messages as on_gpu
 from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages

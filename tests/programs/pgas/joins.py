@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from redist import ArrayType, MemoryLimitError, Mesh, RedistError, memory_limit, pgas, trace
-from redist.pgas.joins import block_shapes
+from redist.pgas.joins import ein_kernel as block_shapes
 from redist.pgas.memory import BUFFERS
 from redist.pgas.products import contract_layout as placing
 from redist.pgas.products import streaming

@@ -23,8 +23,8 @@ import redist.torch
 from redist.runtime.ranks import long_wait
 from redist.torch import ranks
 from redist.torch.calls import MoveOptions, Target
-from redist.torch.huge_pages import HUGE_BYTES
 from redist.torch.redistribute import prepare
+from redist.torch.transfer import HUGE_BYTES
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, run_checks
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from redist.graph.nodes import ProgramGraph
 from redist.layout.array_type import ArrayType
-from redist.offload.modelled_time import modelled_ps
+from redist.offload.compile import modelled_ps
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.report import memory_lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redist.offload.modelled_time import modelled_ps
+from redist.offload.compile import modelled_ps
 from redist.pgas.programs.limited.fit import FittedProgram
 from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.timeline import tile_names
