@@ -22,7 +22,7 @@ Tile = NDArray[Any]
 
 SHARED_FROM = 2**16
 """Smaller tiles lie in private memory: neighbours get them through the pool. They count where a
-limit was set before they were made."""
+limit was set before they were made, and where a program is planned within a limit."""
 GRAIN = 2**16
 DEVICE_GRAIN = 512
 """CuPy's pool lends memory in whole grains."""
@@ -36,7 +36,8 @@ class TileMemory:
     """Allocates tiles, and counts the bytes that global arrays hold.
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
-    ones only under a limit), ``limit_bytes`` what they may hold. ``made`` and ``reused`` count segments.
+    ones only if a limit was there first, or a plan), ``limit_bytes`` what they may hold. ``made`` and
+    ``reused`` count segments.
     ``put_away``, if there is one, is asked to make room where there is none, for so many bytes more.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
@@ -74,7 +75,7 @@ class Program(Generic[P, R]):
         if signature is None or signature.has_aliases:  # written through one, seen through another
             return self._eagerly(limit, args, options)
         if limit is not None:
-            within = self._limited.find(limit, signature, self.options.progress)
+            within = self._limited.find(limit, signature, self.options.progress, fits=True)
             if isinstance(within, str):
                 return self._eagerly(limit, args, options)
             kept: R = within.run(signature.arrays, progress=self.options.progress)
@@ -101,12 +102,20 @@ class Program(Generic[P, R]):
             self._remember(signature, found)
         return found
 
-    def _within(self, signature: Signature) -> LimitedProgram | str | None:
+    def _within(self, signature: Signature, fits: bool = False) -> LimitedProgram | str | None:
         """**Collective.** The program within its limit, or why it runs as it is; None without a limit."""
         limit = limit_in_force(self.options)
         if limit is None or signature.has_aliases:
             return None if limit is None else "two arguments may lie in one memory"
-        return self._limited.find(limit, signature, self.options.progress)
+        return self._limited.find(limit, signature, self.options.progress, fits)
+
+    def _planning(
+        self, limit: RunLimit | None, signature: Signature
+    ) -> AbstractContextManager[None]:
+        """**Local.** What says, within a limit, that planning goes on: one clock for all of it."""
+        if limit is None:
+            return nullcontext()
+        return self._limited.planning(limit, signature, self.options.progress)
 
     def graph(self, *args: P.args, **options: P.kwargs) -> ProgramGraph:
         """**Collective.** The program for such arguments as a value; nothing runs, nothing is changed.
@@ -114,10 +123,11 @@ class Program(Generic[P, R]):
         It prints as a table of its calls, with lines, types, what needs what, and what becomes of every
         move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
-        signature = sign(args, options)
-        within = self._within(signature)
-        if isinstance(within, LimitedProgram):
-            return limited_graph(within, signature.arrays)[0]
+        signature, limit = sign(args, options), limit_in_force(self.options)
+        with self._planning(limit, signature):
+            within = self._within(signature)
+            if isinstance(within, LimitedProgram):
+                return limited_graph(within, signature.arrays)[0]
         found = self._found(signature)
         arrays = [*signature.arrays, *(one.array for one in found.outside)]
 
@@ -140,13 +150,14 @@ class Program(Generic[P, R]):
         ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
         signature, limit = sign(args, options), limit_in_force(self.options)
-        within = self._within(signature)
-        if isinstance(within, LimitedProgram) and limit is not None:
-            decided = self._limited.decide(limit, signature, within.layouts)[1]
-            layouts = None if decided is None else decided.plan
-            need = 0 if layouts is None else layouts.peak_bytes
-            graph, figures = limited_graph(within, signature.arrays, need)
-            return replace(make_program_plan(graph, decided), **figures)
+        with self._planning(limit, signature):
+            within = self._within(signature)
+            if isinstance(within, LimitedProgram) and limit is not None:
+                decided = self._limited.decide(limit, signature, within.layouts)[1]
+                layouts = None if decided is None else decided.plan
+                need = 0 if layouts is None else layouts.peak_bytes
+                graph, figures = limited_graph(within, signature.arrays, need)
+                return replace(make_program_plan(graph, decided), **figures)
         found = self._found(signature)
         return make_program_plan(self.graph(*args, **options), found.decided)
 
@@ -156,7 +167,7 @@ class Program(Generic[P, R]):
         ``print(step.timeline(x, w))`` gives a table, ``svg(file)`` a picture, ``result`` that of the call.
         """
         signature = sign(args, options)
-        within = self._within(signature)
+        within = self._within(signature, fits=True)
         if within is None or signature.has_aliases:
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it has no limit or two arguments may lie in one "

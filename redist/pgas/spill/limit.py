@@ -8,7 +8,7 @@ from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
 from redist.pgas.spill.put_away import can_leave, last_loads, put_away
 from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.text.units import room_from
 
 MEMORIES = (BUFFERS, DEVICE)
@@ -56,6 +56,22 @@ class memory_limit:
             memory.limit_bytes, memory.spill, memory.put_away = limit, spill, make_room
 
 
+def count_small(memory: TileMemory) -> None:
+    """**Local.** Count arrays that are there and were not counted when they were made: small ones."""
+    for array in _living(Tiled._kinds[memory.on_device]):
+        tile = held_by(array)
+        if tile is not None and not memory.counted_for(tile):
+            memory.adopt(tile, array.type.tile_bytes)
+
+
+def _living(kind: type[Tiled]) -> list[Tiled]:
+    """**Local.** All arrays of a kind that are not put away, the oldest first.
+
+    There is no list of them, so that they cost nothing; the collector has them.
+    """
+    return [one for age in (2, 1, 0) for one in gc.get_objects(age) if type(one) is kind]
+
+
 class Spiller:
     """Makes room by putting arrays away, those first that came longest ago."""
 
@@ -66,8 +82,7 @@ class Spiller:
         """**Local.** Put arrays away until so many bytes more fit, or none can leave any more."""
         limit, kind = self._memory.limit_bytes, Tiled._kinds[self._memory.on_device]
         assert limit is not None
-        # There is no list of all arrays, so that they cost nothing; the collector has them, oldest first.
-        arrays = [one for age in (2, 1, 0) for one in gc.get_objects(age) if type(one) is kind]
+        arrays = _living(kind)
         loaded = last_loads()
         arrays.sort(key=lambda array: loaded.get(id(array), 0))
         for array in arrays:

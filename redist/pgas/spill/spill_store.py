@@ -137,7 +137,7 @@ def spill_folder(spill: Any) -> str | None:
     """
     if spill is None or spill == HOST:
         return spill
-    if not isinstance(spill, (str, os.PathLike)):
+    if not isinstance(spill, (str, os.PathLike)) or not os.fspath(spill):
         raise ArgumentError(f'cannot spill to {spill!r}: give a folder, such as "/scratch"')
     folder = Path(os.fsdecode(spill))
     if str(spill).startswith("~"):

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from mpi4py import MPI
 
 import redist
 from redist import NoPlanError, pgas
-from redist.pgas.memory import BUFFERS
+from redist.pgas.memory import BUFFERS, GRAIN
+from redist.pgas.programs.limited.agreed_fit import AgreedFit
 from redist.pgas.programs.limited.limited_program import LimitedProgram
+from redist.text import progress
 from redist.text.units import format_bytes, format_time
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
@@ -35,6 +38,9 @@ CHECKS = (
     "figures",
     "order",
     "files",
+    "small",
+    "rightly_named",
+    "still_planning",
 )
 N, M = 360, 96
 SLACK = 2**17
@@ -185,7 +191,8 @@ def no_folder(comm: MPI.Comm, folder: str) -> str | None:
             return f"{layouts}: it runs within two tiles"
         except NoPlanError as error:
             least, said = error.least_bytes, str(error)
-        if f"needs {format_bytes(least - BUFFERS.live_bytes + held(a, v))} at once" not in said:
+        others = BUFFERS.live_bytes - held(a, v)
+        if f"needs {format_bytes(least - others // GRAIN * GRAIN)} at once" not in said:
             return f"{layouts}: {said}"
         bad = differ(run(least), want, False)
         if bad:
@@ -248,10 +255,10 @@ def dead_views(comm: MPI.Comm, folder: str) -> str | None:
     draw = pgas.random.generator(7)
     weights = [draw.normal((256 * comm.size, 256), type="{x}, {}") for _ in range(3)]
 
-    def least() -> int:
-        def total(several: Any) -> Any:
-            return sum(pgas.sum(one * 2) for one in several)
+    def total(several: Any) -> Any:
+        return sum(pgas.sum(one * 2) for one in several)
 
+    def least() -> int:
         try:
             pgas.program(limit=1, spill=folder)(total)(weights)
         except NoPlanError as error:
@@ -266,12 +273,18 @@ def dead_views(comm: MPI.Comm, folder: str) -> str | None:
     del asked
     if not fresh or held <= fresh:
         return f"{held} with live views, {fresh} without"
-    kept = weights[1].local
+    kept: Any = weights[1].local
     try:
         pgas.program(limit=1, spill=folder)(lambda several: pgas.sum(several[1] * 2))(weights)
     except NoPlanError as error:
         named = f"argument 1, {weights[1].type} (512 KiB), cannot be put away: a view of it or its"
         if named not in str(error) or "argument 0, " in str(error) or kept is None:
+            return str(error)
+    kept = [one.local for one in weights]
+    try:
+        pgas.program(limit=1, spill=folder)(total)(weights)
+    except NoPlanError as error:
+        if str(error).count("cannot be put away") != 1:  # one reason is said once
             return str(error)
     del kept
     return None if least() == fresh else f"{least()} after views have died, {fresh} before"
@@ -286,6 +299,7 @@ def folders(comm: MPI.Comm, folder: str) -> str | None:
         ({"limit": "1MiB", "spill": __file__}, redist.SpillError, "is a file, not a folder"),
         ({"limit": "1MiB", "spill": "/proc"}, redist.SpillError, "no file can be made there"),
         ({"limit": "1MiB", "spill": odd}, redist.ArgumentError, "cannot spill to True: give a"),
+        ({"limit": "1MiB", "spill": ""}, redist.ArgumentError, "cannot spill to '': give a"),
         ({"limit": "40M"}, redist.RequestError, "write 40MiB (powers of 2) or 40MB"),
         ({"limit": 0}, redist.RequestError, "cannot use limit=0"),
     ):
@@ -423,6 +437,88 @@ def files(comm: MPI.Comm, folder: str) -> str | None:
     return differ(got, want, False)
 
 
+def small(comm: MPI.Comm, folder: str) -> str | None:
+    """Small arrays count while they are there; less than 64 KiB of them do not."""
+    a, v = arguments(comm)
+    step: Any = pgas.program(limit="64MiB", spill=folder)(kernel)
+    gc.collect()
+    before, many = step.plan(a, v).least_bytes, 400
+    kept = [pgas.ones((1024 * comm.size,), type="{x}") for _ in range(many)]
+    more = step.plan(a, v).least_bytes - before
+    if abs(more - many * 8192) > 2**16:
+        return f"{many} arrays of 8 KiB count as {format_bytes(more)}"
+    least: Any = pgas.program(limit=before, spill=folder)(kernel)
+    try:
+        least(a, v)
+        return "a limit was taken that small arrays exceed"
+    except NoPlanError as error:
+        if f"{format_bytes(more)} are held by arrays outside" not in str(error):
+            return str(error)
+    del kept
+    results = [least(a, v) for _ in range(3)]
+    after = step.plan(a, v).least_bytes
+    return None if after == before else f"{before}, then {after} with {len(results)} results"
+
+
+def layers(x: Any, several: list[Any]) -> Any:
+    """Products of which sums are pending, each settled for the next."""
+    for w in several:
+        x = pgas.tanh(x @ w)
+    return x
+
+
+def rightly_named(comm: MPI.Comm, folder: str) -> str | None:
+    """Errors give operands their own types, nothing that is 0, and a limit that does if it is typed."""
+    draw = pgas.random.generator(3)
+    x = draw.normal((256, 468), type="{x}, {}")
+    several = [draw.normal((468, 468), type="{x}, {}") for _ in range(3)]
+    gc.collect()
+    step: Any = pgas.program(limit="1KiB", spill=folder)(layers)
+    try:
+        step(x, several)
+        return "1 KiB is enough"
+    except NoPlanError as error:
+        words, least = str(error), error.least_bytes
+    cut = str(x.type).replace("256{x}, 468", "256, 468{x}")
+    if words.count("sum{x}") > 1 or f"array {cut}, " not in words or " 0 B " in words:
+        return words
+    short = words.rpartition(f"give limit={least} (")[2].partition(")")[0]
+    typed: Any = pgas.program(limit=short, spill=folder)(layers)
+    plan = typed.plan(x, several)
+    return None if f"limit={least} ({short})" in str(plan) else f"{words}, {plan}"
+
+
+def still_planning(comm: MPI.Comm, folder: str) -> str | None:
+    """Rank 0 says that planning goes on while a plan is looked for or fitted, with progress or without."""
+    a, v = arguments(comm)
+    asked_s, unasked_s = progress.ASKED_S, progress.UNASKED_S
+    choose, slow_s, wrong = AgreedFit.choose_plans, 0.2, []
+
+    def slowly(self: AgreedFit, arrays: Any) -> Any:
+        time.sleep(slow_s)
+        return choose(self, arrays)
+
+    progress.ASKED_S, progress.UNASKED_S = (slow_s / 2,), slow_s / 2  # type: ignore[assignment]
+    AgreedFit.choose_plans = slowly  # type: ignore[method-assign]
+    try:
+        for asked in (True, False):
+            for way in ("plan", "__call__"):
+                step: Any = pgas.program(limit="64MiB", spill=folder, progress=asked)(kernel)
+                said = io.StringIO()
+                with contextlib.redirect_stderr(io.StringIO()):
+                    if way == "plan":
+                        step.plan(a, v)  # layouts are decided: what is left is to look how it fits
+                with contextlib.redirect_stderr(said):
+                    getattr(step, way)(a, v)
+                told = "the planner of kernel within 64 MiB a rank" in said.getvalue()
+                if told != (comm.rank == 0):
+                    wrong.append(f"{way}, progress={asked}: {said.getvalue()!r}")
+    finally:
+        progress.ASKED_S, progress.UNASKED_S = asked_s, unasked_s
+        AgreedFit.choose_plans = choose  # type: ignore[method-assign]
+    return "; ".join(wrong) or None
+
+
 def program() -> int:
     """0 if all is well."""
     comm, bad = MPI.COMM_WORLD, 0
@@ -442,6 +538,9 @@ def program() -> int:
             figures,
             order,
             files,
+            small,
+            rightly_named,
+            still_planning,
         ):
             bad += not all_well(comm, check.__name__, check(comm, folder), "")
         comm.barrier()

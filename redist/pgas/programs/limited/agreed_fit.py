@@ -19,6 +19,7 @@ from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.programs.limited.refusal import what_needs_most
 from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.spill.limit import count_small
 from redist.pgas.spill.put_away import why_held
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.lanes.file_io import BLOCK_BYTES
@@ -27,7 +28,7 @@ from redist.runtime.ranks.world import Comm
 from redist.text.units import format_bytes
 
 MOST_PINNED = 3
-"""So many arguments are named that cannot be put away."""
+"""So many arguments are named that cannot be put away for one reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class AgreedFit:
         best, least = dict(self.peaks.best), dict(self.peaks.least)
         for collect in (lambda: None, gc.collect):  # ranks have different garbage
             collect()
+            count_small(self.memory)
             arguments, budget = self.arguments(arrays), self.left_bytes(arrays)
             fitted, needed = self._try(arguments, best, budget)
             if not needed:
@@ -106,7 +108,7 @@ class AgreedFit:
         types = {one.memory: arrays[one.number].type for one in arguments}
         fitter, listed = self.fitter.smallest(arguments, self.peaks.least, self.far)
         outside = self.held_elsewhere(arrays)
-        held = f"{format_bytes(outside)} are held by arrays outside"
+        held = [f"{format_bytes(outside)} are held by arrays outside"] if outside else []
         least = least_memory(listed)[0] + outside
         most = what_needs_most(fitter, listed, types, self.limit.limit_bytes)
         if least <= self.limit.limit_bytes:
@@ -114,16 +116,7 @@ class AgreedFit:
                 f"each operation fits, but the order found needs {format_bytes(needed_bytes)}, because "
                 f"results wait for operations after them; the largest: {most}"
             )
-        here = (
-            least,
-            "; ".join(
-                [
-                    most,
-                    held,
-                    *self._pinned(arrays, arguments),
-                ]
-            ),
-        )
+        here = least, "; ".join([most, *held, *self._pinned(arrays, arguments)])
         return max(gather(self.comm, here, TIMEOUT_S))[1]
 
     def _pinned(self, arrays: Sequence[Tiled], arguments: Sequence[ArgumentTile]) -> list[str]:
@@ -133,13 +126,16 @@ class AgreedFit:
         pinned = [one for one in arguments if not one.place and not one.may_leave]
         pinned = [one for one in pinned if one.size_bytes >= BLOCK_BYTES]
         pinned.sort(key=lambda one: (-one.size_bytes, one.number))
-        words = [
-            f"argument {one.number}, {arrays[one.number].type} ({format_bytes(one.size_bytes)}), cannot be "
-            f"put away: {why_held(arrays[one.number])}"
-            for one in pinned[:MOST_PINNED]
+        by_reason: dict[str, list[str]] = {}
+        for one in pinned:
+            named = (
+                f"argument {one.number}, {arrays[one.number].type} ({format_bytes(one.size_bytes)})"
+            )
+            by_reason.setdefault(why_held(arrays[one.number]), []).append(named)
+        return [
+            f"{', and '.join(_first(named))}, cannot be put away: {why}"
+            for why, named in by_reason.items()
         ]
-        left = len(pinned) - MOST_PINNED
-        return [*words, *([f"nor can {left} others"] if left > 0 else [])]
 
     def _try(
         self, arguments: Sequence[ArgumentTile], peaks: dict[MoveEnds, int], budget: int
@@ -151,3 +147,13 @@ class AgreedFit:
         except NoPlanError as error:
             needed = error.least_bytes + self.limit.limit_bytes - budget
         return fitted, most_of(self.comm, [needed])[0]
+
+
+def _first(named: Sequence[str]) -> list[str]:
+    """The first of several names, and how many others there are.
+
+    >>> _first(["a", "b", "c", "d", "e"])
+    ['a', 'b', 'c', '2 others']
+    """
+    left = len(named) - MOST_PINNED
+    return [*named[:MOST_PINNED], *([f"{left} others"] if left > 0 else [])]

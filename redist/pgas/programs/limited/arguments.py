@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redist.pgas.memory import TileMemory, counted_bytes, memory_for
+from redist.pgas.memory import GRAIN, TileMemory, counted_bytes, memory_for
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.spill.put_away import can_leave
@@ -60,8 +60,12 @@ def _outer_dim(layout: TileLayout | None) -> int | None:
 
 
 def held_elsewhere(arguments: Sequence[ArgumentTile], memory: TileMemory) -> int:
-    """**Local.** What global arrays hold in a memory that are no arguments."""
-    return memory.live_bytes - sum(one.counted_bytes for one in arguments)
+    """**Local.** What global arrays hold in a memory that are no arguments, in whole grains.
+
+    What is less than a grain does not count, so that a number that is kept of every call needs no new plan.
+    """
+    held = memory.live_bytes - sum(one.counted_bytes for one in arguments)
+    return held - held % GRAIN
 
 
 def as_memory_tile(

@@ -25,8 +25,6 @@ from redist.text.units import format_bytes
 
 MOST_LIMITED = 16
 """Programs within a limit that one function keeps."""
-PLANNING_LINE_S = 5.0
-"""With ``progress`` a line says so often that planning goes on."""
 NO_ROOM = "no layouts that were planned fit into the limit"
 Decide = Callable[..., tuple[Tidied, DecidedLayouts | None, Outside, Comm]]
 
@@ -49,28 +47,35 @@ class LimitedCalls:
         self._name, self._decide = name, decide
         self._known: dict[Hashable, LimitedProgram | str] = {}
 
+    def planning(self, limit: RunLimit, signature: Signature, progress: bool = False) -> Work:
+        """**Local.** What says, while the program is planned for a call, that it still is."""
+        return limit.planning(self._name, _speaks(signature), progress)
+
     def find(
-        self, limit: RunLimit, signature: Signature, progress: bool = False
+        self, limit: RunLimit, signature: Signature, progress: bool = False, fits: bool = False
     ) -> LimitedProgram | str:
-        """**Collective.** The program, or why it cannot be planned and runs as it is instead."""
+        """**Collective.** The program, or why it cannot be planned and runs as it is instead.
+
+        If it shall run, ``fits`` says that a new one is fitted, too: then arguments may be put away.
+        """
         key = signature.key, limit
         found = self._known.get(key)
         if isinstance(found, str):
             return found
         if found is not None and self._still_serves(found, limit, signature):
             return found
-        speaks = bool(signature.arrays) and signature.arrays[0].comm.rank == 0
-        within = format_bytes(limit.limit_bytes)
-        if progress and speaks:
+        if progress and _speaks(signature):
+            within = format_bytes(limit.limit_bytes)
             print(f"{self._name}: planning within {within} a rank", file=sys.stderr, flush=True)
-        label = f"the planner of {self._name} within {within} a rank"
-        with Work(label, True if progress else None, speaks, line_s=PLANNING_LINE_S):
+        with self.planning(limit, signature, progress):
             found, decided = self._make(limit, signature)
             if not isinstance(found, str) and decided is not None and limit.spill is None:
                 found = self._fitting(found, bool(decided.why), limit, signature)
-        if len(self._known) >= MOST_LIMITED:
-            self._known.pop(next(iter(self._known)))
-        self._known[key] = found
+            if len(self._known) >= MOST_LIMITED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+            if fits and not isinstance(found, str):
+                found.fit(_arrays_of(found, signature))
         return found
 
     def decide(
@@ -173,6 +178,11 @@ def lowest_kept(refused: int, kept: int, least_within: Callable[[int], int | Non
         if not low < next_one < high:
             next_one = (low + high) // 2
     return high
+
+
+def _speaks(signature: Signature) -> bool:
+    """**Local.** Whether this rank is the one that says how planning goes."""
+    return bool(signature.arrays) and signature.arrays[0].comm.rank == 0
 
 
 def _arrays_of(found: LimitedProgram, signature: Signature) -> list[Tiled]:

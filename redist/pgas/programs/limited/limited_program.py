@@ -137,15 +137,16 @@ class LimitedProgram:
 
     # Fitting
 
-    def fit(self, arrays: Sequence[Tiled]) -> FittedProgram:
+    def fit(self, arrays: Sequence[Tiled], progress: bool = False) -> FittedProgram:
         """**Collective.** Make sure that it fits what is left of the limit now; else raise on all ranks."""
         if all_fit(self.comm, self.still_fits(arrays)):
             assert self.fitted is not None
             return self.fitted
-        fitted, peaks, limits = self.agreed.choose_plans(arrays)
-        self.fitted = self._runner = None
-        self._by_policy = {}
-        self._prepare(arrays, fitted, peaks, limits)
+        with self.limit.planning(self.name, self.comm.rank == 0, progress):
+            fitted, peaks, limits = self.agreed.choose_plans(arrays)
+            self.fitted = self._runner = None
+            self._by_policy = {}
+            self._prepare(arrays, fitted, peaks, limits)
         self.fitted, self._held = fitted, state_of(self.agreed.arguments(arrays))
         self._held_bytes = self.agreed.held_elsewhere(arrays)
         return fitted
@@ -200,7 +201,7 @@ class LimitedProgram:
     ) -> Any:
         """**Collective.** Run it on the arrays of a call; see :meth:`GraphRunner.run` for the options."""
         arrays = [*given, *(one.array for one in self.outside)]
-        fitted = self.fit(arrays)
+        fitted = self.fit(arrays, progress)
         runner, fitter, captured = self._runner, fitted.fitter, self.captured
         tile_of = fitter.tile_of
         assert runner is not None

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 from redist.layout.array_type import ArrayType
 from redist.offload.least_limit import least_memory
+from redist.pgas.ghosts.tape import Task
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.limited.fit import MemoryFitter
 from redist.program.tasks import TaskList
 from redist.text.units import count_of, format_beside, format_bytes
@@ -64,18 +67,16 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
         for memory, blocks in (fitter.cut.blocks.items() if fitter.cut else ())
         for block in blocks
     }
-    made = {number: one.task.node for one in fitter.listed.tasks for number in one.makes}
+    made = {number: one.task for one in fitter.listed.tasks for number in one.makes}
     most = max((fitter.sizes.get(memory, 0) for memory in memories), default=0)
     for memory in memories:
         size = fitter.sizes.get(memory, 0)
         if size < most // SMALL:
             continue
-        root, node = whole.get(memory, memory), made.get(memory)
+        root, task = whole.get(memory, memory), made.get(memory)
         t = types.get(root)
-        if t is None and node is not None:
-            kinds = reversed(fitter.captured.nodes[node].types)
-            n_bytes = fitter.captured.n_bytes.get(root, 0)
-            t = next((kind for kind in kinds if kind.tile_bytes >= n_bytes), None)
+        if t is None and task is not None:
+            t = _type_of(root, task, fitter.captured)
         shape = fitter.captured.shapes.get(root, ())
         text = f"an array of shape {shape}" if t is None else str(t)
         found[size, text, root != memory] += 1
@@ -83,6 +84,18 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
     words = [_counted(n, *one) for one, n in listed[:MOST_NAMED]]
     left = len(listed) - MOST_NAMED
     return ", and ".join([*words, *([f"{left} others"] if left > 0 else [])])
+
+
+def _type_of(memory: int, task: Task, captured: Capture) -> ArrayType | None:
+    """The type of what a task makes: that of its move, or the one of its call that lies so; None if none."""
+    match task.function:
+        case TileMover(move=moved):
+            return moved.target
+        case Exchanger(exchange=exchanged):
+            return exchanged.target
+    n_bytes, shape = captured.n_bytes.get(memory, 0), captured.shapes.get(memory)
+    kinds = [t for t in reversed(captured.nodes[task.node].types) if t.tile_bytes >= n_bytes]
+    return min(kinds, key=lambda t: (t.tile_shape != shape, t.tile_bytes), default=None)
 
 
 def _counted(n: int, size_bytes: int, text: str, is_block: bool) -> str:

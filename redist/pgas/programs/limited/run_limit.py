@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from redist.errors import NoPlanError
+from redist.text.progress import Work
 from redist.text.units import format_beside, format_bytes
+
+PLANNING_LINE_S = 5.0
+"""With ``progress`` a line says so often that planning goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +22,16 @@ class RunLimit:
     is_own: bool = False
     """Whether the program says where to spill to, not ``redist.memory_limit``."""
 
+    def planning(self, name: str, speaks: bool, progress: bool = False) -> Work:
+        """What says, while a program is planned, that it still is; of all ranks, one ``speaks``."""
+        label = f"the planner of {name} within {format_bytes(self.limit_bytes)} a rank"
+        return Work(label, True if progress else None, speaks, line_s=PLANNING_LINE_S)
+
     def refusal(self, name: str, needed_bytes: int, why: str) -> NoPlanError:
         """The error of a program that needs more; ``why`` names what does."""
         folder = "" if self.spill else ", a folder to spill to (spill=)"
         limit, needed = self.limit_bytes, needed_bytes
-        short = format_bytes(needed)
-        size = f" ({short})" if short != format_bytes(limit) else ""
+        size = f" ({format_bytes(needed, round_up=True)})"
         return NoPlanError(
             f"cannot run {name} within {format_beside(limit, needed)} a rank: {why}; "
             f"give limit={needed}{size}{folder}, or more ranks",
