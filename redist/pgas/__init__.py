@@ -12,7 +12,8 @@ Tiles lie in memory, or on the ranks' GPUs: ``pgas.zeros(shape, device="cuda")``
 """
 
 # ruff: noqa: I001  (names stand side by side)
-from typing import NoReturn as _NoReturn
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING, NoReturn as _NoReturn
 
 from numpy import (
     bool, complex64, complex128, e, float32, float64, inf, int8, int16, int32, int64, nan,
@@ -43,11 +44,6 @@ from redist.pgas.elementwise.unary import (
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
     real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
 )  # fmt: skip
-from redist.pgas.files.column_names import column_names
-from redist.pgas.files.csv import read_csv
-from redist.pgas.files.csv_out import write_csv
-from redist.pgas.files.npy import read_npy, write_npy
-from redist.pgas.files.parquet import read_parquet, write_parquet
 from redist.pgas.indexing.boolean import nonzero
 from redist.pgas.namespace_info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
@@ -60,9 +56,6 @@ from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 from redist.pgas.products.einsum import einsum
 from redist.pgas.products.matmul import matmul, tensordot, vecdot
-from redist.pgas.programs.loops import repeat, repeat_until
-from redist.pgas.programs.map_tiles import map_tiles
-from redist.pgas.programs.program import program
 from redist.pgas.reductions import (
     all, allclose, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
@@ -82,6 +75,16 @@ from redist.pgas.statistics import (
 from redist.pgas.suggestions import explain_missing as _explain_missing
 from redist.pgas.tiles.move_together import move_together
 from redist.pgas.tiles.reshape import reshape
+
+if _TYPE_CHECKING:
+    from redist.pgas.files.column_names import column_names
+    from redist.pgas.files.csv import read_csv
+    from redist.pgas.files.csv_out import write_csv
+    from redist.pgas.files.npy import read_npy, write_npy
+    from redist.pgas.files.parquet import read_parquet, write_parquet
+    from redist.pgas.programs.loops import repeat, repeat_until
+    from redist.pgas.programs.map_tiles import map_tiles
+    from redist.pgas.programs.program import program
 
 __all__ = [
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "abs", "acos",
@@ -114,11 +117,23 @@ __all__ = [
 __array_api_version__ = "2024.12"
 
 
+_LATER = {
+    "column_names": "files.column_names", "map_tiles": "programs.map_tiles", "program": "programs.program",
+    "read_csv": "files.csv", "read_npy": "files.npy", "read_parquet": "files.parquet",
+    "repeat": "programs.loops", "repeat_until": "programs.loops", "write_csv": "files.csv_out",
+    "write_npy": "files.npy", "write_parquet": "files.parquet",
+}  # fmt: skip
+"""Files and programs, a third of all modules: each is loaded when it is first used."""
+
+
 def __dir__() -> list[str]:
     return __all__
 
 
 def __getattr__(name: str) -> _NoReturn:
+    if name in _LATER:
+        globals()[name] = getattr(_import_module(f"redist.pgas.{_LATER[name]}"), name)
+        return globals()[name]  # type: ignore[misc]
     raise _MissingNameError(_explain_missing("pgas", name, globals(), _NUMPY_TAKEN))
 
 

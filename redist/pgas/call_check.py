@@ -32,7 +32,6 @@ from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.methods import Methods
 from redist.pgas.operators import Operators
-from redist.pgas.programs.program import Program
 from redist.pgas.random.generators import Generator
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -72,6 +71,10 @@ def check_calls(namespace: Mapping[str, Any]) -> None:
     """**Local.** Let the calls of ``pgas`` be compared from now on, if the variable says so."""
     if os.environ.get(VARIABLE, "") in ("", "0"):
         return
+    from redist.pgas.programs.program import Program  # otherwise loaded when it is first used
+
+    for name in namespace["__all__"]:
+        getattr(sys.modules["redist.pgas"], name)
     for one in (namespace, vars(namespace["linalg"]), vars(namespace["fft"])):
         for name in one["__all__"]:
             if isinstance(one[name], FunctionType) and name not in LOCAL_FUNCTIONS:

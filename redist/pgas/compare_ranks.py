@@ -17,7 +17,6 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.programs.program import Program
 from redist.pgas.random.generators import Generator
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.collectives import tell_all
@@ -141,11 +140,9 @@ def _words_of(thing: Any, exact: bool) -> str:
             return f"comm of {thing.size}"
         case Generator() | np.random.RandomState():
             return _generator(thing, exact)
-        case Program():
-            return thing.name
     if thing is Ellipsis:
         return "..."
-    return str(getattr(thing, "__qualname__", type(thing).__name__))
+    return str(getattr(thing, "__qualname__", getattr(thing, "name", type(thing).__name__)))
 
 
 def _generator(thing: Generator | np.random.RandomState, exact: bool) -> str:
