@@ -41,12 +41,12 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
 # Types are checked while tests run.
-test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 5 minutes on 2 cores)
+test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 14 minutes on 2 cores)
 	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
 
 THEN := coverage sanitize prove docs wheel
-test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, full counts, and what stands beside it (about 25 minutes)
+test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, full counts, and what stands beside it (about 90 minutes on 2 cores)
 	@REDIST_TEST_ALL=1 $(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@$(MAKE) --no-print-directory --jobs=1 $(THEN)
 	@$(MAKE) --no-print-directory soak COUNT=100
