@@ -19,6 +19,7 @@ from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, World, comm_or_world, world_of
 from redist.runtime.request import Named, TransferOptions, TransferRequest, Type, try_request
 from redist.runtime.transfer import Transfer
+from redist.text.latest import Latest
 
 MOST_TRANSFERS = 64
 """Prepared transfers that a communicator keeps."""
@@ -28,13 +29,7 @@ class TransferCache:
     """The prepared transfers of a communicator, by the arguments of :func:`redistribute`."""
 
     def __init__(self) -> None:
-        self.by_key: dict[Any, Transfer] = {}
-
-    def add(self, key: Any, transfer: Transfer) -> None:
-        """Keep a transfer; the oldest goes if there are too many."""
-        if len(self.by_key) >= MOST_TRANSFERS:
-            self.by_key.pop(next(iter(self.by_key)))
-        self.by_key[key] = transfer
+        self.by_key: Latest[Any, Transfer] = Latest(MOST_TRANSFERS)
 
     def close(self) -> None:
         """**Local.** Forget all."""
@@ -138,7 +133,7 @@ def redistribute_with_transfer(
         return transfer(local, out), transfer
     except Disagreement:  # others asked for the same in other words, and have not prepared it
         transfer = Transfer.for_request(comm, transfer.request, timeout_s)
-        cache.add(key, transfer)
+        cache.by_key[key] = transfer
         return transfer(local, out), transfer
 
 
@@ -168,7 +163,8 @@ def prepare(
     request = _agree_on_new(world, *asked, timeout_s)
     transfer = Transfer.for_request(comm, request, timeout_s)
     key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
-    (world.kept(TransferCache) or world.keep(TransferCache())).add(key, transfer)
+    cache = world.kept(TransferCache) or world.keep(TransferCache())
+    cache.by_key[key] = transfer
     return transfer
 
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
 from redist.plan.topology import Level, Topology
+from redist.text.latest import Latest
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
 from redist.torch.requests import Ends, Request, agreed_ends, error_of_all
@@ -40,8 +41,8 @@ class GroupWorld:
     def __init__(self, group: Any, timeout_s: float | None, names: tuple[int, ...] | None) -> None:
         self.ranks = Ranks(group, timeout_s, names)
         self.memory = SharedMemory.join(self.ranks)
-        self.prepared: dict[str, TensorTransfer] = {}
-        self.shared_keys: dict[str, str] = {}
+        self.prepared: Latest[str, TensorTransfer] = Latest(MOST_TRANSFERS)
+        self.shared_keys: Latest[str, str] = Latest(MOST_TRANSFERS)
         """For the text of a request that fits together with others, the key of all of them."""
 
     def find(
@@ -70,8 +71,6 @@ class GroupWorld:
             device,
             by_views=transport == "views",
         )
-        while len(self.prepared) >= MOST_TRANSFERS:
-            self.prepared.pop(next(iter(self.prepared)))
         self.prepared[key] = found
         return found
 
@@ -107,8 +106,6 @@ class GroupWorld:
         if len(set(texts)) == 1:
             self.shared_keys.pop(text, None)
             return text, ends
-        while len(self.shared_keys) >= MOST_TRANSFERS:
-            self.shared_keys.pop(next(iter(self.shared_keys)))
         self.shared_keys[text] = key = f"shared {_digest(repr(texts)).hex()}"
         return key, ends
 

@@ -26,6 +26,7 @@ from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.text.latest import Latest
 
 MOST_RECORDED = 64
 """Kinds of arguments for which one function is recorded."""
@@ -60,7 +61,7 @@ class ProgramBody:
 
     def __init__(self, name: str, function: Callable[..., Any], plans: bool) -> None:
         self.name, self.function, self._plans = name, function, plans
-        self._known: dict[Hashable, Recording] = {}
+        self._known: Latest[Hashable, Recording] = Latest(MOST_RECORDED)
 
     def decide(
         self,
@@ -135,8 +136,6 @@ class ProgramBody:
         agree_on_nodes(self.name, comm, captured.nodes, None)
         if recorder is not None:
             recorder.odd = union_of(comm, [recorder.odd])[-1]
-        while len(self._known) >= MOST_RECORDED:
-            self._known.pop(next(iter(self._known)))
         found = Recording(
             captured, recorder, outside.after_run(), comm, signature.key, signature.kept
         )

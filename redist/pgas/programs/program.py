@@ -38,6 +38,7 @@ from redist.pgas.watch.seam import plan_move
 from redist.plan.plan import Plan
 from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
+from redist.text.latest import Latest
 from redist.text.units import room_from
 
 P = ParamSpec("P")
@@ -61,7 +62,7 @@ class Program(Generic[P, R]):
         self.function, self.options = function, options
         self.name = getattr(function, "__name__", type(function).__name__)
         self._body = body or ProgramBody(self.name, function, options.layouts == PLANNED)
-        self._prepared: dict[Any, Prepared] = {}
+        self._prepared: Latest[Any, Prepared] = Latest(MOST_CAPTURED)
         self._captured = 0
         self._limited = LimitedCalls(self.name, self._body.decide)
         update_wrapper(self, function)
@@ -275,8 +276,6 @@ class Program(Generic[P, R]):
                 f"in {_difference(before.key, signature.key)}",
                 stacklevel=3,
             )
-        if len(self._prepared) >= MOST_CAPTURED:
-            self._prepared.pop(next(iter(self._prepared)))
         self._prepared[signature.key] = prepared
 
     def __repr__(self) -> str:

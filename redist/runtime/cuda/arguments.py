@@ -25,6 +25,7 @@ from redist.runtime.cuda.arrays import (
 )
 from redist.runtime.cuda.donation import why_kept
 from redist.runtime.schedule.stages import TransferStages
+from redist.text.latest import Latest
 
 MOST_PASSED = 64
 """Calls whose arrays are remembered as right."""
@@ -38,7 +39,7 @@ class GpuArguments(CallArguments):
     """
 
     gpu: int | None = None
-    _passed: set[Any] = field(default_factory=set, compare=False)
+    _passed: Latest[Any, None] = field(default_factory=lambda: Latest(MOST_PASSED), compare=False)
     """What arrays looked like that were right: those that look the same are right too."""
 
     @staticmethod
@@ -71,9 +72,7 @@ class GpuArguments(CallArguments):
             check_place(results[item], f"out{self.label(item)}", True)
         checked = super().check_arrays(local, out)
         if is_known:
-            if len(self._passed) >= MOST_PASSED:
-                self._passed.clear()
-            self._passed.add(looks)
+            self._passed[looks] = None
         return checked
 
     @cached_property

@@ -21,6 +21,7 @@ from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
 from redist.runtime.shm.pages import release_pages
+from redist.text.latest import Latest
 
 AnyArray = NDArray[Any]
 Strides = tuple[tuple[int, ...], ...]
@@ -81,7 +82,7 @@ class Stage:
         self.is_local = all(part.step.is_local for part in parts)
         self.bases = Bases(len(parts), world.node.ranks)
         self.whole = whole(len(parts))
-        self._programs: dict[Any, tuple[Round, ...]] = {}
+        self._programs: Latest[Any, tuple[Round, ...]] = Latest(REMEMBERED)
         self._first: dict[Any, CopyList] = {}
         self._is_limited = is_limited
         self.staging = Staging.none(len(parts))
@@ -265,8 +266,6 @@ class Stage:
         key = rounds is self.whole, tuple(places.kinds.values()), places.opened, strides
         found = self._programs.get(key)
         if found is None:
-            if len(self._programs) >= REMEMBERED:
-                self._programs.clear()
             compiler = self._compiler(places, strides)
             found = self._programs[key] = tuple(
                 compiler.round(round_parts) for round_parts in rounds

@@ -20,6 +20,7 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.runtime.ranks.free_memory import all_fit
 from redist.runtime.ranks.world import Comm
+from redist.text.latest import Latest
 from redist.text.progress import Work
 from redist.text.units import format_bytes
 
@@ -45,7 +46,7 @@ class LimitedCalls:
 
     def __init__(self, name: str, decide: Decide) -> None:
         self._name, self._decide = name, decide
-        self._known: dict[Hashable, LimitedProgram | str] = {}
+        self._known: Latest[Hashable, LimitedProgram | str] = Latest(MOST_LIMITED)
 
     def planning(self, limit: RunLimit, signature: Signature, progress: bool = False) -> Work:
         """**Local.** What says, while the program is planned for a call, that it still is."""
@@ -71,8 +72,6 @@ class LimitedCalls:
             found, decided = self._make(limit, signature)
             if not isinstance(found, str) and decided is not None and limit.spill is None:
                 found = self._fitting(found, bool(decided.why), limit, signature)
-            if len(self._known) >= MOST_LIMITED:
-                self._known.pop(next(iter(self._known)))
             self._known[key] = found
             if fits and not isinstance(found, str):
                 found.fit(_arrays_of(found, signature))

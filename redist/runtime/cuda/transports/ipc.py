@@ -19,6 +19,7 @@ from redist.runtime.cuda.kernels.launch import driver, raise_if_refused
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
 from redist.runtime.cuda.transports.choice import own_gpu
 from redist.runtime.ranks.world import World
+from redist.text.latest import Latest
 
 MOST_OPENED = 1024
 _BUFFER_ID = 7
@@ -67,14 +68,12 @@ def place_of(address: int) -> OpenedMemory:
     raise_if_refused(status, "number an allocation")
     key = number.value, address
     if key not in _PLACES:
-        if len(_PLACES) >= MOST_OPENED:
-            _PLACES.clear()
         handle, base = _allocation(address)
         _PLACES[key] = OpenedMemory(handle, number.value, address - base)
     return _PLACES[key]
 
 
-_PLACES: dict[tuple[int, int], OpenedMemory] = {}
+_PLACES: Latest[tuple[int, int], OpenedMemory] = Latest(MOST_OPENED)
 """Places of this process, by the driver's numbers of their allocations and their addresses."""
 
 

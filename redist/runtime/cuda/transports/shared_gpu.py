@@ -24,6 +24,7 @@ from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import whole
 from redist.runtime.schedule.stages import StagePart
+from redist.text.latest import Latest
 
 REMEMBERED = 4
 """Programs that are kept: their tables take memory of the GPU."""
@@ -92,7 +93,7 @@ class GpuMates:
 
     def __init__(self, node: Sequence[int], parts: dict[int, Sequence[StagePart]]) -> None:
         self.node, self.parts = tuple(node), parts
-        self._programs: dict[Any, CudaRound] = {}
+        self._programs: Latest[Any, CudaRound] = Latest(REMEMBERED)
         self._bound: tuple[Described, int, list[Start]] | None = None
         """What started the last call, for the next one with the same tiles on the same stream."""
 
@@ -109,8 +110,6 @@ class GpuMates:
         """What all ranks would do, for tiles that lie like these; made once."""
         key = tuple(found.strides)
         if key not in self._programs:
-            if len(self._programs) >= REMEMBERED:
-                self._programs.clear()
             self._programs[key] = CudaRound.of(*(self._round(rank, found) for rank in self.parts))
         return self._programs[key]
 

@@ -1,0 +1,28 @@
+"""A dict that keeps so many values: the oldest goes when one too many comes."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Latest(dict[K, V]):
+    """The values that came last, ``most`` of them. One that is set again keeps its place.
+
+    >>> found = Latest(2)
+    >>> found["a"], found["b"], found["a"], found["c"] = 1, 2, 3, 4
+    >>> found
+    {'b': 2, 'c': 4}
+    """
+
+    __slots__ = ("most",)
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if len(self) >= self.most and key not in self:
+            del self[next(iter(self))]
+        super().__setitem__(key, value)
