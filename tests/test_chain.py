@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.problems.problems import problems
 from redist.plan.request import Request
 from redist.synth.find import find_plan
+from tests.problems.problems import problems
 from tests.problems.soak import disagreements
 from tests.tiers import sample
 

@@ -1,16 +1,13 @@
-"""Every example runs, checks its own result and says so; the benchmark compares all of them."""
+"""Every example runs, checks its own result and says so."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bench.examples import race as examples
-from bench.examples.cases import PAIRS
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from tests.programs.launch import alone, default_mpi, one_worker
@@ -74,11 +71,3 @@ def test_example_checks_its_result(name: str, ranks: int) -> None:
     options, said = SMALL[name]
     output = run(ranks, [os.path.join("examples", f"{name}.py"), *options])
     assert said in output
-
-
-def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
-    stored = tmp_path / "examples.json"
-    options = ["--bytes", str(2**19), "--repeat", "1", "--json", str(stored)]
-    run(4, ["-m", "bench.examples.job", *options])
-    (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
-    assert [row[0] for row in table.rows] == list(PAIRS) and set(PAIRS) <= set(SMALL)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster.cases import cases_of
-from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import run_on_hosts
 from bench.report.report import Report, Table, save_json
 from redist.text.units import format_bytes
+from tests.cluster.hosts import make_cluster, why_no_cluster
+from tests.cluster.launch import run_on_hosts
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "cluster.json"
 LIMIT_S = 900

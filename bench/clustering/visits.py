@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import run_on_hosts
 from bench.report.report import Report, Table, Value, save_json
 from redist import pgas
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.visits import Visits
 from redist.measure.timing import meet
+from tests.cluster.hosts import make_cluster, why_no_cluster
+from tests.cluster.launch import run_on_hosts
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-visits.json"
 LIMIT_S = 300.0

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench.layouts.by_hand import hand_plans, hand_time_ps
-from bench.layouts.layer_graph import layers
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
 from bench.report.report import Report, Table, Value
@@ -24,6 +23,7 @@ from redist.layout.axes import SubAxis, whole
 from redist.layout.mesh import Mesh
 from redist.plan.topology import Level, Topology
 from redist.text.progress import track
+from tests.problems.layer_graph import layers
 
 N_LAYERS, WIDTH, HEADS, HIDDEN = 32, 4096, 32, 11008
 FLAT_GPUS = Topology((Level("all", None, 0, 3_300),), 20_000_000)

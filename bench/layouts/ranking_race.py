@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import run_on_hosts
 from bench.report.figures import met
 from bench.report.report import Report, Table
 from redist.launch.launcher import find_launcher, launch
+from tests.cluster.hosts import make_cluster, why_no_cluster
+from tests.cluster.launch import run_on_hosts
 
 HOSTS, RATE_MBIT, LIMIT_S = 4, 1000.0, 900
 CORRELATION_AIM, BEST_AIM, MOST_PLANS = 0.9, 1.1, 50

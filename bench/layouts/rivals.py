@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.problems.installed import why_absent
-from bench.pytorch.launch import run as launch_torch
 from bench.report.report import Report, Table, Value
 from redist.launch.launcher import find_launcher, launch
 from redist.launch.outside import environment
+from tests.programs.torch.spawn import run as launch_torch
 
 DEVICES = 4
 MOST_REPEATS = 7

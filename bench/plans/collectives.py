@@ -10,17 +10,13 @@ import redist
 from bench.plans import growth
 from bench.problems.fresh import in_fresh_process, warm_up
 from bench.problems.judge import judge
-from bench.problems.problems import Problem, problems
 from bench.report.figures import geomean, met, most, quantile
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
-from redist.plan.topology import FLAT, Level, Topology
 from redist.text.progress import track
+from tests.problems.problems import TOPOLOGIES, Problem, problems
 
 STRATEGIES = ("collectives", "no_permute")
 DEVICES = (8, 12, 16, 24, 30, 32, 48, 64)
-NODES = Topology((Level("node", 4, 1_000_000, 100_000), Level("net", None, 10_000_000, 1_000_000)))
-"""Four devices a node at 1 us and 10 GB/s, 10 us and 1 GB/s between nodes."""
-TOPOLOGIES = {"flat": FLAT, "two levels": NODES}
 WORST_AIM_S = 1.0
 MEDIAN_AIM_MS = 50.0
 EXACT_AIM = 0.95

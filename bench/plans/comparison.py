@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 from bench.problems.installed import why_absent
-from bench.problems.problems import problems
 from bench.report.figures import geomean
 from bench.report.report import Report, Table, Value
 from bench.xla.compare import compare_with_xla
@@ -15,6 +14,7 @@ from redist.plan.plan import Plan
 from redist.plan.request import Request
 from redist.synth.find import find_plan
 from redist.text.progress import track
+from tests.problems.problems import problems
 
 DEVICES = (8, 12, 16)
 EACH = 120

@@ -10,10 +10,10 @@ import redist
 from bench.plans import growth
 from bench.problems.fresh import in_fresh_process, warm_up
 from bench.problems.judge import judge
-from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import met, most, quantile
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.text.progress import track
+from tests.problems.problems import KINDS, Problem, problems
 
 MEDIAN_AIM_MS = 20.0
 WORST_AIM_MS = 500.0

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import redist
 from bench.problems.judge import judge
-from bench.problems.problems import KINDS, Problem, problems
 from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.plan.plan import Plan
@@ -15,6 +14,7 @@ from redist.plan.topology import FLAT
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form
 from redist.text.progress import track
+from tests.problems.problems import KINDS, Problem, problems
 
 OURS = {
     "bytes": ("bytes", "auto"),

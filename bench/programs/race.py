@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.hosts import make_cluster, why_no_cluster
-from bench.cluster.launch import run_on_hosts
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
 from bench.report.report import Report, Table, Value
 from redist.launch.launcher import find_launcher, launch
+from tests.cluster.hosts import make_cluster, why_no_cluster
+from tests.cluster.launch import run_on_hosts
 
 RANKS, HOSTS = 4, 2
 RATE_MBIT = 1000.0

@@ -1,4 +1,4 @@
-"""What runs on every rank: ``python -m bench.pytorch.job --json FILE`` under :mod:`bench.pytorch.launch`."""
+"""What runs on every rank: ``python -m bench.pytorch.job --json FILE``, by ``python -m bench torch``."""
 
 from __future__ import annotations
 

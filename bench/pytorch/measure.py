@@ -7,19 +7,15 @@ back at once (``MIMALLOC_PURGE_DELAY=0``), which costs time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from redist.measure.pages import give_back, private_bytes, private_peak_bytes, reset_peak
-from redist.runtime.shm.segments import allocated_bytes
+from tests.programs.torch.peak import Work, peak_bytes
 
 POOLED = "redist"
 """The way that uses pools."""
-Work = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +48,3 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Taken]:
             dist.all_reduce(taken, dist.ReduceOp.MAX)
             seconds[name].append(float(taken))
     return {name: Taken(tuple(seconds[name][1:]), 0) for name in works}
-
-
-def peak_bytes(work: Work, has_pools: bool = True) -> int:
-    """**Collective.** Bytes of the fullest rank at most, beyond what it held before.
-
-    With ``has_pools`` also redist's pools, all that this process has made: for work that uses them.
-    """
-    work()  # what is prepared once does not count
-    dist.barrier()
-    give_back()
-    before = private_bytes()
-    reset_peak()
-    result = work()
-    grown = private_peak_bytes() - before + (allocated_bytes() if has_pools else 0)
-    del result
-    most = torch.tensor(grown)
-    dist.all_reduce(most, dist.ReduceOp.MAX)
-    return int(most)

@@ -10,9 +10,9 @@ from typing import Any
 
 from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
-from bench.pytorch.launch import run as launch
 from bench.report.figures import geomean, quantile
 from bench.report.report import Report, Table, Value
+from tests.programs.torch.spawn import run as launch
 
 RANKS = 4
 MOST_REPEATS = 7

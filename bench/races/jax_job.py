@@ -13,7 +13,6 @@ from pathlib import Path
 from mpi4py import MPI
 
 from bench.peers import CONTENDERS as PEERS
-from bench.problems.problems import Problem, problems
 from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
 from redist.measure.compare import compare
@@ -22,6 +21,7 @@ from redist.measure.job import mpi_name
 from redist.measure.results.results import Results
 from redist.measure.timing import Stopwatch
 from redist.text.progress import track
+from tests.problems.problems import Problem, problems
 
 ROUGH = 16
 """Dims are doubled until the array is this many times too small; one more factor does the rest."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.hosts import make_cluster
-from bench.cluster.launch import run_on_hosts
 from bench.report.report import Table, Value
 from bench.scale.machine import Machine
 from bench.scale.transfer import simulate
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.text.units import format_bytes
+from tests.cluster.hosts import make_cluster
+from tests.cluster.launch import run_on_hosts
 
 RATE_MBIT = 1000.0
 FAST_MBIT = 20_000.0

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.hosts import why_no_cluster
 from bench.report.report import Chart, Curve, Report, Table, Value, save_json, save_plot
 from bench.scale.check import OTHER_SIZES, SIZES, Shape, measure, predict, table_of
 from bench.scale.paper import MACHINES, RANKS, cases_of, ways_of
 from bench.scale.paper import SIZES as TILE_SIZES
 from bench.scale.picture import draw
 from redist.text.units import format_bytes
+from tests.cluster.hosts import why_no_cluster
 
 LAST = Path(__file__).parents[1] / "results" / "last"
 SHAPES = (Shape(4, 2), Shape(8, 1))

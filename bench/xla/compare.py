@@ -14,10 +14,10 @@ from typing import Any
 
 from bench.plans.quality import PlanFigures, measure_plans
 from bench.problems.judge import WrongPlanError
-from bench.problems.problems import Problem, problems
 from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 from redist.text.progress import track
+from tests.problems.problems import Problem, problems
 
 DEVICES = (8, 12, 16)
 MOST = 360

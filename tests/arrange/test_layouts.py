@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 import redist
-from bench.layouts.layer_graph import layers
 from redist import ArrayType, Mesh
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
@@ -25,6 +24,7 @@ from redist.errors import CheckError, RequestError
 from redist.layout.axes import prime_parts, whole
 from redist.layout.dtype import DType
 from redist.plan.topology import Level, Topology
+from tests.problems.layer_graph import layers
 from tests.tiers import sample
 
 F32 = DType.parse("f32")

@@ -15,9 +15,9 @@ from bench.__main__ import main
 from bench.plans import collectives, growth, hierarchy, overhead, planning, quality
 from bench.plans.entries import most_entries
 from bench.problems.judge import WrongPlanError, judge
-from bench.problems.problems import KINDS
 from bench.report.report import Table
 from bench.xla import compare as xla
+from tests.problems.problems import KINDS
 from tests.tiers import sample
 
 N = 20

@@ -17,7 +17,6 @@ from bench.layouts.cases import workloads
 from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
 from bench.layouts.kernels import KERNELS
 from bench.layouts.large import GPU_NODES
-from bench.layouts.layer_graph import layers
 from bench.problems.judge import WrongPlanError
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.strategies import BUILT_IN
@@ -25,6 +24,7 @@ from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
+from tests.problems.layer_graph import layers
 from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 import redist
 from bench.problems.judge import judge
-from bench.problems.problems import DEVICES, KINDS, is_of_its_kind, problems
+from tests.problems.problems import DEVICES, KINDS, is_of_its_kind, problems
 
 DIGEST = "4afb11db2f561fce"
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import z3
 
-from bench.problems.problems import problems
 from redist import ArrayType, Mesh, Plan, synthesize
 from redist.check import prove
 from redist.check.prove import certify, count_queries, formula_bytes, smt2
 from redist.plan.request import Request
 from redist.synth.find import find_plan
+from tests.problems.problems import problems
 from tests.tiers import sample
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.problems.problems import problems
 from redist import ArrayType, CheckError, Mesh, Plan, synthesize
 from redist.check.replay import check_plan
 from redist.layout.axes import SubAxis
 from redist.plan.request import Request
 from redist.plan.steps import AllGather, AllPermute, AllReduce, AllToAll, Exchange, Slice, Step
 from redist.synth.find import find_plan
+from tests.problems.problems import problems
 from tests.tiers import sample
 
 

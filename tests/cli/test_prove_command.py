@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import z3
 
-from bench.problems.problems import problems
 from proofs.engine.run import theorems
 from redist import Mesh, synthesize
 from redist.check.families import unit_dims
@@ -26,6 +25,7 @@ from redist.plan.topology import FLAT
 from tests.cli.conftest import Run
 from tests.cli.test_check_command import REQUESTS as CHECKED
 from tests.cli.test_check_command import change
+from tests.problems.problems import problems
 from tests.tiers import sample
 
 REQUESTS = {

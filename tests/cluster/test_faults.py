@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster.hosts import Cluster, make_cluster, why_no_cluster
+from tests.cluster.hosts import Cluster, make_cluster, why_no_cluster
 from tests.programs.launch import Mpi, default_mpi, job, on_cluster, one_worker, run
 
 WHY_NOT = why_no_cluster() if default_mpi() is not None else "needs mpirun"

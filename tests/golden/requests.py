@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, islice
 
-from bench.problems.problems import DEVICES, KINDS, problems
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.request import Request
 from redist.plan.topology import Level, Topology
 from redist.planner import synthesize
+from tests.problems.problems import DEVICES, KINDS, problems
 
 EACH = 20
 SMALL = (4, 6, 8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bench.problems.problems import Problem, problems
 from redist import Mesh, synthesize
 from redist.layout.array_type import ArrayType
 from redist.lower.calls import Collect, Permute, Select, Swap
@@ -15,6 +14,7 @@ from redist.plan.steps import ReduceScatter
 from redist.runtime.simulator import is_correct, random_tiles
 from redist.synth.find import find_plan
 from tests.lower.interpret import interpret
+from tests.problems.problems import Problem, problems
 from tests.tiers import sample
 
 

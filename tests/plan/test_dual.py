@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems.problems import problems
 from redist import LayoutError, Mesh, adjoint
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import coordinates, grid
@@ -15,6 +14,7 @@ from redist.plan.dual import dual_type
 from redist.plan.request import Request
 from redist.runtime.simulator import simulate
 from redist.synth.find import find_plan
+from tests.problems.problems import problems
 from tests.tiers import sample
 
 

@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 
-from bench.problems.problems import KINDS, Problem, problems
 from redist.check.holdings import holding
 from redist.check.prove import certify
 from redist.check.replay import check_plan
@@ -21,6 +20,7 @@ from redist.runtime.copies.reduce import combine
 from redist.runtime.simulator import Simulation, global_value, random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.problems import oracle
+from tests.problems.problems import KINDS, Problem, problems
 
 Boxes = dict[int, tuple[range, ...]]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from bench.cluster.hosts import make_cluster, why_no_cluster
+from tests.cluster.hosts import make_cluster, why_no_cluster
 from tests.programs.launch import Done, Mpi, default_mpi, on_cluster, one_worker, open_mpi, run
 from tests.programs.several import BETWEEN
 from tests.programs.together import LIMIT_S, REPORT

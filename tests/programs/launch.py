@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster.hosts import Cluster
-from bench.cluster.launch import TCP, ClusterLauncher
 from redist.errors import LaunchError
 from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
 from redist.launch.outside import environment
+from tests.cluster.hosts import Cluster
+from tests.cluster.launch import TCP, ClusterLauncher
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 150.0

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems.problems import problems
 from redist import Mesh, Topology, synthesize
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
@@ -21,6 +20,7 @@ from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step, split
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.find import find_plan
+from tests.problems.problems import problems
 
 NODES = Topology((Level("node", 4, 0, 100_000), Level("network", None, 2_000_000, 100_000)))
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems.problems import Problem, problems
 from redist import Mesh, RedistError, synthesize
 from redist.layout.dtype import DType
 from redist.plan.request import Request
@@ -17,6 +16,7 @@ from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.simulator import global_value, is_correct, random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.problems import oracle
+from tests.problems.problems import Problem, problems
 from tests.tiers import sample
 
 REDUCE: dict[str, Any] = {"sum": operator.add, "prod": operator.mul, "max": max, "min": min}

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bench.problems.problems import Problem, problems
 from redist import ArrayType, Mesh, NoPlanError, Plan, synthesize
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
@@ -28,6 +27,7 @@ from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form
 from redist.synth.type_space import TypeSpace
+from tests.problems.problems import Problem, problems
 from tests.synth.exhaustive import all_types, best_time_of_collectives
 from tests.tiers import sample
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bench.problems.problems import problems
 from redist import ArrayType, Mesh
 from redist.plan.request import Request
 from redist.plan.topology import FLAT, Level, Topology
 from redist.synth.candidates import standard_routes
 from redist.synth.find import find_plan
 from redist.synth.plan_figures import Pricer
+from tests.problems.problems import problems
 from tests.synth.exhaustive import all_types, best_bytes_of_collectives, best_time
 from tests.tiers import sample
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bench.problems.problems import Problem, problems
 from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
 from redist.plan.memory import default_staging_bytes, fixed_live_bytes
 from redist.plan.request import STRATEGIES, Request
@@ -22,6 +21,7 @@ from redist.synth.find import find_plan
 from redist.synth.objective_costs import route_cost
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import direct, normal_form
+from tests.problems.problems import Problem, problems
 from tests.tiers import sample
 
 TWO_LEVELS = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**6, 10**6)))
@@ -159,7 +159,7 @@ def test_disjoint_meshes_share_no_memory():
 
 
 PLANS = """
-from bench.problems.problems import problems
+from tests.problems.problems import problems
 from redist.plan.request import STRATEGIES, Request
 from redist.synth.find import find_plan
 for p in problems(15, seed=9):

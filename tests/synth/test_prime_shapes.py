@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.plans.collectives import TOPOLOGIES
-from bench.problems.problems import problems
 from redist.plan.request import Request
 from redist.synth.find import _floor_over_primes, find_plan
 from redist.synth.objective_costs import MESSAGE_BITS
 from redist.synth.plan_figures import Pricer
+from tests.problems.problems import TOPOLOGIES, problems
 from tests.tiers import sample
 
 DEVICES = (4, 6, 8, 12, 16)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.pytorch import launch
 from tests.programs.launch import default_mpi
+from tests.programs.torch import spawn
 from tests.programs.torch.launch import must_pass, needs_cuda, needs_torch, one_worker, run
 from tests.tiers import sample
 
@@ -106,7 +106,7 @@ def test_the_cause_is_passed_on() -> None:
 
 def test_the_example_hands_weights_over() -> None:
     words = ["examples/weight_refit.py", "--layers", "3", "--width", "48"]
-    done = launch.run(words, 4, 100, {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())})
+    done = spawn.run(words, 4, 100, {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())})
     assert set(done.statuses) == {0}, done.output
     assert done.output.count("weight refit: 16 weights") == 2, done.output
 

@@ -14,9 +14,9 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.problems.problems import Problem
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.simulator import simulate
+from tests.problems.problems import Problem
 from tests.programs.mpi.cases import problems_for, random_values
 from tests.programs.mpi.fuzz import arguments
 from tests.programs.mpi.ways import bits

@@ -10,9 +10,9 @@ from typing import Any
 from mpi4py import MPI
 
 import redist
-from bench.problems.problems import Problem
 from redist.runtime.cuda.transports import all_gather as cuda_gather
 from tests.fakes import nccl_doubles as doubles
+from tests.problems.problems import Problem
 from tests.programs.gpu import carrying, fuzz
 from tests.programs.together import all_well, main
 

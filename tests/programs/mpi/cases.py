@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.problems.problems import Problem
 from redist.layout.array_type import OPS, ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates, grid
+from tests.problems.problems import Problem
 from tests.problems.strategies import DTYPES, random_mesh, random_pair, random_type
 
 Array = NDArray[Any]

@@ -14,7 +14,6 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.problems.problems import problems
 from redist.check import prove, replay
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
@@ -25,6 +24,7 @@ from redist.runtime.simulator import is_correct, random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.fakes.shrinking_cuts import install
 from tests.problems import oracle
+from tests.problems.problems import problems
 from tests.runtime.test_phases import phases_by_rank, run
 
 MOST_ELEMS = 4000

@@ -11,9 +11,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import redist
-from bench.problems.problems import Problem
 from redist.errors import NoPlanError
 from redist.runtime.simulator import simulate
+from tests.problems.problems import Problem
 from tests.programs.mpi.cases import random_values
 from tests.programs.mpi.ways import LAYOUTS, Dressed, bits, with_arithmetic
 from tests.programs.together import meet

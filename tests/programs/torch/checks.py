@@ -26,6 +26,7 @@ from redist.torch.calls import MoveOptions, Target
 from redist.torch.redistribute import prepare
 from redist.torch.transfer import HUGE_BYTES
 from redist.torch.world import world_of
+from tests.programs.torch.peak import peak_bytes
 from tests.programs.torch.together import main, run_checks
 
 FULL = torch.arange(12 * 10, dtype=torch.float32).reshape(12, 10)
@@ -229,8 +230,6 @@ def memory() -> None:
     gloo adds nothing that shows. Pools count where they are used: those that ``auto`` has made stay
     while ``messages`` moves, but are no part of it.
     """
-    from bench.pytorch.measure import peak_bytes
-
     mesh, n = line(), dist.get_world_size()
     rows = 1024
     local = torch.ones(rows // n, 2**26 // 4 // rows)

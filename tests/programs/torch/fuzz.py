@@ -19,11 +19,11 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 import redist
-from bench.problems.problems import Problem
 from redist.errors import ConversionError
 from redist.plan.plan import Plan
 from redist.runtime.simulator import simulate
 from redist.torch.dtypes import to_torch
+from tests.problems.problems import Problem
 from tests.programs.mpi.cases import problems_for, random_values
 from tests.programs.torch.together import everywhere, main
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.pytorch import launch
+from tests.programs.torch import spawn
 
 LIMIT_S = float(os.environ.get("REDIST_TEST_LIMIT_S", "100"))
 needs_torch = pytest.mark.skipif(
@@ -23,10 +23,10 @@ one_worker = pytest.mark.xdist_group("torch")
 
 def run(
     name: str, ranks: int, *args: str, limit_s: float = LIMIT_S, variables: Mapping[str, str] = {}
-) -> launch.Ended:
+) -> spawn.Ended:
     """Run ``tests.programs.torch.<name>`` on so many ranks to its end, or to the limit."""
     limits = {"REDIST_TEST_LIMIT_S": str(0.9 * limit_s), **variables}
-    return launch.run(["-m", f"tests.programs.torch.{name}", *args], ranks, limit_s, limits)
+    return spawn.run(["-m", f"tests.programs.torch.{name}", *args], ranks, limit_s, limits)
 
 
 def must_pass(

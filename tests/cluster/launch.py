@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.hosts import NETWORK, Cluster
 from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
 from redist.launch.outside import environment
+from tests.cluster.hosts import NETWORK, Cluster
 
 TCP = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
 """MPICH: messages pass through the links, never through the memory that all hosts here share.

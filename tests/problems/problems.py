@@ -11,11 +11,15 @@ from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.mesh import Mesh
+from redist.plan.topology import FLAT, Level, Topology
 
 KINDS = ("even", "uneven", "sub-axes", "pending", "two meshes")
 DEVICES = (8, 12, 16, 24, 30)
 DTYPES = ("f32", "f64", "bf16", "i32", "i64", "u8", "c64")
 SUMMABLE = ("f32", "f64", "i32", "i64", "u8")
+NODES = Topology((Level("node", 4, 1_000_000, 100_000), Level("net", None, 10_000_000, 1_000_000)))
+"""Four devices a node at 1 us and 10 GB/s, 10 us and 1 GB/s between nodes."""
+TOPOLOGIES = {"flat": FLAT, "two levels": NODES}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,23 @@
+"""The benchmark of the examples compares each with a program by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.examples import race as examples
+from bench.examples.cases import PAIRS
+from tests.programs.launch import default_mpi, one_worker
+from tests.test_examples import SMALL, run
+
+pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
+
+
+def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
+    stored = tmp_path / "examples.json"
+    options = ["--bytes", str(2**19), "--repeat", "1", "--json", str(stored)]
+    run(4, ["-m", "bench.examples.job", *options])
+    (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
+    assert [row[0] for row in table.rows] == list(PAIRS) and set(PAIRS) <= set(SMALL)
