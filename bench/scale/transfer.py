@@ -264,12 +264,12 @@ class _Simulation:
     def _fresh_s(self, share: StageShare) -> float:
         """Seconds to get new pages for a tile between two steps that is not kept between calls."""
         plan = self.plan
-        lodgers = TransferStages((plan,), 0, ()).lodgers()  # in the memory of the target
-        own = [t.tile_bytes for k, t in enumerate(plan.types) if (0, k) not in lodgers]
+        placed_tiles = TransferStages((plan,), 0, ()).placed_tiles()  # in the memory of the target
+        own = [t.tile_bytes for k, t in enumerate(plan.types) if (0, k) not in placed_tiles]
         held = sum(own)
         staging = max((step.staging_bytes for step in plan.steps), default=0)
         between = share.target < max(1, len(plan.steps))
-        if (0, share.target) in lodgers:
+        if (0, share.target) in placed_tiles:
             return 0.0
         if not between or held + staging <= plan.peak_bytes or share.source == share.target:
             return 0.0

@@ -118,22 +118,22 @@ def _kept_and_tight() -> Iterator[Obligation]:
     types = [tile(size) for size in sizes]
     given = (*SIZES, *(r >= 0 for r in (peak, room_0, room_1, middle_2)))
 
-    def kept(lodgers: Lodgers) -> Callable[[], Any]:
+    def kept(placed_tiles: Lodgers) -> Callable[[], Any]:
         def claim() -> Any:
             schedule: Any = SimpleNamespace(
                 plans=[SimpleNamespace(types=types)],
                 stages=[(), ()],
                 staging_bytes=lambda stage: (room_0, room_1)[stage],
                 peak_bytes=lambda: peak,
-                lodgers=lambda: lodgers,
+                placed_tiles=lambda: placed_tiles,
             )
-            own = [size for k, size in enumerate(sizes) if (0, k) not in lodgers]
+            own = [size for k, size in enumerate(sizes) if (0, k) not in placed_tiles]
             held = sum(own) + max(room_0, room_1)
             return held <= peak if OwnTiles(schedule, donate=False).keeps else True
 
         return claim
 
-    def early(donate: bool, lodgers: Lodgers) -> Callable[[], Any]:
+    def early(donate: bool, placed_tiles: Lodgers) -> Callable[[], Any]:
         def claim() -> Any:
             steps = [SimpleNamespace(staging_bytes=r) for r in (room_0, room_1, 0)]
             plan = SimpleNamespace(
@@ -141,10 +141,10 @@ def _kept_and_tight() -> Iterator[Obligation]:
                 source=types[0], target=types[-1],
             )  # fmt: skip
             schedule: Any = SimpleNamespace(plans=[plan])
-            if TransferStages.is_tight_beside(schedule, lodgers):
+            if TransferStages.is_tight_beside(schedule, placed_tiles):
                 return True
             still = 0 if donate else source
-            first = 0 if lodgers else middle  # it lies in the target
+            first = 0 if placed_tiles else middle  # it lies in the target
             return [
                 source + first + target + room_0 <= peak,
                 still + first + middle_2 + target + room_1 <= peak,
@@ -156,15 +156,15 @@ def _kept_and_tight() -> Iterator[Obligation]:
     one: Lodgers = {(0, 1): 0}
     yield claimed("kept tiles: only where the bound has room for all", given, kept(none), kept(one))
     ways = product((False, True), (none, one))
-    claims = (early(donate, lodgers) for donate, lodgers in ways)
+    claims = (early(donate, placed_tiles) for donate, placed_tiles in ways)
     yield claimed("target from the start: within the bound, or the plan is tight", given, *claims)
-    yield _lodgers()
+    yield _placed_tiles()
 
 
 Lodgers = dict[tuple[int, int], Any]
 
 
-def _lodgers() -> Obligation:
+def _placed_tiles() -> Obligation:
     """Tiles of a plan of four steps in the memory of its target: the last tile but one is never there."""
     first, second, third, whole = names = symbols("first second third whole")
     types = [tile(size) for size in (whole, first, second, third, whole)]
@@ -174,7 +174,7 @@ def _lodgers() -> Obligation:
     def apart() -> Any:
         plan = SimpleNamespace(types=types, target=types[-1])
         schedule: Any = SimpleNamespace(is_tight=True, plans=[plan], last=lambda item: 4)
-        found = TransferStages.lodgers(schedule)
+        found = TransferStages.placed_tiles(schedule)
         sizes = {(0, 1): first, (0, 2): second}
         claims = [True] if found.keys() <= sizes.keys() else [False]
         claims += [start >= 0 for start in found.values()]

@@ -30,7 +30,7 @@ MOST_CORRECTIONS = 8
 """So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
 
 MOST_COLUMNS, MOST_NODES = 5000, 100
-"""Tangled networks of so few columns also go to an integer program, for so many nodes of its search."""
+"""Tangled networks of so few columns also go to an integer program, for this many nodes of its search."""
 
 
 def plan_layouts(

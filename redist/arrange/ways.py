@@ -18,8 +18,8 @@ from redist.layout.axes import SubAxis
 from redist.layout.cuts import Ints
 
 MOST_ASKED = 256
-"""So many choices of types an operation without a rule is asked for, beside one for every type of its largest
-operand."""
+"""An operation without a rule is asked for this many choices of types, beside one for every type of its
+largest operand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

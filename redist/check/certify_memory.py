@@ -44,7 +44,7 @@ class FlowNetwork:
         return len(self._edges) - 1
 
     def join(self, start: int, end: int, flow: int = 0) -> None:
-        """An edge; ``flow`` of what its start supplies goes to what its end demands, if there is so much."""
+        """An edge; ``flow`` of what its start supplies goes to what its end demands, if there is that."""
         flow = min(flow, self._supply[start], self._demand[end])
         self._supply[start] -= flow
         self._demand[end] -= flow

@@ -52,7 +52,7 @@ def is_end(given: Any) -> bool:
 
 
 def check_end(given: Any, name: str = "", is_leaf: bool = True, leaf: Any = None) -> None:
-    """Refuse what is no sharding for the array at ``name`` in a tree; ``leaf`` is that array, if it is known.
+    """Refuse what is not a sharding for the array at ``name`` in a tree; ``leaf`` is that array, if known.
 
     Of a branch, that is not ``is_leaf``, only what looks like a PartitionSpec is refused.
     """

@@ -41,7 +41,7 @@ CALL_PS = 150_000_000
 BYTE_PS = 150
 """A byte that is copied in order."""
 LOOSE_PS, LONG_RUN = 900, 32
-"""An element that is copied by itself; of a run of so many and more it costs nothing besides."""
+"""An element that is copied by itself; of a run of this many and more it costs nothing besides."""
 WAYS = (("collectives", "time"), ("collectives", "bytes"), ("direct", "time"))
 """Strategies and objectives whose plans are compared."""
 NEAR = 1.1

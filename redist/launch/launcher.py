@@ -33,7 +33,7 @@ class Launcher:
     kind: str
 
     def command(self, n_ranks: int, program: Sequence[str]) -> list[str]:
-        """The command line that runs ``program`` with this Python on so many ranks.
+        """The command line that runs ``program`` with this Python on this many ranks.
 
         >>> Launcher("mpirun", MPICH).command(8, ["-m", "mine"])[:3]
         ['mpirun', '-n', '8']

@@ -106,7 +106,7 @@ class EvenCut:
         return first, np.where(hi > lo, (hi - 1) // tile_size - first + 1, 0)
 
     def nests_in(self, coarse: Cut) -> bool:
-        """Whether every tile of a coarser cut is so many tiles of this one, in order.
+        """Whether every tile of a coarser cut is this many tiles of this one, in order.
 
         >>> [EvenCut(n, 4).nests_in(EvenCut(n, k)) for n, k in ((10, 2), (12, 2), (7, 1))]
         [False, True, True]
@@ -134,5 +134,5 @@ Cut: TypeAlias = EvenCut
 
 @lru_cache(maxsize=2**16)
 def cut_dim(size: int, n_tiles: int) -> Cut:
-    """The cut of a dim of so many indices into so many tiles."""
+    """The cut of a dim of this many indices into this many tiles."""
     return EvenCut(size, n_tiles)

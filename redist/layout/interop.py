@@ -233,7 +233,7 @@ def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> 
 
 
 def _place_after(names: Sequence[str], factor: int, mesh: Mesh) -> int | None:
-    """After how many of the axes of a dim it is cut into so many; None if it never is.
+    """After how many of the axes of a dim it is cut into this many; None if it never is.
 
     >>> _place_after(["y", "z"], 3, Mesh(x=2, y=3, z=2)), _place_after(["z"], 5, Mesh(z=2))
     (1, None)

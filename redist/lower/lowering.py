@@ -152,7 +152,7 @@ class _Run:
         return tuple(digit.size for digit in self.now)
 
     def step(self, number: int, op: str | None) -> bool:
-        """Add the calls of a step; False if it is no plain collective."""
+        """Add the calls of a step; False if it is not a plain collective."""
         before, after = self.digits.types[number : number + 2]
         gained = {a: d for d, a in before.atom_of.items() if d not in after.atom_of}
         lost = {a: d for d, a in after.atom_of.items() if d not in before.atom_of}
@@ -203,7 +203,7 @@ class _Run:
         self.arrange((*first, *(d for d in self.now if d not in first)))
 
     def _call(self, call: Call, taken: int, made: Sequence[Digit]) -> None:
-        """Make a call that takes so many leading digits away and puts others there."""
+        """Make a call that takes this many leading digits away and puts others there."""
         self.calls.append(call)
         self.now = (*made, *self.now[taken:])
 

@@ -38,7 +38,7 @@ from redist.plan.topology import Topology
 from redist.version import __version__
 
 MOST_MOVES = 4096
-"""Boxes that change hands one by one are listed in the text: no more than so many."""
+"""Boxes that change hands one by one are listed in the text: no more than this many."""
 
 PLACE = '''
 def place(sizes, ranks, rank):

@@ -71,7 +71,7 @@ def calibrate(
 
         topology = redist.calibrate()              # of all ranks; for redist.synthesize(topology=...)
 
-    ``comm`` is MPI's world by default. ``node_size`` pretends that nodes have so many ranks;
+    ``comm`` is MPI's world by default. ``node_size`` pretends that nodes have this many ranks;
     ``watcher`` hears how many transfers are timed, of how many.
     """
     comm = MPI.COMM_WORLD if comm is None else comm

@@ -30,7 +30,7 @@ class Case:
 
     @property
     def held_bytes(self) -> int:
-        """What all ranks together hold at the fuller end."""
+        """What all ranks together hold at the larger end."""
         return max(t.tile_bytes * t.mesh.n_devices for t in (self.source, self.target))
 
     @property
@@ -82,7 +82,7 @@ KINDS = {
 
 
 def make_case(name: str, total_bytes: int, n_ranks: int) -> Case:
-    """The case called ``name``; all ranks together hold about ``total_bytes`` at the fuller end.
+    """The case called ``name``; all ranks together hold about ``total_bytes`` at the larger end.
 
     >>> print(make_case("sum-cut", 2**20, 8))
     f64[128, 128] sum{x} -> f64[128{x}, 128] on x=8

@@ -18,7 +18,7 @@ from redist.measure.timing import Stopwatch, Times, all_agree
 
 T = TypeVar("T")
 MEMORY_TIMES = 2
-"""Memory is taken so often, and the least counts: what libraries keep for themselves comes but once."""
+"""Memory is taken so often, and the least counts: one-time allocations of a library are not counted."""
 
 
 @dataclass(frozen=True, slots=True)

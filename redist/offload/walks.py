@@ -176,11 +176,11 @@ class _Walk:
 
 
 WORTH_IT = 16
-"""Running ahead may cost one of so many parts more of loads and stores."""
+"""Running ahead may cost one of this many parts more of loads and stores."""
 LARGE = 5_000
 """Of more tasks, fewer orders are tried, because each takes time."""
 AHEAD = 8
-"""Of more tasks, one of so many parts of the memory that a task leaves is for running ahead, untried."""
+"""Of more tasks, one of this many parts of the memory that a task leaves is for running ahead, untried."""
 
 
 def best_walk(

@@ -63,7 +63,7 @@ def from_local(
 
 
 def check_local(local: Tile, shape: tuple[int, ...], type: ArrayType, rank: int) -> None:
-    """**Local.** Refuse an array that is no tile of a type, and say what this rank's tile is."""
+    """**Local.** Refuse an array that is not a tile of a type, and say what this rank's tile is."""
     dtype = type.dtype.to_numpy()
     if (local.shape, local.dtype) != (shape, dtype):
         raise RequestError(

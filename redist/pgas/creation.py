@@ -38,9 +38,9 @@ Type = str | ArrayType
 Shape = int | Sequence[int]
 
 PART_BYTES = 2**16
-"""Tiles are written in parts of so many bytes."""
+"""Tiles are written in parts of this many bytes."""
 CARRIED_BYTES = 2**24
-"""Tiles of GPUs are written in memory and carried over in parts of so many bytes."""
+"""Tiles of GPUs are written in memory and carried over in parts of this many bytes."""
 
 
 @left_alone
@@ -122,7 +122,7 @@ def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None
 
 
 def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple[Tile, Box]]:
-    """Cut a tile into parts of at most so many bytes, so that what is made on the way takes no more."""
+    """Cut a tile into parts of at most this many bytes, so that what is made on the way takes no more."""
     if tile.nbytes <= most_bytes or tile.ndim == 0:
         yield tile, box
         return

@@ -29,7 +29,7 @@ DEVICE_GRAIN = 512
 KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
 RESERVE_BYTES = 2**22
-"""Where a plan has counted the living, so much of the dead is kept at its end."""
+"""Where a plan has counted the living, this much of the dead is kept at its end."""
 
 
 class TileMemory:
@@ -38,7 +38,7 @@ class TileMemory:
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
     ones only if a limit was there first, or a plan), ``limit_bytes`` what they may hold. ``made`` and
     ``reused`` count segments.
-    ``put_away``, if there is one, is asked to make room where there is none, for so many bytes more.
+    ``put_away``, if there is one, is asked to make room where there is none, for this many bytes more.
     """
 
     on_device: ClassVar[bool] = False
@@ -147,7 +147,7 @@ class TileMemory:
             self.live_bytes -= held.counted
 
     def make_room(self, n_bytes: int) -> None:
-        """**Local.** Under a limit with a place to spill to, put arrays away so that so much more fits."""
+        """**Local.** Under a limit with a place to spill to, put arrays away so that this much more fits."""
         if (
             self.put_away is not None
             and self.limit_bytes is not None
@@ -195,7 +195,7 @@ class TileMemory:
 
     @contextmanager
     def granting(self, n_bytes: int) -> Iterator[None]:
-        """**Local.** While inside, an exchange may take so much on the way, the same on all ranks."""
+        """**Local.** While inside, an exchange may take this much on the way, the same on all ranks."""
         self.granted_bytes = n_bytes
         try:
             yield
@@ -213,7 +213,7 @@ class TileMemory:
             raise MemoryLimitError(self._no_room(n_bytes, limit))
 
     def _no_room(self, n_bytes: int, limit: int) -> str:
-        """Why so many bytes more cannot be had, and what to do."""
+        """Why this many bytes more cannot be had, and what to do."""
         in_blocks = "call it in a @pgas.program(limit=..., spill=...), which works in blocks"
         if n_bytes > limit:
             return (
@@ -250,7 +250,7 @@ class TileMemory:
                 self._kept_bytes += size
 
     def forget(self, most_bytes: int = 0) -> None:
-        """Free dead segments until at most so many bytes are kept, the largest first."""
+        """Free dead segments until at most this many bytes are kept, the largest first."""
         if self._kept_bytes <= most_bytes:
             return
         with self._lock:
@@ -348,7 +348,7 @@ def round_to_grains(n_bytes: int) -> int:
 
 
 def counted_bytes(n_bytes: int, on_device: bool = False) -> int:
-    """What a tile of so many bytes is counted with.
+    """What a tile of this many bytes is counted with.
 
     >>> counted_bytes(100), counted_bytes(2**16 + 1), counted_bytes(100, on_device=True)
     (100, 131072, 512)

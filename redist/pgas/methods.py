@@ -225,7 +225,7 @@ class Methods(Operators):
 
     @refuse_arguments
     def repeat(self: T, repeats: Any, axis: int | None = None) -> T:
-        """Each element so many times, one behind the other."""
+        """Each element this many times, one behind the other."""
         return repeat(self, repeats, axis=axis)
 
     @refuse_arguments
@@ -250,7 +250,7 @@ class Methods(Operators):
 
     @refuse_arguments
     def round(self: T, decimals: int = 0) -> T:
-        """Rounded to so many decimals, halves to even."""
+        """Rounded to this many decimals, halves to even."""
         return round_to(self, operator.index(decimals))
 
     def conj(self: T) -> T:

@@ -309,7 +309,7 @@ def _rows(x: Any) -> Any:
 
 
 def _split(x: Any, where: Any, axis: int, even: bool) -> list[Any]:
-    """Parts along a dim: so many, or between indices."""
+    """Parts along a dim: this many, or between indices."""
     check_arrays("split", x)
     dim = dim_of(axis, x.ndim)
     n = x.shape[dim]

@@ -1,6 +1,6 @@
 """Python's operators of a global array, each a NumPy function on the tiles; those of matrices too.
 
-Lists, tuples and arrays of NumPy are refused by name; what else is no number and no global array is left to
+Lists, tuples and arrays of NumPy are refused by name; what is neither a number nor a global array is left to
 its own operators.
 """
 

@@ -32,7 +32,7 @@ class Level:
     link_fs: int = 0
 
     def time_ps(self, messages: int, n_bytes: int, link_bytes: int = 0) -> int:
-        """Time for so many messages and bytes of the busiest rank, or for the bytes of the busiest link.
+        """Time for this many messages and bytes of the busiest rank, or for the bytes of the busiest link.
 
         >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
         2100000

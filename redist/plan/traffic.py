@@ -28,7 +28,7 @@ from redist.plan.topology import Topology
 from redist.text.units import ceil_div
 
 LISTED_REQUESTS = 300_000
-"""Up to so many pieces are listed one by one; beyond, senders are taken as evenly loaded."""
+"""Up to this many pieces are listed one by one; beyond, senders are taken as evenly loaded."""
 
 
 @dataclass(frozen=True, slots=True)

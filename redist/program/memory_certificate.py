@@ -14,7 +14,7 @@ class MemoryCertificate:
     """A verdict on the claim that live bytes stay within the limit of every place, in every order.
 
     ``bound_bytes`` has for every place the most bytes that any order reaches: exactly if ``is_exact`` (a
-    minimum cut), otherwise at most so many (what the credits prove). A place without a limit has None.
+    minimum cut), otherwise at most this many (what the credits prove). A place without a limit has None.
 
     >>> print(MemoryCertificate("proved", (24,), (32,), True, "minimum cut"))
     proved for every order: 24 B of 32 B (minimum cut)

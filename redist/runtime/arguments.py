@@ -106,7 +106,7 @@ class CallArguments:
         return self.schedule.shape_of(item, self.schedule.last(item))
 
     def as_tile(self, array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
-        """**Local.** The array; an error if it is no tile of type t in memory."""
+        """**Local.** The array; an error if it is not a tile of type t in memory."""
         return as_tile(array, shape, t, what)
 
     def may_overlap(self, a: Any, b: Any) -> bool:
@@ -162,7 +162,7 @@ class CallArguments:
 
 
 def as_tile(array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
-    """The array, with NumPy's dtype for t's elements; an error if it is no tile of type t in memory.
+    """The array, with NumPy's dtype for t's elements; an error if it is not a tile of type t in memory.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[4{x}]", Mesh(x=2))

@@ -192,7 +192,7 @@ def _agree_on_new(
 
 
 def _freeze(types: Type | Named) -> Any:
-    """Types as part of a key; whatever is no mapping stays what it is."""
+    """Types as part of a key; whatever is not a mapping stays what it is."""
     if type(types) is ArrayType:  # quicker than to ask for a mapping
         return types
     return tuple(types.items()) if isinstance(types, Mapping) else types

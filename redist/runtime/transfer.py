@@ -67,7 +67,7 @@ class Transfer:
     and get None. Where nothing moves between ranks (a slice, a copy) a call meets nobody, and an
     error is of its rank alone. ``timeout_s`` bounds every wait for another rank (None: for ever).
     ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
-    (messages only); ``node_size`` pretends that nodes have so many ranks. Without a ``topology`` plans
+    (messages only); ``node_size`` pretends that nodes have this many ranks. Without a ``topology`` plans
     know which ranks share a node, and the first large transfer between nodes measures their links in
     a fraction of a second; ``"nodes"`` leaves it at built-in costs, ``"flat"`` knows no nodes.
 

@@ -18,7 +18,7 @@ from redist.synth.plan_figures import Path
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
 
 MANY_DEVICES = 16_384
-"""Above so many devices only one scattered route is looked at, and only short ones otherwise."""
+"""Above this many devices only one scattered route is looked at, and only short ones otherwise."""
 FEW_STEPS = 4
 
 

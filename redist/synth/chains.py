@@ -30,7 +30,7 @@ EVERY = slice(None)
 
 @lru_cache(maxsize=64)
 def all_chains(n_factors: int) -> tuple[tuple[int, ...], ...]:
-    """All ordered tuples of some of so many factors.
+    """All ordered tuples of some of this many factors.
 
     >>> all_chains(2)
     ((), (0,), (1,), (0, 1), (1, 0))

@@ -31,11 +31,11 @@ MOST_FACTORS = {"auto": 5, "collectives": 6, "no_permute": 6}
 MOST_ORDERS = 6
 """Orders of added pending axes that are tried."""
 BOUNDED_PRICES = 200
-"""A bounded search prices so many steps one at a time."""
+"""A bounded search prices this many steps one at a time."""
 MAX_CELLS = {"auto": 4_000_000, "collectives": 8_000_000, "no_permute": 8_000_000}
 """Types times ranks that a search will look at, over prime factors."""
 MANY_CELLS = 1_000_000
-"""Above so many, a route over coarser factors is found before."""
+"""Above this many, a route over coarser factors is found before."""
 COARSE_CELLS = 300_000
 """The same over coarser ones."""
 

@@ -241,7 +241,7 @@ def _types_before_gather(space: TypeSpace, goal: int) -> Iterator[int]:
 
 
 def _gathers(before: ArrayType, goal: ArrayType, at_once: int | None) -> Path:
-    """Gathers from one type to the goal, so many factors at once, the minor ones first."""
+    """Gathers from one type to the goal, this many factors at once, the minor ones first."""
     whole = name_step(before, goal)
     if not isinstance(whole, AllGather):
         return ()

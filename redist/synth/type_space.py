@@ -19,12 +19,12 @@ from redist.layout.tiles import Ints
 from redist.synth.chains import EVERY, Bools, Chain, ChainTable, all_chains
 
 REMEMBERED_CELLS = 300_000
-"""What ranks hold is remembered for so many types times ranks."""
+"""What ranks hold is remembered for this many types times ranks."""
 
 
 @lru_cache(maxsize=64)
 def _arrangements(n_factors: int, n_dims: int) -> Ints:
-    """All rows of disjoint chains of so many factors over so many dims, in order."""
+    """All rows of disjoint chains of this many factors over this many dims, in order."""
     chains = all_chains(n_factors)
     masks = np.array([sum(1 << f for f in chain) for chain in chains], dtype=np.int64)
     by_mask = {int(mask): np.flatnonzero(masks == mask) for mask in np.unique(masks)}
@@ -87,7 +87,7 @@ class TypeRows:
         return out
 
     def small(self, cap_elems: int | None, even: bool) -> Bools:
-        """Which types have at most so many elements a tile, and no short tile if ``even``."""
+        """Which types have at most this many elements a tile, and no short tile if ``even``."""
         keep = np.ones(len(self.chains), dtype=np.bool_)
         if cap_elems is not None:
             keep &= self.tile_elems() <= cap_elems
@@ -138,7 +138,7 @@ class TypeSpace:
     tile_elems: Ints
     _number: dict[Chain, int]
     _blocks: dict[int, Ints] = field(default_factory=dict)
-    """By number of ranks: what blocks of so many hold; under 0, -1 and -2, copies, factors and volumes."""
+    """By number of ranks: what blocks of this many hold; under 0, -1 and -2, copies, factors and volumes."""
     _types: dict[int, ArrayType] = field(default_factory=dict)
 
     @staticmethod

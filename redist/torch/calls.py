@@ -91,7 +91,7 @@ def _why_not(value: Any) -> str:
             "shape=..., stride=...)"
         )
     return (
-        f"cannot move a {type(value).__name__}: it is no DTensor; make it one with "
+        f"cannot move a {type(value).__name__}: it is not a DTensor; make it one with "
         "distribute_tensor(tensor, mesh, placements)"
     )
 
@@ -102,7 +102,7 @@ def _target(leaf: Leaf, device_mesh: DeviceMesh | None, has_none: bool) -> Targe
         ways = (
             "redistribute(x, mesh, placements), or redistribute(x, placements=...) on its own mesh"
         )
-        raise RequestError(f"cannot move to {mesh!r}: it is no DeviceMesh; write {ways}")
+        raise RequestError(f"cannot move to {mesh!r}: it is not a DeviceMesh; write {ways}")
     if has_none:
         raise RequestError(
             "cannot move without placements: they are needed, as [Shard(0)], or [Replicate()] for all of it "

@@ -62,7 +62,7 @@ machine    8 ranks on 2 cores, Abacus 1, Linux x86_64
 software   MPICH 5.0.2, Python 3.12.1, NumPy 2.4.0
 times      median of 5 and quartiles, contenders in turn; results checked before and after
 floor      the fastest contiguous copy, by every rank, of its tile of the target, all together
-x redist   so many times as long as redist; below 1 is quicker than redist
+x redist   time as a multiple of redist's; below 1 is quicker than redist
 peak       memory of the rank that needs most, with source and target
 
 32 MiB in all

@@ -103,7 +103,7 @@ def walked(
         schedule=schedule,
         donates=plan.donate,
         keeps_tiles=buffers.keeps,
-        lodgers=buffers.lodgers,
+        placed_tiles=buffers.placed_tiles,
         wait_for_readers=lambda: None,
         free=lambda *tile: None,
     )
@@ -130,10 +130,10 @@ def test_buffers_live_as_the_model_says() -> None:
             schedule = TransferStages.of([plan], rank, FLAT)
             shapes = [schedule.shape_of(0, k) for k in range(schedule.last(0) + 1)]
             sizes = [0 if s is None else math.prod(s) * source.dtype.itemsize for s in shapes]
-            lodgers = (
-                schedule.lodgers()
+            placed_tiles = (
+                schedule.placed_tiles()
             )  # while they are there, the target's other pages need not be
-            own = [0 if (0, k) in lodgers else size for k, size in enumerate(sizes)]
+            own = [0 if (0, k) in placed_tiles else size for k, size in enumerate(sizes)]
             for part, buffers, keeps in walked(plan, schedule, rng.random() < 0.5):
                 step = plan.steps[part.step_number]
                 needed = buffers - ({schedule.last(0)} - {part.target})
@@ -141,7 +141,7 @@ def test_buffers_live_as_the_model_says() -> None:
                 assert held <= (plan.peak_bytes if keeps else step.peak_bytes)
                 if keeps:
                     assert sum(own) + step.staging_bytes <= plan.peak_bytes
-                if not schedule.is_tight_beside(lodgers):
+                if not schedule.is_tight_beside(placed_tiles):
                     assert sum(own[k] for k in buffers) + step.staging_bytes <= plan.peak_bytes
                 stages += 1
                 several += len(plan.steps) > 1

@@ -77,7 +77,7 @@ class PricedBytes:
     _known: dict[tuple[int, int], Costs] = field(default_factory=dict)
 
     def at(self, prices: Sequence[int]) -> CostNetwork:
-        """The network if a byte costs so much at each time, in parts of a picosecond; rounded down."""
+        """The network if a byte costs this much at each time, in parts of a picosecond; rounded down."""
         return CostNetwork(self.network.sizes, (*self.network.tables, *self._penalties(prices)))
 
     def bytes_alone(self, prices: Sequence[int]) -> CostNetwork:

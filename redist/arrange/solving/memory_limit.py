@@ -1,4 +1,4 @@
-"""The best choice that keeps at most so many bytes live at any time.
+"""The best choice that keeps at most this many bytes live at any time.
 
 Bytes get prices, at every time its own, and choices are made as before: what no choice costs less than at
 such prices, less what the limit is worth, no choice within the limit costs less than. Prices rise where there

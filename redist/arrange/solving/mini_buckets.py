@@ -1,4 +1,4 @@
-"""A good choice and an honest bound for networks that are too tangled, in so many steps as are known before.
+"""A good choice and an honest bound for tangled networks, in a number of steps that is known before.
 
 Variables go one after another, as in :mod:`redist.arrange.solving.elimination`. Where the tables of one are
 too many for a table over all its neighbours, they are taken in several buckets: each has a least of its own,

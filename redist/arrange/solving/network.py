@@ -15,7 +15,7 @@ Costs = NDArray[np.int64]
 FORBIDDEN = 2**60
 """What a choice costs that must not be made; more counts as much. Costs are below it."""
 SUMMED = 6
-"""So many costs are added before what is beyond FORBIDDEN is cut back: fewer than would overflow."""
+"""This many costs are added before what is beyond FORBIDDEN is cut back: fewer than would overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class CostTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CostNetwork:
-    """Variables, each with so many values, and the tables whose sum is to be as small as possible.
+    """Variables, each with this many values, and the tables whose sum is to be as small as possible.
 
     >>> pays = CostTable((0, 1), np.array([[5, 1], [2, 7]]))
     >>> CostNetwork((2, 2), (pays,)).cost((0, 1))

@@ -29,7 +29,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
         "--output", metavar="FILE", default="topology.toml", help="(default topology.toml)"
     )
     parser.add_argument(
-        "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
+        "--node-size", metavar="RANKS", help="pretend that nodes have this many ranks"
     )
     add_mpirun(parser)
     return parser

@@ -31,9 +31,9 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
     text = "say what was detected here, which way arrays would move, and why"
     parser = add_command(commands, "doctor", text, EPILOG)
-    parser.add_argument("-n", dest="ranks", metavar="RANKS", help="start so many local ranks")
+    parser.add_argument("-n", dest="ranks", metavar="RANKS", help="start this many local ranks")
     parser.add_argument(
-        "--node-size", metavar="RANKS", help="pretend that nodes have so many ranks"
+        "--node-size", metavar="RANKS", help="pretend that nodes have this many ranks"
     )
     parser.add_argument(
         "--topology", metavar="FILE", help="show computing costs that redist calibrate wrote there"

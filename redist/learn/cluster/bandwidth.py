@@ -102,7 +102,7 @@ def get_bin_seeds(X: Any, bin_size: float, min_bin_freq: int = 1) -> Any:
 
 
 def bins_of(rows: Rows, bin_size: float, least: int) -> Values | None:
-    """**Collective.** The middles of bins with at least so many rows; None if bins would be rows."""
+    """**Collective.** The middles of bins with at least this many rows; None if bins would be rows."""
     if bin_size == 0:
         return None
     found, first, counts = _own_bins(rows, bin_size)

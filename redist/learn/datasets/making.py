@@ -32,7 +32,7 @@ Values = NDArray[Any]
 
 
 class RowDraws:
-    """A stream of a seed, so many numbers a row; ``number`` tells streams of one seed apart."""
+    """A stream of a seed, this many numbers a row; ``number`` tells streams of one seed apart."""
 
     def __init__(self, seed: int, number: int) -> None:
         self._stream = Stream(seed, number)

@@ -17,7 +17,7 @@ from redist.learn.kernels.outside_tree import Apart, OutsideTree
 
 Values = NDArray[Any]
 Loop = Callable[[int, Any], int]
-"""Lets a tree have so many points more than its first; with ranks that meet at every step, or with None."""
+"""Lets a tree have this many points more than its first; with ranks that meet at every step, or with None."""
 
 Step = Callable[[Values, Values], None]
 """Lets a tree have a point, and writes the nearest of the own points that are outside then."""

@@ -17,7 +17,7 @@ from redist.runtime.copies.gpu_arrays import is_device
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
 FEW, MANY = 4, 8
-"""Centres that C compares at a time, as in native/lloyd.c: so few doubles, or multiples of so many."""
+"""Centres that C compares at a time, as in native/lloyd.c: so few doubles, or multiples of this many."""
 
 
 def lloyd_step(

@@ -29,7 +29,7 @@ from redist.text.progress import phase
 
 Values = NDArray[Any]
 OWN_PART, VISITED_PART = 256, 8192
-"""Distances of so many own rows to so many others are there at a time: 16 MiB."""
+"""Distances of this many own rows to this many others are there at a time: 16 MiB."""
 
 
 @working

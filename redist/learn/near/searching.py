@@ -20,7 +20,7 @@ BY_TREE, BY_HAND = CHUNK, 16 * CHUNK
 OWN_ROWS = "rows of rank 0"
 """What the rank that speaks, the first of all, tells of if each searches for its own rows."""
 ENOUGH = 64
-"""So many rows are a set that is not small to scikit-learn."""
+"""This many rows are a set that is not small to scikit-learn."""
 
 
 def is_euclidean(metric: Any, p: Any, metric_params: Any) -> bool:

@@ -25,7 +25,7 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm
 
 SAMPLE_BYTES = 2**18
-"""So much of large rows is looked at in order."""
+"""This much of large rows is looked at in order."""
 SHOWN = 200
 
 

@@ -18,7 +18,7 @@ from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
 FEW = 2**14
-"""So many candidates are told to all ranks and sorted there."""
+"""This many candidates are told to all ranks and sorted there."""
 SAMPLE = 512
 """Candidates that each rank tells to find pivots."""
 

@@ -43,7 +43,7 @@ class Visits:
 
     Every rank must go through the whole of a visit, and may not move data inside it. ``prefetch=False``
     and ``keep_bytes=0`` switch off what is fetched ahead and kept, for comparison; ``node_size``
-    pretends that nodes have so many ranks. ``counts`` says what visits did so far; a trace shows it by line.
+    pretends that nodes have this many ranks. ``counts`` says what visits did; a trace shows it by line.
     """
 
     def __init__(

@@ -20,11 +20,11 @@ from redist.runtime.ranks.world import Comm
 
 Values = NDArray[Any]
 SIDE = 4
-"""C works on multiples of so many columns."""
+"""C works on multiples of this many columns."""
 PART_BYTES = 2**22
 """What NumPy works on at a time."""
 ROUGH = 1e-13
-"""Directions that are shorter than so much of the longest, squared, are made of rounding."""
+"""Directions that are shorter than this much of the longest, squared, are made of rounding."""
 
 
 def times(rows: Values, small: Values) -> Values:

@@ -28,13 +28,13 @@ SPARE = 4
 BLOCKS = 8
 """Blocks that the span has at most."""
 FEW = 256
-"""Matrices of so many rows are solved whole, on every rank."""
+"""Matrices of this many rows are solved whole, on every rank."""
 LEAST = 1e-11
 """How far a vector may be from an eigenvector, beside its eigenvalue: rounding allows hardly less."""
 SMALL = 1e-4
-"""Eigenvalues that are smaller than so much of the largest count as that."""
+"""Eigenvalues that are smaller than this much of the largest count as that."""
 HOPE, PATIENCE = {12: 3e-3, 24: 1e-5}, 100
-"""If more than this is left after so many products, or after so many at all, an inverse is worth it."""
+"""If more than this is left after this many products, or after this many at all, an inverse is worth it."""
 
 
 @dataclass(frozen=True, slots=True)

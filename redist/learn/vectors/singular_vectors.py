@@ -27,7 +27,7 @@ from redist.learn.vectors.eigenvectors import (
 
 Values = NDArray[Any]
 FEW = 2**16
-"""A matrix of so many numbers goes whole to every rank, and to scikit-learn."""
+"""A matrix of this many numbers goes whole to every rank, and to scikit-learn."""
 
 
 @dataclass(frozen=True, slots=True)

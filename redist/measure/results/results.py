@@ -37,7 +37,7 @@ class Outcome:
     size_bytes: int
     """As asked for."""
     held_bytes: int = 0
-    """All ranks together, at the fuller end."""
+    """All ranks together, at the larger end."""
     text: str = ""
     note: str = ""
     floor: Times | None = None

@@ -29,7 +29,7 @@ def _heading(results: Results) -> str:
             f"times      median of {results.repeats} and quartiles, contenders in turn; "
             "results checked before and after",
             "floor      the fastest contiguous copy, by every rank, of its tile of the target, all together",
-            "x redist   so many times as long as redist; below 1 is quicker than redist",
+            "x redist   time as a multiple of redist's; below 1 is quicker than redist",
             "peak       memory of the rank that needs most, with source and target",
         )
     )

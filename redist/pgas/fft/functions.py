@@ -28,7 +28,7 @@ from redist.runtime.ranks.world import Comm
 
 
 BLOCK_BYTES = 2**18
-"""Lines of so many bytes are transformed together."""
+"""Lines of this many bytes are transformed together."""
 NORMS = ("backward", "ortho", "forward")
 WHOLE_BYTES = 2**20
 """An array without a dim to take the axes is whole on every rank up to this size."""

@@ -80,7 +80,7 @@ class Table:
         return sum(width_of(one) * one.dtype.itemsize for one in self.arrays)
 
     def blocks(self, most_rows: int, mesh: Mesh, limit_bytes: int) -> Iterator[list[Values]]:
-        """**Collective.** The rows, so many at a time, cut over the ranks of a mesh: columns of the own."""
+        """**Collective.** The rows, this many at a time, cut over the ranks of a mesh: columns of the own."""
         room = min(STAGING_BYTES, limit_bytes // 4)
         for lo in range(0, self.rows, most_rows):
             yield self._block(lo, min(self.rows, lo + most_rows), mesh, room)

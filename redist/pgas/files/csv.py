@@ -244,7 +244,7 @@ def _listed(usecols: Any) -> list[Any]:
 
 
 def _number(one: Any) -> int | None:
-    """**Local.** An integer that is no bool, or None."""
+    """**Local.** An integer that is not a bool, or None."""
     return None if isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") else int(one)
 
 

@@ -195,12 +195,12 @@ class Dialect:
             return f"{text!r} is no {kind}; dtype=float reads it"
         other = next((mark for mark in ";\t|," if mark in text and mark != self.delimiter), None)
         if re.fullmatch(r"[+-]?\d+,\d+", text) and self.decimal == ".":
-            return f"{text!r} is no number; decimal=',' reads it"
+            return f"{text!r} is not a number; decimal=',' reads it"
         if other is not None:
-            return f"{text!r} is no number; delimiter={other!r} parts it"
+            return f"{text!r} is not a number; delimiter={other!r} parts it"
         if of_text:
-            return f"{text!r} is no number; {of_text}"
-        return f"{text!r} is no number; usecols= leaves the column out, missing=[{text!r}] reads it as nan"
+            return f"{text!r} is not a number; {of_text}"
+        return f"{text!r} is not a number; usecols= leaves the column out, missing=[{text!r}] reads it as nan"
 
 
 def usecols_without(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, ReadError
 
 PIECE_BYTES = 2**22
-"""So much of a file is looked at at a time; a longer line makes a longer piece."""
+"""This much of a file is looked at at a time; a longer line makes a longer piece."""
 SEARCH_BYTES = 2**14
 
 

@@ -159,7 +159,7 @@ def _fill(local: Values, file: File, groups: list[int], names: list[str]) -> Non
 
 
 GROUP_BYTES = 2**22
-"""Row groups are of so many bytes in memory: small enough that several ranks have some to read."""
+"""Row groups are of this many bytes in memory: small enough that several ranks have some to read."""
 
 
 @says_ours(WRITING)

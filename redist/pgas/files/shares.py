@@ -199,7 +199,7 @@ def in_order(local: Values, runs: Sequence[tuple[int, int]], comm: Comm) -> Arra
 
 
 def even_out(local: Values, counts: Sequence[int], comm: Comm) -> Array:
-    """**Collective.** Rows that each rank has so many of, as an array with rows cut evenly over ranks."""
+    """**Collective.** Rows that each rank has this many of, as an array with rows cut evenly over ranks."""
     n, row = sum(counts), local.shape[1:]
     made = empty_rows((n, *row), local.dtype, comm)
     assert made.tile is not None

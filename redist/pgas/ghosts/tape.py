@@ -173,7 +173,7 @@ class Tape:
             self._looks.setdefault(tile.root, {})[tile.number] = node
 
     def note_room(self, n_bytes: int) -> None:
-        """Note that the call under way needs so many bytes, its results included."""
+        """Note that the call under way needs this many bytes, its results included."""
         node = self.current_node()
         self.rooms[node] = max(n_bytes, self.rooms.get(node, 0))
 

@@ -33,7 +33,7 @@ from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
 from redist.runtime.ranks.world import Comm
 
 CHUNK_ELEMS = 2**14
-"""So many elements are looked at in one go."""
+"""This many elements are looked at in one go."""
 
 
 def get(x: T, items: Sequence[Item]) -> T:

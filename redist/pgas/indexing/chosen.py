@@ -99,7 +99,7 @@ class Chosen:
         return Chosen(t, x.shape, sizes, start, tuple(found[i] for i in range(x.ndim)), end)
 
     def round_bytes(self, x: Tiled, n: int) -> int:
-        """What a round of so many elements takes: lists of numbers, and the values twice."""
+        """What a round of this many elements takes: lists of numbers, and the values twice."""
         return n * (8 * (7 + len(self.sizes)) + 2 * x.dtype.itemsize)
 
     def agree(self, x: Tiled, n: int, round_elems: int) -> int:

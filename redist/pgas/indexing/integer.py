@@ -32,7 +32,7 @@ from redist.runtime.index_sets.positions import as_slice
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
 SMALL_ELEMS = 2**13
-"""Global indices up to so many are brought to every rank."""
+"""Global indices up to this many are brought to every rank."""
 
 
 def get(x: T, items: Sequence[Item]) -> T:

@@ -1,4 +1,4 @@
-"""Joins by name, by a function of NumPy or of ``pgas``, and what they are of so many operands."""
+"""Joins by name, by a function of NumPy or of ``pgas``, and what they are of this many operands."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ NAMES: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 def find_join(what: str, join: Any, n_operands: int) -> tuple[Callable[..., Any], bool]:
-    """**Local.** The function that joins so many operands; whether it does the same in every call.
+    """**Local.** The function that joins this many operands; whether it does the same in every call.
 
     ``what`` begins an error, after "cannot".
 

@@ -24,7 +24,7 @@ from redist.text.units import format_bytes
 LARGEST_BYTES = 2**28
 """A matrix that must be whole on a rank may be so large."""
 WORK_MATRICES = 12
-"""So many square matrices are the most that a decomposition of one takes: singular values with both sides
+"""This many square matrices are the most that a decomposition of one takes: singular values with both sides
 take the matrix, both sides, and 8 of workspace."""
 Function = Callable[..., Any]
 R = TypeVar("R")

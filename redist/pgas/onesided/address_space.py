@@ -127,7 +127,7 @@ OPS: dict[str, np.ufunc | None] = {
 }
 NAMES = tuple(OPS)
 REFER_FROM = 4096
-"""Values from so many bytes on stay where they were put, for owners on the same node to read."""
+"""Values from this many bytes on stay where they were put, for owners on the same node to read."""
 MOST_BYTES = MESSAGE_BYTES - 1024
 """Of a record; larger writes are several."""
 

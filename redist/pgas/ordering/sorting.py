@@ -108,8 +108,8 @@ def _sample_places(lo: int, hi: int, n: int) -> Ints:
 def _narrow(lo: Ints, hi: Ints, target: int, seen: Tile) -> None:
     """Move the ends of every member's interval as far as the samples allow.
 
-    Of a sample, each member has at least so many smaller elements as its last smaller sample says,
-    and at most so many as its next one says.
+    Of a sample, each member has at least as many smaller elements as its last smaller sample says,
+    and at most as many as its next one says.
     """
     shown = seen.shape[-1]
     places = [_sample_places(int(a), int(b), shown) for a, b in zip(lo, hi, strict=True)]
@@ -136,7 +136,7 @@ def _narrow(lo: Ints, hi: Ints, target: int, seen: Tile) -> None:
 KINDS = (None, "stable", "quicksort", "mergesort", "heapsort")
 """NumPy's ways to sort. All are satisfied: this one is stable."""
 MOST_GROWTH = 2
-"""A dim takes over axes where tiles grow to at most so many times their size."""
+"""A dim takes over axes where tiles grow to at most this many times their size."""
 
 
 @asked

@@ -170,11 +170,11 @@ class ProductCosts:
 Labels = tuple[Hashable, ...]
 
 BYTE_COST = 8
-"""A received byte costs as much as so many multiplications."""
+"""A received byte costs as much as this many multiplications."""
 MOVE_COST = 200_000
 """What a move costs on every device, however small it is."""
 MOST_GROWTH = 4
-"""Beyond so many times the tiles of the operands, a tile of the result costs as if it were moved."""
+"""Beyond this many times the tiles of the operands, a tile of the result costs as if it were moved."""
 TOO_LARGE = 2.0**80
 """Added to the cost of what does not fit in memory: it is taken only where nothing fits."""
 

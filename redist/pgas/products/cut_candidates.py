@@ -77,7 +77,7 @@ def _places(parts: Sequence[SubAxis], n_labels: int, most: int) -> Ints:
 
 
 def _count_runs(n: int, n_labels: int, turns: int) -> int:
-    """How many sequences of ``n`` labels, or none, have at most so many runs."""
+    """How many sequences of ``n`` labels, or none, have at most this many runs."""
     return sum(math.comb(n - 1, k) * (n_labels + 1) * n_labels**k for k in range(min(turns, n)))
 
 

@@ -26,7 +26,7 @@ from redist.pgas.tiles.tiled import T
 
 
 MOST_EXACT = 5
-"""Of more operands, the first are joined by the size of what they make until so many are left."""
+"""Of more operands, the first are joined by the size of what they make until this many are left."""
 Pair = tuple[int, int]
 
 

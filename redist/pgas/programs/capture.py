@@ -93,7 +93,7 @@ def capture(
     """
     tape = Tape(explains, comm)
     strides = strides_of(arrays)
-    with haunted(arrays, tape) as inputs:
+    with with_ghost_tiles(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
             result = function(*args, **options)
@@ -154,7 +154,7 @@ def _number(array: Tiled) -> int | None:
 
 
 @contextmanager
-def haunted(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
+def with_ghost_tiles(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
     """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
     held = [
         (array.__class__, held_by(array), array._type, array.version, array.shared_with)

@@ -1,4 +1,4 @@
-"""Loops of programs: a step repeated so many times, or until the values say that it is enough."""
+"""Loops of programs: a step repeated this many times, or until the values say that it is enough."""
 
 from __future__ import annotations
 

@@ -65,11 +65,11 @@ def _in_order(tile: Any, strides: Strides) -> Tile:
 
 
 MOST_MISSES = 3
-"""A program whose arguments were others so many times in a row keeps no copies of them any more."""
+"""A program whose arguments were others this many times in a row keeps no copies of them any more."""
 MOST_SETTLED = 2
 """So often layouts are planned for arguments that stay; after that, they are for those that change."""
 PAID_BACK = 32
-"""Moving arguments that stay must pay in so many calls."""
+"""Moving arguments that stay must pay in this many calls."""
 
 
 class Prepared:
@@ -94,7 +94,7 @@ class Prepared:
         self._given: list[tuple[weakref.ref[Tiled], int]] = []
         """The arrays of the call that later ones are compared with, and their versions."""
         self._wait, self._look_at, self._n_planned = 1, 1, 0
-        """After so many calls it is looked which arguments stay: after the call ``_look_at``, if ever."""
+        """After this many calls it is looked which arguments stay: after the call ``_look_at``, if ever."""
         self.changing: Prepared | None = None
         """The program for arguments that change, if this one is for some that stay and costs more then."""
         self.is_over = False

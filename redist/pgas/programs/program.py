@@ -48,7 +48,7 @@ MOST_CAPTURED = 64
 MOST_TRIED = 2
 """So often layouts are planned for arguments that stay, with fewer if copies of them have no room."""
 MANY_CAPTURED = 9
-"""From so many captures of one function on, a warning says what differed."""
+"""From this many captures of one function on, a warning says what differed."""
 EAGER = "REDIST_EAGER"
 """The variable that switches programs off."""
 

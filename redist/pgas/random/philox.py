@@ -19,7 +19,7 @@ Box = tuple[tuple[int, int], ...]
 
 PER_COUNTER = 4
 GAP = 512
-"""Bits of so many elements between two runs are made and thrown away rather than skipped."""
+"""Bits of this many elements between two runs are made and thrown away rather than skipped."""
 CHUNK = 2**16
 """Elements whose bits are made at a time."""
 

@@ -79,7 +79,7 @@ class Spiller:
         self._store, self._memory = store, memory
 
     def make_room(self, n_bytes: int) -> None:
-        """**Local.** Put arrays away until so many bytes more fit, or none can leave any more."""
+        """**Local.** Put arrays away until this many bytes more fit, or none can leave any more."""
         limit, kind = self._memory.limit_bytes, Tiled._kinds[self._memory.on_device]
         assert limit is not None
         arrays = _living(kind)

@@ -46,7 +46,7 @@ def dims_of(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 
 def takes_array(function: F) -> F:
-    """Give a function an error of its own if its first argument is no global array."""
+    """Give a function an error of its own if its first argument is not a global array."""
 
     @wraps(function)
     def checked(x: Any, /, *args: Any, **options: Any) -> Any:
@@ -58,7 +58,7 @@ def takes_array(function: F) -> F:
 
 
 def takes_arrays(function: F) -> F:
-    """Give a function an error of its own if one of its arguments is no global array."""
+    """Give a function an error of its own if one of its arguments is not a global array."""
 
     @wraps(function)
     def checked(*arrays: Any, **options: Any) -> Any:
@@ -69,7 +69,7 @@ def takes_arrays(function: F) -> F:
 
 
 def check_arrays(name: str, *arrays: Any) -> None:
-    """Raise if one is no global array."""
+    """Raise if one is not a global array."""
     for x in arrays:
         if not isinstance(x, Tiled):
             raise RequestError(
@@ -79,7 +79,7 @@ def check_arrays(name: str, *arrays: Any) -> None:
 
 
 def kind_of_value(x: Any) -> str:
-    """What a value is that is no global array, as errors call it.
+    """What a value is that is not a global array, as errors call it.
 
     >>> kind_of_value([1.0, 2]), kind_of_value(3)
     ('a list', 'an int')

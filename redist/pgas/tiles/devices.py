@@ -25,7 +25,7 @@ SAID = "Arrays on GPUs are copied to memory for it, and its results back."
 
 
 def is_gpu(device: Any) -> bool:
-    """**Local.** Whether the name of a device is that of this rank's GPU; raise if it is no device.
+    """**Local.** Whether the name of a device is that of this rank's GPU; raise if it is not a device.
 
     >>> is_gpu(None), is_gpu("cpu")
     (False, False)

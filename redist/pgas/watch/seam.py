@@ -264,16 +264,16 @@ class RuntimeTraffic:
         return work(*args)[0]
 
     def note_far_read(self, line: Line, read: FarRead) -> None:
-        """Nobody looks on."""
+        """No tracing is active."""
 
     def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """Nobody looks on."""
+        """No tracing is active."""
 
     def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """Nobody looks on."""
+        """No tracing is active."""
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """Nobody looks on."""
+        """No tracing is active."""
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """Data moves: nothing to refuse."""
@@ -292,31 +292,31 @@ class WrappedTraffic:
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
 
     def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         return self.inner.start(move, comm)
 
     def note_far_read(self, line: Line, read: FarRead) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.note_far_read(line, read)
 
     def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.note_visit(line, counts)
 
     def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.note_copied(line, copied)
 
     def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.note_spared(moves)
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.require_data(what, why, instead)
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
-        """As the other does."""
+        """Forward to the wrapped traffic."""
         self.inner.warn_of_gather(source, target, rank)
 
 

@@ -101,7 +101,7 @@ class GpuArguments(CallArguments):
         return tile
 
     def as_tile(self, array: Any, shape: Shape | None, t: ArrayType, what: str) -> Any:
-        """**Local.** The array as one of CuPy; an error if it is no tile of type t on this GPU."""
+        """**Local.** The array as one of CuPy; an error if it is not a tile of type t on this GPU."""
         if shape is None or not is_device(array):
             return super().as_tile(array, shape, t, what)
         array = _take_in(array, what)

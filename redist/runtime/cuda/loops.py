@@ -45,7 +45,7 @@ def run_loop(
     shared_bytes: int = 0,
     times: int = 1,
 ) -> None:
-    """**Local.** Start a loop of a source on the current stream, so many times; None stands for no array."""
+    """**Local.** Start a loop of a source on the current stream, ``times`` times; None is no array."""
     loop = _compiled(source, options).get_function(name)
     if shared_bytes > PLAIN_SHARED_BYTES:
         loop.max_dynamic_shared_size_bytes = shared_bytes

@@ -27,7 +27,7 @@ TO_DEVICE, TO_HOST = 1, 2
 NOT_READY = 600
 """CUDA's number for an event that has not come yet."""
 SEGMENT_BYTES = 2**26
-"""Pinned memory grows by so much at least: it is slow to make."""
+"""Pinned memory grows by this much at least: it is slow to make."""
 
 
 class OnStream:
@@ -141,7 +141,7 @@ class PinnedStore:
         return sum(one.n_bytes for one in self._segments)
 
     def reserve(self, n_bytes: int) -> None:
-        """**Local.** Pin memory for so many bytes beside what is lent."""
+        """**Local.** Pin memory for this many bytes beside what is lent."""
         missing = n_bytes - (self.pinned_bytes - self.live_bytes)
         if missing > 0:
             self._grow(missing)

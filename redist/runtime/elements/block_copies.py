@@ -24,7 +24,7 @@ Block = tuple[CommonPart, ...]
 ROW_BYTES = 256
 """Parts of a list from this size on are copied one by one; of smaller ones NumPy takes many."""
 MOST_ROWS = 2**12
-"""So many are prepared at a time."""
+"""This many are prepared at a time."""
 
 
 class BlockCopies:
@@ -54,7 +54,7 @@ class BlockCopies:
 
 
 def copy_listed(to: Tile, of: Tile, block: Block, most_bytes: int) -> None:
-    """Copy a block that has lists of positions, with at most so much memory on the way."""
+    """Copy a block that has lists of positions, with at most this much memory on the way."""
     if not _copy_rows(to, of, block, max(1, min(MOST_ROWS, most_bytes // 256))):
         for part in cut(block, max(1, most_bytes // to.dtype.itemsize)):
             write(to, part, read(of, part))

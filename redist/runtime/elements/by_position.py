@@ -28,7 +28,7 @@ Tile = NDArray[Any]
 ROUND_ELEMS = 2**17
 """Elements that a rank asks for or sends in one round."""
 FEW = 12
-"""Up to so many tiles are looked for one by one: quicker than sorting."""
+"""Up to this many tiles are looked for one by one: quicker than sorting."""
 
 
 class Places:
@@ -259,7 +259,7 @@ def _pass(world: World, values: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _pass_back(world: World, values: Tile, sent: Ints, come: Ints) -> tuple[Tile, Ints, Ints]:
-    """**Collective.** Send values, so many to each rank, and receive so many from each."""
+    """**Collective.** Send values, this many to each rank, and receive this many from each."""
     out = np.empty(int(come.sum()), values.dtype)
     values = np.ascontiguousarray(values)
     size = values.dtype.itemsize

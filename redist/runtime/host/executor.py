@@ -105,7 +105,7 @@ class Executor(ABC):
             for item, buffer in done
             if buffer in gone
             or (0 < buffer < schedule.last(item) and not self.keeps_tiles)
-            or (item, buffer) in self.lodgers
+            or (item, buffer) in self.placed_tiles
         ]
         if not free:
             return in_place
@@ -126,7 +126,7 @@ class Executor(ABC):
         """Whether tiles on the way stay allocated between calls; the same on every rank."""
 
     @property
-    def lodgers(self) -> Collection[Key]:
+    def placed_tiles(self) -> Collection[Key]:
         """Tiles between steps that have no memory of their own; the same on every rank."""
         return ()
 
@@ -173,7 +173,7 @@ class HostExecutor(Executor):
         )
         world.reserve(len(schedule.plans), max(stage.pool_bytes for stage in self.stages))
         self._buffer = np.empty(max(stage.staging.message_bytes for stage in self.stages), np.uint8)
-        self._is_tight = schedule.is_tight_beside(own_tiles.lodgers)
+        self._is_tight = schedule.is_tight_beside(own_tiles.placed_tiles)
 
     def run(self, token: int, tiles: Tiles) -> CallRecord:
         """**Collective.** Run all stages; no page of a target exists before a tight plan has room."""
@@ -222,9 +222,9 @@ class HostExecutor(Executor):
         return self.own_tiles.middle(*key, tiles.get((key[0], self.schedule.last(key[0]))))
 
     @property
-    def lodgers(self) -> Collection[Key]:
+    def placed_tiles(self) -> Collection[Key]:
         """Tiles between steps in the memory of targets: gone when no later stage reads them."""
-        return self.own_tiles.lodgers
+        return self.own_tiles.placed_tiles
 
     def run_stage(
         self, number: int, token: int, ins: list[Any], outs: list[Any], release: Sequence[Any]

@@ -24,7 +24,7 @@ CUT_BYTES, MOST_CUTS = 2**18, 16
 """Longer messages are cut, and peers are sent a part each in turn: whole messages at once would share
 links as it happens, and some receivers would have to wait in the end."""
 IN_FLIGHT, IN_FLIGHT_BYTES = 2, 2**21
-"""A rank has so many parts under way at a time, or more if they are small."""
+"""A rank has this many parts under way at a time, or more if they are small."""
 
 
 @dataclass(slots=True)

@@ -23,13 +23,13 @@ class OwnTiles:
     def __init__(self, schedule: TransferStages, donate: bool, keep: bool = True) -> None:
         self.schedule = schedule
         self.keep = keep
-        self.lodgers = schedule.lodgers()
+        self.placed_tiles = schedule.placed_tiles()
         """Tiles between steps that lie in the memory of the target: where they start in it."""
         held = sum(
             t.tile_bytes
             for item, plan in enumerate(schedule.plans)
             for buffer, t in enumerate(plan.types)
-            if (item, buffer) not in self.lodgers
+            if (item, buffer) not in self.placed_tiles
         )
         staging = max(schedule.staging_bytes(k) for k in range(len(schedule.stages)))
         self._room = not donate and held + staging <= schedule.peak_bytes()
@@ -43,7 +43,7 @@ class OwnTiles:
 
     def middle(self, item: int, buffer: int, target: AnyArray | None) -> AnyArray | None:
         """A tile between two steps; in the memory of its target where it can be."""
-        start = self.lodgers.get((item, buffer))
+        start = self.placed_tiles.get((item, buffer))
         if start is None or target is None or not target.flags.c_contiguous:
             return self._find(self.kept if self.keeps else {}, (item, buffer))
         t = self.schedule.type_of(item, buffer)

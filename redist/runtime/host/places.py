@@ -33,7 +33,7 @@ SMALL_BYTES = 32768
 suffice: that takes two meetings as well, and recorded calls serve arrays other than those before."""
 FEW_ROUNDS = 4
 MANY_ROUNDS = 64
-"""Beyond so many rounds private memory is read in place, however short its runs are."""
+"""Beyond this many rounds private memory is read in place, however short its runs are."""
 READ_RUN_BYTES = 4096 if platform.machine() == "x86_64" else 2**62
 """Runs of this size are read from a neighbour's private memory: the kernel of the system copies them once.
 On aarch64 that takes half as much again as the pool; on x86_64 it has not been shown to take longer."""

@@ -62,7 +62,7 @@ class MessageNeeds:
         return max(self._bytes(self.combined, parts), self._bytes(self.given, parts))
 
     def soft(self, parts: int, turns: int = 1) -> int:
-        """Bytes that are better packed, in the fullest of so many turns."""
+        """Bytes that are better packed, in the fullest of this many turns."""
         sizes = [[0] * turns, [0] * turns]
         for side, pieces in enumerate((self.sent, self.received)):
             for p in pieces:
@@ -91,7 +91,7 @@ LEAST_HOST_HALF_BYTES = 2**17
 GRAIN_BYTES = 512
 """Halves begin at multiples of this, as memory of the GPU does."""
 MOST_SOFT_PARTS = 64
-"""Beyond so many rounds, what still finds no room to be packed goes by MPI's datatypes."""
+"""Beyond this many rounds, what still finds no room to be packed goes by MPI's datatypes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _in_turns(
     """**Collective.** Parts and turns of every array: fewer and larger messages, to some peers at a time.
 
     Arrays that are combined take none: all partial values of an element pass in one round. Turns are
-    powers of two, so that what fits so many fits more.
+    powers of two, so that what fits this many fits more.
     """
     finest = 2 ** (world.size - 1).bit_length()
     fewer, turns = parts.copy(), np.ones_like(parts)

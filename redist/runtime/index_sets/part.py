@@ -64,7 +64,7 @@ class Part:
         return tuple(as_slice(dim) if isinstance(dim, range) else dim for dim in self.dims)
 
     def split(self, most_elems: int) -> Iterator[tuple[Part, Where]]:
-        """Pieces of at most so many elements, and where each lies in the whole.
+        """Pieces of at most this many elements, and where each lies in the whole.
 
         >>> [where for _, where in Part((range(2), range(4))).split(3)]
         [(slice(0, 1, None), slice(0, 3, None)), (slice(0, 1, None), slice(3, 6, None)),

@@ -15,9 +15,9 @@ from redist.runtime.index_sets.held import Held, HeldList, HeldRun, HeldRuns
 from redist.runtime.index_sets.positions import Comb, Positions, count_from, take
 
 FEW_RUNS = 8
-"""Up to so many runs are copied one by one; more become lists of positions."""
+"""Up to this many runs are copied one by one; more become lists of positions."""
 LISTED_ELEMS = 2**16
-"""So many positions are listed at a time."""
+"""This many positions are listed at a time."""
 
 
 @dataclass(frozen=True, slots=True)

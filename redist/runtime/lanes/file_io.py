@@ -160,7 +160,7 @@ def _straight_bytes(data: Bytes) -> int:
 
 
 def _repeat(call: Any, file: int, data: Bytes, offset: int, block: int) -> None:
-    """Call until all is done; after a part that is no whole block, from that block again."""
+    """Call until all is done; after a part that is not a whole block, from that block again."""
     done = 0
     while done < data.nbytes:
         n_bytes = call(file, [data[done:]], offset + done)

@@ -2,7 +2,7 @@
 
 The calling thread computes and moves. Threads load and store, and go on while it does: each, when it ends a
 vertex, counts down those that wait for it, so that a load begins as soon as a store has made room, in the
-middle of a long task too. One lock guards the counts; nobody holds it while he computes or copies. What is
+middle of a long task too. One lock guards the counts; it is released during computation and copies. What is
 only started (work on a GPU, a move in the background) is asked by the calling thread whether it is done.
 """
 
@@ -104,7 +104,7 @@ class ReadyVertices:
 LOOK_S = 0.05
 """So often a waiting rank looks whether another one has failed."""
 BUSY_S, POLL_S = 3e-4, 1e-4
-"""So long questions whether work is done follow each other; after that so much time is between them."""
+"""So long questions whether work is done follow each other; after that this much time is between them."""
 
 
 def nothing(*_: object) -> None:

@@ -62,7 +62,7 @@ class SpillFile:
         self._reserved = self._length = 0
 
     def reserve(self, n_bytes: int) -> None:
-        """**Local.** Make sure of room for so many bytes beside what is stored, or raise.
+        """**Local.** Make sure of room for this many bytes beside what is stored, or raise.
 
         Blocks of the file system are taken at once where it can; where it cannot, others may take them.
         """

@@ -33,7 +33,7 @@ class TileStore(Protocol):
     starts: bool
 
     def reserve(self, n_bytes: int) -> None:
-        """**Local.** Make sure of room for so many bytes at once, or raise :class:`SpillError`."""
+        """**Local.** Make sure of room for this many bytes at once, or raise :class:`SpillError`."""
 
     def take(self, n_bytes: int) -> Any:
         """**Local.** Room for a copy of a tile: a space."""

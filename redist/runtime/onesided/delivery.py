@@ -14,9 +14,9 @@ from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Bytes
 
 MESSAGE_BYTES = 2**20
-"""Records travel in messages of at most so much; none is larger."""
+"""Records travel in messages of at most this much; none is larger."""
 EARLY_BYTES = 2**20
-"""Up to so much is packed and sent at once."""
+"""Up to this much is packed and sent at once."""
 UNDER_WAY = 4
 """Messages that a sender has packed and that have not gone out."""
 

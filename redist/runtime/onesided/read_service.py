@@ -24,7 +24,7 @@ LEAST_PAUSE_S, MOST_PAUSE_S = 2e-5, 1e-3
 ANSWER_BYTES = 2**22
 """The largest answer; larger reads are several requests."""
 UNDER_WAY = 8
-"""Requests that a rank has under way at once; so many answers, at most, wait at a server."""
+"""Requests that a rank has under way at once; this many answers, at most, wait at a server."""
 
 Ask = tuple[int, int, Part, NDArray[Any]]
 """Rank, number of the array, part of the rank's tile, where it goes (contiguous)."""

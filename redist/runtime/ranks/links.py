@@ -35,7 +35,7 @@ SMALL_TIMES = 5
 STEP_MEETINGS = 2
 """A step meets before and after, and ranks come to it at different times: a slow meeting counts."""
 MESSAGE_BYTES, IN_FLIGHT = 2**15, 4
-"""Large data goes in messages of this size, so many at a time: the buffers fit any staging."""
+"""Large data goes in messages of this size, this many at a time: the buffers fit any staging."""
 MOST_TIMES = 2**9
 ENOUGH_S = 0.03
 """Their number is doubled until they take this long; a measurement takes about five times as long."""
@@ -169,7 +169,7 @@ def power_of_two(value: float) -> int:
 
 
 def _neighbour(world: World, shift: int) -> int:
-    """The rank that has this one's place in another node, so many nodes on."""
+    """The rank that has this one's place in another node, this many nodes on."""
     groups = world.node.groups
     heads = sorted(set(groups))
     head = heads[(heads.index(groups[world.rank]) + shift) % len(heads)]
@@ -177,7 +177,7 @@ def _neighbour(world: World, shift: int) -> int:
 
 
 def _exchange(world: World, ranks: int, n_bytes: int, times: int) -> float:
-    """**Collective.** Seconds until so many ranks of each node have sent messages to the next node."""
+    """**Collective.** Seconds until this many ranks of each node have sent messages to the next node."""
     comm = world.comm
     sent, got = np.zeros((2, min(times, IN_FLIGHT), n_bytes), np.uint8)
     _meet(world)

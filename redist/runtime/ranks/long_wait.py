@@ -17,7 +17,7 @@ from redist.text.units import ranks_in_words
 LONG_S = 0.05
 """A wait that takes longer looks around so often."""
 FIRST_WORD_S, NEXT_WORD = 10.0, 3
-"""After so long a wait says so, and again each time it has taken so many times as long."""
+"""After so long a wait says so, and again each time it has taken this many times as long."""
 DEFAULT_TIMEOUT_S = 300.0
 CROSSED = (
     "all ranks are in this line but wait for different partners: do they give different indices or "

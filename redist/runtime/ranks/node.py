@@ -46,7 +46,7 @@ class Node:
     def find(comm: MPI.Comm, transport: str, node_size: int | None) -> Node:
         """**Collective.** The ranks that can map each other's memory, as far as MPI knows.
 
-        ``transport="mpi"`` leaves each rank alone; ``node_size`` pretends that nodes have so many.
+        ``transport="mpi"`` leaves each rank alone; ``node_size`` pretends that nodes have this many.
         """
         colour = comm.rank if transport == "mpi" or not can_share() else 0
         if node_size is not None:

@@ -154,7 +154,7 @@ class World:
     # Memory
 
     def reserve(self, n_items: int, pool_bytes: int) -> None:
-        """**Collective.** Make control pages large enough for transfers of so many arrays and bytes."""
+        """**Collective.** Make control pages large enough for transfers of this many arrays and bytes."""
         if self.pages.reserve(n_items, pool_bytes, self.gather_on_node, self.wait):
             self.meeting.seq = 0
 

@@ -137,7 +137,7 @@ def split_counts(shape: Sequence[int], parts: int) -> Shape:
 
 
 def split_by(shape: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[Shape, Shape]]:
-    """A box cut into so many boxes along every dim, in C order; some may be empty."""
+    """A box cut into this many boxes along every dim, in C order; some may be empty."""
     for place in itertools.product(*map(range, counts)):
         yield box_at(shape, counts, place)
 

@@ -45,7 +45,7 @@ def part_counts(shape: Sequence[int], parts: int) -> Shape:
 
 
 def place_at(number: int, counts: Sequence[int]) -> Shape:
-    """Where a box stands along each dim, of so many, counted in C order.
+    """Where a box stands along each dim, of this many, counted in C order.
 
     >>> place_at(5, (3, 2))
     (2, 1)
@@ -129,7 +129,7 @@ def turn_of(sender: int, receiver: int, is_near: bool, turns: int) -> int:
 
 
 def take_turns(rounds: Rounds, turns: Sequence[int]) -> Rounds:
-    """Let arrays that have rounds of their own pass in so many turns, all parts of one after another.
+    """Let arrays that have rounds of their own pass in this many turns, all parts of one after another.
 
     >>> rounds = take_turns(make_rounds([10, 90, 5], [1, 2, 1], 32), [1, 2, 1])
     >>> [[(t.item, t.turn, t.number) for t in r] for r in rounds]

@@ -86,7 +86,7 @@ class TransferStages:
         """Whether a target that is allocated from the start would break the bound of a plan."""
         return self.is_tight_beside(())
 
-    def is_tight_beside(self, lodgers: Collection[Key]) -> bool:
+    def is_tight_beside(self, placed_tiles: Collection[Key]) -> bool:
         """The same, if some tiles between steps take no memory of their own."""
         for item, plan in enumerate(self.plans):
             for number in range(len(plan.steps) - 1):
@@ -94,7 +94,7 @@ class TransferStages:
                 held += [
                     plan.types[buffer]
                     for buffer in (number, number + 1)
-                    if (item, buffer) not in lodgers
+                    if (item, buffer) not in placed_tiles
                 ]
                 if number > 0 and not plan.donate:
                     held.append(plan.source)
@@ -103,7 +103,7 @@ class TransferStages:
                     return True
         return False
 
-    def lodgers(self) -> dict[Key, int]:
+    def placed_tiles(self) -> dict[Key, int]:
         """Tiles between steps that can lie in the memory of the target until it is written: where they start.
 
         Only where the bound has no room for all of them beside it, and all ranks have tiles of one size.

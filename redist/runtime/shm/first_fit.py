@@ -31,7 +31,7 @@ class FirstFit:
         return max(1, ceil_div(n_bytes, self.page_bytes)) * self.page_bytes
 
     def take(self, n_bytes: int) -> int | None:
-        """Where a range of so many bytes starts; None if there is no hole for it and no more length."""
+        """Where a range of this many bytes starts; None if there is no hole for it and no more length."""
         size = self.rounded(n_bytes)
         for at, hole in enumerate(self._sizes):
             if hole >= size:

@@ -112,7 +112,7 @@ class CollectiveRoutes:
                 named = name_step(before, after, 64, self.permute, parts)
                 if named is None and before.mesh != after.mesh:
                     named = AllPermute(after)
-                assert named is not None, f"{before} -> {after} is no named collective"
+                assert named is not None, f"{before} -> {after} is not a named collective"
                 self._names[u, v] = ((named, after),)
         return self._names[u, v]
 

@@ -11,7 +11,7 @@ from redist.layout.tiles import Ints
 from redist.synth.chains import Bools
 
 BATCH = 128
-"""So many edges out of a node are priced together, the most hopeful first."""
+"""This many edges out of a node are priced together, the most hopeful first."""
 
 
 class Graph(Protocol):

@@ -16,7 +16,7 @@ from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices
 MOST_PATTERNS = 1_500
 """More are not looked at if there is a bound already."""
 MANY_TYPES = 4_000
-"""Of so many types, patterns are looked at first that tell nothing but sizes of factors apart."""
+"""Of this many types, patterns are looked at first that tell nothing but sizes of factors apart."""
 MANY_MEMBERS = 20_000
 """Of more types it is not looked up which an all_to_all joins, if it is known roughly."""
 FEW_TYPES = 120

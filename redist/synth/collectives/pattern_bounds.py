@@ -145,7 +145,7 @@ class PatternSteps:
 FLOOR_WORK = 14
 """What a step between patterns counts that is bounded from all of these ranks, not from one."""
 MOST_RANKS = 8
-"""What a step costs is bounded from so many ranks."""
+"""What a step costs is bounded from this many ranks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,7 +348,7 @@ class _Dim:
 
 
 def _folded(dims: list[_Dim], n_steps: int) -> list[_Dim]:
-    """The dims, some of them taken together if then less is to be looked up for so many steps."""
+    """The dims, some of them taken together if then less is to be looked up for this many steps."""
     while len(dims) > 2:
         dims = sorted(dims, key=lambda dim: len(dim.pairs))
         one, two = dims[:2]

@@ -67,7 +67,7 @@ class Requests:
 
 Block = Within | Beside
 FEW = 5
-"""From so many ranks lower bounds are taken."""
+"""From this many ranks lower bounds are taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,7 +278,7 @@ class CollectivePrices:
         here.ask(asks.rows, found, self.prices.space.volumes(chosen), np.where(found, turns, 0))
 
     def _shared(self, moved: Moved, permutes: Bools, size: int) -> Ints:
-        """Elements that enter or leave the busiest block of so many ranks; in permutes, that enter it."""
+        """Elements that enter or leave the busiest block of this many ranks; in permutes, that enter it."""
         ranks = self.prices.space.table.ranks
         first = np.flatnonzero(np.diff(ranks // size, prepend=-1))
         enter, leave = (

@@ -53,7 +53,7 @@ class ShortestPath:
         """The cheapest path that costs less than ``below``, and the bound that is proved for it.
 
         If the budget ends first, no path came up, and the bound is the least hope of what waits. With
-        a ``weight`` above 1 the cost still to come counts so many times: a path is found sooner, need
+        a ``weight`` above 1 the cost still to come counts this many times: a path is found sooner, need
         not be the cheapest, and nothing is proved.
         """
         settled: dict[int, tuple[int, int]] = {}
@@ -216,22 +216,22 @@ Nodes = tuple[int, ...]
 EXACT_WORK = 5_500_000
 """How much a search may do to prove its route the best: types, and ranks of neighbours."""
 CELLS_PER_WORK = 4
-"""So many types times ranks count one of that before the search begins."""
+"""This many types times ranks count one of that before the search begins."""
 LEAST_WORK = 2_000_000
 """What is left of it at least."""
 HASTE = 3
-"""A hasty search does so many times less."""
+"""A hasty search does this many times less."""
 FEW_TYPES, FEW_WORK = 200, 600_000
-"""So few types are always searched, with so much work."""
+"""So few types are always searched, with this much work."""
 SMALL_SPACE = 1_000
 """In a space of so few types the first guess is what other routes cost."""
 MOST_STEP = 8
-"""By so many sixteenths a guess is raised at most."""
+"""By this many sixteenths a guess is raised at most."""
 BEAM_WORK = 400_000
 """The same for a route that is found in haste if the search has ended before, and for a few that are
 followed."""
 HASTY_WEIGHT = 4
-"""How often the cost still to come counts in the choice of the one; so many times more, if there is none."""
+"""How often the cost still to come counts in the choice of the one; this many times more if there is none."""
 DIVE_WORK, LATE_DIVE_WORK = 300_000, 400_000
 """What a route that is found in haste may take, during the search and after it."""
 FOLLOW_WORK, RAISE = 1_200_000, 16
@@ -322,7 +322,7 @@ class CollectiveSearch:
         return len(self.prices.space) <= SMALL_SPACE
 
     def _hasten(self, guess: int, most: int, weight: int = HASTY_WEIGHT) -> bool:
-        """Look for a route that costs less than a guess, with so much work; whether there is one."""
+        """Look for a route that costs less than a guess, with this much work; whether there is one."""
         edges, ends = self.edges, (self.prices.start, self.prices.goal)
         whole, edges.work = edges.work, Budget(most)
         hasty = ShortestPath(*ends, edges).run(guess, edges.work, weight)
@@ -358,7 +358,7 @@ class CollectiveSearch:
             self.nodes = ShortestPath(*ends, edges).run(below, None, HASTY_WEIGHT).nodes
 
     def _beam(self, width: int, begun: dict[int, tuple[int, int]]) -> None:
-        """Follow so many routes at a time."""
+        """Follow this many routes at a time."""
         edges, prices = self.edges, self.prices
         ends, work = (prices.start, prices.goal), Budget(BEAM_WORK)
         edges.work = work
@@ -368,6 +368,6 @@ class CollectiveSearch:
 
 
 def _beyond(bound: int, step: int, below: int) -> int:
-    """A guess at the cost of a route of which a bound is known: so many sixteenths more, or ``below``."""
+    """A guess at the cost of a route of which a bound is known: this many sixteenths more, or ``below``."""
     guess = bound + bound * step // 16 + 1
     return guess if bound and guess + bound // 16 < below else below

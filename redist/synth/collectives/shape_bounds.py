@@ -20,7 +20,7 @@ from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Price
 from redist.text.units import ceil_div
 
 MANY_SHAPES = 400
-"""Above so many shapes, the near cuts of all dims are counted together."""
+"""Above this many shapes, the near cuts of all dims are counted together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

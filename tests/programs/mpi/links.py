@@ -116,8 +116,8 @@ def sums_in_several_steps_are_right(world: World, options: Any) -> str | None:
     for dtype in ("i64", "f32"):
         ends = f"{dtype}[{n}] sum{{x}}", f"{dtype}[{n}]"
         with redist.Transfer(*ends, comm, mesh=mesh, topology=topology, **options) as t:
-            lodgers = len(t._own_tiles.lodgers)
-            if (comm.size, size) == (4, 2) and lodgers == 0:
+            placed_tiles = len(t._own_tiles.placed_tiles)
+            if (comm.size, size) == (4, 2) and placed_tiles == 0:
                 return f"no tile lies in the target: {[step.op for step in t.plan.steps]}"
             own = values.astype(t.plan.source.dtype.to_numpy()) * (comm.rank + 1)
             t.input[...] = own
@@ -127,7 +127,7 @@ def sums_in_several_steps_are_right(world: World, options: Any) -> str | None:
                 local = t.input if number == 3 else own.copy()
                 got = t() if number == 3 else t(local, out)
                 if not np.array_equal(got, values * total) or not np.array_equal(local, own):
-                    return f"{dtype}, way {number}, {lodgers} tiles in the target"
+                    return f"{dtype}, way {number}, {placed_tiles} tiles in the target"
     return None
 
 

@@ -288,7 +288,7 @@ def csv_errors_name_the_line() -> str | None:
         (
             "\n\n" + "\n".join(letters),
             {},
-            "line 114, column 2: 'two' is no number; usecols= leaves the column out",
+            "line 114, column 2: 'two' is not a number; usecols= leaves the column out",
         ),
         (
             "1,2\n3,\n",
@@ -296,14 +296,18 @@ def csv_errors_name_the_line() -> str | None:
             "line 2, column 2: '' is missing, and int64 has no nan; dtype=float",
         ),
         ("1.5,2\n", {"dtype": int}, "line 1, column 1: '1.5' is no int64; dtype=float reads it"),
-        ("a,b\n1,2\n# no\n\n3,?\n", {}, "line 5, column 2 ('b'): '?' is no number; usecols="),
-        ("a;b\n1;2\n", {}, "line 2, column 1 ('a;b'): '1;2' is no number; delimiter=';' parts it"),
+        ("a,b\n1,2\n# no\n\n3,?\n", {}, "line 5, column 2 ('b'): '?' is not a number; usecols="),
+        (
+            "a;b\n1;2\n",
+            {},
+            "line 2, column 1 ('a;b'): '1;2' is not a number; delimiter=';' parts it",
+        ),
         (
             "a,b\n1;2\n",
             {},
             "line 2 has 1 field, the first line has 2; delimiter=';' parts it otherwise",
         ),
-        ("a;b\n1,5;2\n", {"sep": ";"}, "'1,5' is no number; decimal=',' reads it"),
+        ("a;b\n1,5;2\n", {"sep": ";"}, "'1,5' is not a number; decimal=',' reads it"),
         (
             'a,b\n1,"x\n y"\n3,4\n5,z\n',
             {"usecols": ["a", "b"]},

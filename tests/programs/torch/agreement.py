@@ -85,7 +85,7 @@ def wrong_on_one() -> None:
         "^rank 1: cannot move to placements 'nonsense'", x, one, "nonsense" if is_odd else good
     )
     must_fail("^rank 1: .*there is no dim 7", x, one, [Shard(7)] if is_odd else good)
-    must_fail("^rank 1: cannot move to 5: it is no DeviceMesh", x, 5 if is_odd else one, good)
+    must_fail("^rank 1: cannot move to 5: it is not a DeviceMesh", x, 5 if is_odd else one, good)
     must_fail("^rank 1: cannot move a Tensor", FULL if is_odd else x, one, good)
     must_fail("^rank 1: cannot use limit_bytes", x, one, good, limit_bytes=-1 if is_odd else None)
     must_fail("^rank 1: unknown transport", x, one, good, transport="?" if is_odd else "auto")

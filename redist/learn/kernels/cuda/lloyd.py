@@ -19,7 +19,7 @@ THREADS = 256
 MOST_SUM_BYTES = 32 * 1024
 """Sums that take more leave too little of a processor's memory to blocks side by side."""
 REGISTER_BYTES, TWO_ROWS_BYTES = 512, 128
-"""Rows up to so many bytes stay in a thread's registers, and up to so many two of them."""
+"""Rows up to this many bytes stay in a thread's registers, and up to this many two of them."""
 
 
 def lloyd_step(

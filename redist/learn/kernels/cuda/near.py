@@ -19,7 +19,7 @@ THREADS = 128
 MOST_DIMS = 2048
 """Points of more dims do not fit into a block's memory."""
 MOST_NEAREST = 64
-"""So many least distances a thread holds at most."""
+"""This many least distances a thread holds at most."""
 HELD_BYTES, MOST_HELD, GROUP = 2**14, 1024, 8
 """What a block holds of the other points, at most; how many are compared at a time, as in pairs.cu."""
 BLOCKS = 64

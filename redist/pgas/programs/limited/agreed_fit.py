@@ -28,7 +28,7 @@ from redist.runtime.ranks.world import Comm
 from redist.text.units import format_bytes
 
 MOST_PINNED = 3
-"""So many arguments are named that cannot be put away for one reason."""
+"""This many arguments are named that cannot be put away for one reason."""
 
 
 @dataclass(frozen=True, slots=True)

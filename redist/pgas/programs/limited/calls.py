@@ -81,7 +81,7 @@ class LimitedCalls:
         self, limit: RunLimit, signature: Signature, layouts: LayoutsFor = LayoutsFor.LIMIT
     ) -> tuple[Tidied, DecidedLayouts | None, Outside, Comm]:
         """**Collective.** The program in its layouts."""
-        most = None  # what is put away is no trouble
+        most = None  # what is spilled is no trouble
         if limit.spill is None and layouts is LayoutsFor.LIMIT:
             most = limit.limit_bytes
         as_written = NO_ROOM if layouts is LayoutsFor.NOTHING else ""

@@ -23,7 +23,7 @@ class MovePeaks:
     least: Mapping[MoveEnds, int]
 
     def within(self, limit_bytes: int) -> dict[MoveEnds, int | None]:
-        """The limits to plan with, if each may take so much: None where the best plan does not take more.
+        """The limits to plan with, if each may take this much: None where the best plan does not take more.
 
         >>> peaks = MovePeaks({("a", "b"): 10, ("b", "c"): 90}, {("a", "b"): 5, ("b", "c"): 30})
         >>> peaks.within(20)

@@ -46,7 +46,7 @@ class FarPlaces:
         return 1 if stored.space.store.starts else self._file
 
     def places(self, used: Mapping[int, int]) -> tuple[MemoryPlace, ...]:
-        """The places behind the first, where arguments lie in those that are used, with so many bytes."""
+        """The places behind the first, where arguments lie in those that are used, with this many bytes."""
         last = max({self.leave_to, *used})
         if not self.on_device:
             return (MemoryPlace("file", None, FILE_BYTE_FS),)[:last]
@@ -57,7 +57,7 @@ class FarPlaces:
         )[:last]
 
     def open(self, n_places: int, stored: Sequence[StoredTile]) -> list[TileStore]:
-        """**Local.** The stores of so many places; those where something lies are taken as they are."""
+        """**Local.** The stores of this many places; those where something lies are taken as they are."""
         stores: list[TileStore] = []
         for number in range(1, n_places + 1):
             known = [one.space.store for one in stored if self.place_of(one) == number]

@@ -15,9 +15,9 @@ from redist.program.tasks import TaskList
 from redist.text.units import count_of, format_beside, format_bytes
 
 SMALL = 1000
-"""Arrays that take one of so many parts of the largest are not named."""
+"""Arrays that take one of this many parts of the largest are not named."""
 MOST_NAMED = 4
-"""So many kinds of arrays are named."""
+"""This many kinds of arrays are named."""
 
 
 def what_needs_most(

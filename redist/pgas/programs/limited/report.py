@@ -9,7 +9,7 @@ from redist.runtime.lanes.timeline import tile_names
 from redist.text.units import format_bytes, format_time
 
 MOST_EVENTS = 30
-"""So many loads and stores are listed."""
+"""This many loads and stores are listed."""
 
 
 def memory_lines(

@@ -21,7 +21,7 @@ MoveEnds = tuple[ArrayType, ArrayType]
 KNOWN_EXCHANGES = ("select", "fetch", "store", "take", "argmax", "argmin")
 """Exchanges that pass elements in rounds of any size: they take what they are granted."""
 TIMES_TILES = 3
-"""So many times the tiles of both ends are granted to them: a copy in order, and what is passed on."""
+"""This many times the tiles of both ends are granted to them: a copy in order, and what is passed on."""
 
 
 def memory_sizes(listed: ListedTasks, captured: Capture) -> dict[int, int]:

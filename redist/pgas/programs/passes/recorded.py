@@ -23,7 +23,7 @@ MOST_ELEMS = 2**18
 MOST_TOGETHER = 2**21
 """Elements that are alive at a time in a run: its graph keeps memory for them."""
 MORE_KERNELS = 3
-"""A run has so many kernels more than tiles that go in and out: those are copied."""
+"""A run has this many kernels more than tiles that go in and out: those are copied."""
 REDUCTIONS = (np.sum, np.max, np.min)
 
 

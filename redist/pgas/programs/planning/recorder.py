@@ -70,7 +70,7 @@ class CallRecorder:
     odd: str = ""
     """Why the calls cannot be done again; nothing if they can."""
     _n_tasks: int = 0
-    """So many tasks belong to calls."""
+    """This many tasks belong to calls."""
     _n_values: int = 0
     _numbers: dict[int, int] = field(default_factory=dict)
     _seen: list[Tiled] = field(default_factory=list)

@@ -41,7 +41,7 @@ def bits_in(order: Sequence[int], extents: Sequence[int]) -> list[Bit | None]:
 
 
 def pad_bits(bits: list[Bit | None], n_bits: int) -> list[Bit | None]:
-    """Add idle bits (None) up to so many."""
+    """Add idle bits (None) up to this many."""
     return bits + [None] * (n_bits - len(bits))
 
 

@@ -13,7 +13,7 @@ _FAR = 2**62
 
 @dataclass(frozen=True, slots=True)
 class BlockDim:
-    """A dim of a copy: ``count`` steps of so many bytes; in a group, of one row to the next."""
+    """A dim of a copy: ``count`` steps of this many bytes; in a group, of one row to the next."""
 
     count: int
     dst: int

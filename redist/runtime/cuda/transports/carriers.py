@@ -81,7 +81,7 @@ class StagingLease:
         self.send_bytes = self.receive_bytes = 0
 
     def reserve(self, send_bytes: int, receive_bytes: int) -> None:
-        """**Local.** Note that a stage needs so many bytes."""
+        """**Local.** Note that a stage needs this many bytes."""
         self.send_bytes = max(self.send_bytes, send_bytes)
         self.receive_bytes = max(self.receive_bytes, receive_bytes)
 

@@ -26,7 +26,7 @@ LOOK_S = 2e-5
 JOIN_S = 120.0
 """Longer than this nobody waits for a communicator of NCCL."""
 MOST_GROUPS = 8
-"""Each communicator takes memory of the GPU: beyond so many, all-gathers go as messages."""
+"""Each communicator takes memory of the GPU: beyond this many, all-gathers go as messages."""
 
 
 def nccl_version() -> tuple[int, ...]:

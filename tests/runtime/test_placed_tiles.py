@@ -28,21 +28,21 @@ def alive(schedule: TransferStages, item: int, buffer: int) -> set[int]:
 
 def check(schedule: TransferStages) -> int:
     """How many tiles lie in targets; each alone in its place while it is needed."""
-    lodgers = schedule.lodgers()
-    for (item, buffer), start in lodgers.items():
+    placed_tiles = schedule.placed_tiles()
+    for (item, buffer), start in placed_tiles.items():
         last = schedule.last(item)
         size = schedule.type_of(item, buffer).tile_bytes
         assert start >= 0 and start + size <= schedule.plans[item].target.tile_bytes
         here = alive(schedule, item, buffer)
         assert max(here) < min(alive(schedule, item, last))
         for other in range(1, buffer):
-            if (item, other) in lodgers and here & alive(schedule, item, other):
-                low = lodgers[item, other]
+            if (item, other) in placed_tiles and here & alive(schedule, item, other):
+                low = placed_tiles[item, other]
                 high = low + schedule.type_of(item, other).tile_bytes
                 assert start + size <= low or high <= start
-    if lodgers:
+    if placed_tiles:
         assert schedule.is_tight
-    return len(lodgers)
+    return len(placed_tiles)
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
@@ -51,10 +51,10 @@ def test_sums_between_nodes_need_no_memory_of_their_own(ranks: int) -> None:
     plan = redist.synthesize(*ends, mesh=redist.Mesh(x=ranks), topology=SLOW)
     schedule = TransferStages.of([plan], 0, SLOW)
     assert len(plan.steps) > 2 and check(schedule) > 0
-    assert schedule.is_tight and not schedule.is_tight_beside(schedule.lodgers())
+    assert schedule.is_tight and not schedule.is_tight_beside(schedule.placed_tiles())
 
 
-def test_lodgers_are_never_in_the_way() -> None:
+def test_placed_tiles_are_never_in_the_way() -> None:
     rng, found = Random(7), 0
     for _ in range(sample(6, of=60)):
         mesh = redist.Mesh(x=2, y=2, z=rng.choice([1, 2, 4]))
