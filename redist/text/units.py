@@ -168,6 +168,15 @@ def format_time(time_ps: int) -> str:
     return f"{time_ps} ps" if time_ps else "0 s"
 
 
+def format_seconds(seconds: float) -> str:
+    """Short text for seconds.
+
+    >>> format_seconds(0.0015)
+    '1.5 ms'
+    """
+    return format_time(round(seconds * 1e12))
+
+
 @overload
 def ceil_div(a: int, b: int) -> int: ...
 @overload

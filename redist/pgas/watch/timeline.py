@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.draw.colours import nth_colour
-from redist.text.svg import Figure, document, line, rect, text, with_title
-from redist.text.units import format_bytes, format_time
+from redist.draw.lanes import Lane, LaneBar, draw_lanes
+from redist.text.units import format_bytes, format_seconds
 
 PLANNING = "#b8bcc2"
 """The colour of time in which nothing moves yet."""
-WIDTH, LEFT, LANE, BAR, TOP = 960, 70, 26, 18, 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,86 +27,57 @@ class Bar:
     """How much of the seconds went by before the data moved."""
 
 
-def draw(lanes: Sequence[Sequence[Bar]]) -> str:
-    """Draw the lanes of all ranks as the text of an SVG file.
+def draw(ranks: Sequence[Sequence[Bar]]) -> str:
+    """Draw the moves of all ranks as the text of an SVG file.
 
     A move that several ranks make counts once.
 
     >>> "rank 1" in draw([[], [Bar(1.0, 0.5, "heat.py:7", "f32[4{x}] -> f32[4]", "all_gather", 8)]])
     True
     """
-    bars = [bar for lane in lanes for bar in lane]
+    bars = [bar for moves in ranks for bar in moves]
     start = min((bar.start_s for bar in bars), default=0.0)
-    end = max((bar.start_s + bar.seconds for bar in bars), default=start)
-    scale = (WIDTH - LEFT - 20) / max(end - start, 1e-9)
+    seconds = max((bar.start_s + bar.seconds for bar in bars), default=start) - start
     sites = list(dict.fromkeys(bar.site for bar in bars))
     colours = {site: nth_colour(place, len(sites)) for place, site in enumerate(sites)}
-    bottom = TOP + len(lanes) * LANE
-    height = bottom + 34 + 18 * (len(sites) + any(bar.planning_s for bar in bars))
     n_bytes = sum(bar.received_bytes for bar in bars)
-    moves = max(map(len, lanes), default=0)
+    n_moves = max(map(len, ranks), default=0)
     title = (
-        f"{moves} move{'' if moves == 1 else 's'} on {len(lanes)} ranks, "
+        f"{n_moves} move{'' if n_moves == 1 else 's'} on {len(ranks)} ranks, "
         f"{format_bytes(n_bytes)} received by all, "
-        f"{_time(end - start)} from the first to the last"
+        f"{format_seconds(seconds)} from the first to the last"
     )
-    body = [text(16, 24, title, 13)]
-    for rank, lane in enumerate(lanes):
-        y = TOP + rank * LANE
-        body.append(text(16, y + 14, f"rank {rank}", 11))
-        body.append(rect(LEFT, y, WIDTH - LEFT - 20, BAR, "void", style="stroke:none"))
-        body += [_bar(bar, LEFT + (bar.start_s - start) * scale, y, scale, colours) for bar in lane]
-    for at in ticks(end - start):
-        x = LEFT + at * scale
-        body.append(line(x, TOP - 6, x, bottom, "grid"))
-        anchor = "end" if x > WIDTH - 60 else "middle"
-        body.append(text(x, bottom + 12, _time(at), 10, "soft", anchor))
-    for place, site in enumerate(sites):
-        y = bottom + 34 + 18 * place
-        here = next(bar for bar in bars if bar.site == site)
-        took = max(_sums(lanes, site))
-        body.append(rect(LEFT, y - 9, 11, 11, fill=colours[site]))
-        words = f"{site}   {here.types}   {here.steps}   {_time(took[0])} on the slowest rank"
-        words += f", {_time(took[1])} of it planning" if took[1] else ""
-        body.append(text(LEFT + 18, y, words, 11, "soft"))
+    lanes = [
+        Lane(f"rank {rank}", [part for bar in moves for part in _parts(bar, start, colours)])
+        for rank, moves in enumerate(ranks)
+    ]
+    legend = [(colours[site], _words(site, ranks)) for site in sites]
     if any(bar.planning_s for bar in bars):
-        y = bottom + 34 + 18 * len(sites)
-        body.append(rect(LEFT, y - 9, 11, 11, fill=PLANNING))
-        body.append(text(LEFT + 18, y, "planning and preparing, the first time", 11, "soft"))
-    return document(Figure(WIDTH, height, "\n".join(body)), title)
+        legend.append((PLANNING, "planning and preparing, the first time"))
+    return draw_lanes(title, lanes, seconds, legend)
 
 
-def ticks(length: float) -> list[float]:
-    """Round numbers from 0 to a length, four to ten of them.
-
-    >>> ticks(0.46)
-    [0.0, 0.1, 0.2, 0.3, 0.4]
-    """
-    power = 10.0 ** math.floor(math.log10(max(length, 1e-9)))
-    step = next(k * power for k in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if length <= 9 * k * power)
-    step = step if length >= 3 * step else step / 2
-    return [round(k * step, 12) for k in range(int(length / step) + 1)]
-
-
-def _bar(bar: Bar, x: float, y: float, scale: float, colours: dict[str, str]) -> str:
-    planning = min(bar.planning_s, bar.seconds)
+def _parts(bar: Bar, start: float, colours: dict[str, str]) -> list[LaneBar]:
+    """A move, and before it its planning."""
+    planning, begin = min(bar.planning_s, bar.seconds), bar.start_s - start
     moving = bar.seconds - planning
     words = (
         f"{bar.site}: {bar.types} ({bar.steps}), {format_bytes(bar.received_bytes)} received "
-        f"in {_time(moving)}"
+        f"in {format_seconds(moving)}"
     )
-    words += f", after {_time(planning)} of planning" if planning else ""
-    shape = rect(x + planning * scale, y, max(moving * scale, 0.7), BAR, fill=colours[bar.site])
-    if planning:
-        shape = rect(x, y, max(planning * scale, 0.7), BAR, fill=PLANNING) + shape
-    return with_title(shape, words)
+    move = LaneBar(begin + planning, moving, colours[bar.site], words)
+    planned = f"{bar.site}: {bar.types}, planned in {format_seconds(planning)}"
+    return [LaneBar(begin, planning, PLANNING, planned), move] if planning else [move]
 
 
-def _sums(lanes: Sequence[Sequence[Bar]], site: str) -> list[tuple[float, float]]:
-    """Of every rank: the seconds of a line, and those of them that it planned."""
-    of = [[bar for bar in lane if bar.site == site] for lane in lanes]
-    return [(sum(b.seconds for b in bars), sum(b.planning_s for b in bars)) for bars in of]
-
-
-def _time(seconds: float) -> str:
-    return format_time(round(seconds * 1e12))
+def _words(site: str, ranks: Sequence[Sequence[Bar]]) -> str:
+    """What a line did, and how long it took on the slowest rank."""
+    here = [[bar for bar in moves if bar.site == site] for moves in ranks]
+    seconds, planning = max(
+        (sum(bar.seconds for bar in bars), sum(bar.planning_s for bar in bars)) for bars in here
+    )
+    first = next(bar for bars in here for bar in bars)
+    words = (
+        f"{site}   {first.types}   {first.steps}   {format_seconds(seconds)} on the slowest rank"
+    )
+    return f"{words}, {format_seconds(planning)} of it planning" if planning else words

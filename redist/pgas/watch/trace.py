@@ -33,7 +33,7 @@ from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line, calling_line
 from redist.text.columns import table
 from redist.text.svg import write_if
-from redist.text.units import format_bytes, format_time
+from redist.text.units import format_bytes, format_seconds, format_time
 
 HEAD = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
 
@@ -353,7 +353,7 @@ def _visits_text(visits: Mapping[Line, VisitCounts]) -> str:
             str(line),
             *map(str, (n.visits, n.in_place, n.fetched, n.ahead, n.kept)),
             format_bytes(n.fetched_bytes),
-            format_time(round(1e12 * n.waited_s)),
+            format_seconds(n.waited_s),
         )
         for line, n in visits.items()
     ]
@@ -383,20 +383,20 @@ def _steps_text(move: Move) -> str:
     """The steps of a move, and whether it began early."""
     if move.waited_s is None:
         return move.steps
-    return f"{move.steps}; began early, waited for {format_time(round(1e12 * move.waited_s))}"
+    return f"{move.steps}; began early, waited for {format_seconds(move.waited_s)}"
 
 
 def _planning(moves: Sequence[Move]) -> str:
     seconds = sum(move.planning_s for move in moves)
-    return format_time(round(1e12 * seconds)) if seconds else ""
+    return format_seconds(seconds) if seconds else ""
 
 
 def _waited(moves: Sequence[Move]) -> str:
     known = [move.waited_s for move in moves if move.waited_s is not None]
-    return format_time(round(1e12 * sum(known))) if known else ""
+    return format_seconds(sum(known)) if known else ""
 
 
 def _took(moves: Sequence[Move]) -> str:
     if any(move.seconds is None for move in moves):
         return "-"
-    return format_time(round(1e12 * sum(move.seconds or 0.0 for move in moves)))
+    return format_seconds(sum(move.seconds or 0.0 for move in moves))

@@ -9,15 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 from redist.draw.colours import nth_colour
-from redist.pgas.watch.timeline import ticks
+from redist.draw.lanes import Lane, LaneBar, draw_lanes
 from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
 from redist.text.columns import table
-from redist.text.svg import Figure, document, line, rect, text, with_title, write_if
-from redist.text.units import format_bytes, format_time
+from redist.text.svg import write_if
+from redist.text.units import format_bytes, format_seconds
 
 LANES = ("compute", "moves", "load", "store")
-WIDTH, LEFT, LANE, BAR, TOP = 960, 130, 20, 15, 44
 CURVE = 40
 """The height of the curve of a rank's memory."""
 MEMORY = "#8d99a6"
@@ -45,6 +44,9 @@ class RunTimeline:
     rank  lane     times  busy   of the run  longest
     0     compute  1      2 s    100 %       matmul (a.py:3), 2 s
     0     load     1      1 s    50 %        load w, 1 s
+    >>> picture = RunTimeline((spans,), memory=(((0.0, 64), (1.5, 32)),), limit_bytes=128).svg()
+    >>> [text in picture for text in ("rank 0 load", "load w, 1 s", "64 B at most", "of 128 B")]
+    [True, True, True, True]
     """
 
     ranks: tuple[tuple[NamedSpan, ...], ...]
@@ -71,9 +73,9 @@ class RunTimeline:
                 longest = max(here, key=lambda one: one.end_s - one.begin_s)
                 busy = self.busy_s(rank, lane)
                 share = f"{busy / max(self.seconds, 1e-12):.0%}".replace("%", " %")
-                took = _time(longest.end_s - longest.begin_s)
+                took = format_seconds(longest.end_s - longest.begin_s)
                 words = f"{longest.what}, {took}"
-                rows.append((str(rank), lane, str(len(here)), _time(busy), share, words))
+                rows.append((str(rank), lane, str(len(here)), format_seconds(busy), share, words))
         return "\n".join(table(rows, left=range(6), gap="  "))
 
     def svg(self, file: str | os.PathLike[str] | None = None) -> str:
@@ -81,7 +83,7 @@ class RunTimeline:
 
         Returns SVG, and writes it to ``file`` too.
         """
-        return write_if(draw_lanes(self.ranks, self.memory, self.limit_bytes), file)
+        return write_if(_draw(self), file)
 
 
 def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpan, ...]:
@@ -90,76 +92,34 @@ def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpa
     return tuple(NamedSpan(s.lane, what_ran(graph, s, names), s.begin_s, s.end_s) for s in found)
 
 
-def draw_lanes(
-    ranks: Sequence[Sequence[NamedSpan]],
-    memory: Sequence[Sequence[tuple[float, int]]] = (),
-    limit_bytes: int | None = None,
-) -> str:
-    """The lanes of all ranks as the text of an SVG file.
-
-    >>> "rank 0 load" in draw_lanes([[NamedSpan("load", "load argument 3", 0.0, 0.1)]])
-    True
-    """
-    seconds = max((one.end_s for spans in ranks for one in spans), default=0.0)
-    scale = (WIDTH - LEFT - 20) / max(seconds, 1e-9)
-    rows = [
-        (rank, lane)
-        for rank, spans in enumerate(ranks)
-        for lane in LANES
-        if any(one.lane == lane for one in spans)
-    ]
-    curves = TOP + len(rows) * LANE
-    bottom = curves + len(memory) * (CURVE + 8)
-    title = f"{len(ranks)} ranks within a memory limit, {_time(seconds)}"
-    body = [text(16, 24, title, 13)]
-    for at, (rank, lane) in enumerate(rows):
-        y = TOP + at * LANE
-        colour = nth_colour(LANES.index(lane), len(LANES))
-        body.append(text(16, y + 12, f"rank {rank} {lane}", 11))
-        body.append(rect(LEFT, y, WIDTH - LEFT - 20, BAR, "void", style="stroke:none"))
-        for one in ranks[rank]:
-            if one.lane == lane:
-                took = one.end_s - one.begin_s
-                bar = rect(LEFT + one.begin_s * scale, y, max(took * scale, 0.5), BAR, fill=colour)
-                body.append(with_title(bar, f"{one.what}, {_time(took)}"))
-    for rank, changes in enumerate(memory):
-        y = curves + rank * (CURVE + 8)
-        body += _curve(y, rank, [*changes, (seconds, 0)], scale, limit_bytes)
-    for at_s in ticks(seconds):
-        x = LEFT + at_s * scale
-        body.append(line(x, TOP - 6, x, bottom, "grid"))
-        anchor = "end" if x > WIDTH - 60 else "middle"
-        body.append(text(x, bottom + 12, _time(at_s), 10, "soft", anchor))
-    body.append(
-        text(16, bottom + 30, "a bar says what it is when the pointer is on it", 10, "soft")
-    )
-    return document(Figure(WIDTH, bottom + 42, "\n".join(body)), title)
+def _draw(run: RunTimeline) -> str:
+    """A run as the text of an SVG file."""
+    lanes = []
+    for rank, spans in enumerate(run.ranks):
+        for number, lane in enumerate(LANES):
+            colour = nth_colour(number, len(LANES))
+            bars = [_bar(one, colour) for one in spans if one.lane == lane]
+            lanes += [Lane(f"rank {rank} {lane}", bars)] if bars else []
+    for rank, changes in enumerate(run.memory):
+        lanes.append(_curve(rank, [*changes, (run.seconds, 0)], run.limit_bytes))
+    title = f"{len(run.ranks)} ranks within a memory limit, {format_seconds(run.seconds)}"
+    return draw_lanes(title, lanes, run.seconds)
 
 
-def _curve(
-    y: float,
-    rank: int,
-    changes: Sequence[tuple[float, int]],
-    scale: float,
-    limit_bytes: int | None,
-) -> list[str]:
+def _bar(one: NamedSpan, colour: str) -> LaneBar:
+    took = one.end_s - one.begin_s
+    return LaneBar(one.begin_s, took, colour, f"{one.what}, {format_seconds(took)}")
+
+
+def _curve(rank: int, changes: Sequence[tuple[float, int]], limit_bytes: int | None) -> Lane:
     """The memory of a rank over time, as high as its limit, or as its peak."""
     peak = max(n_bytes for _, n_bytes in changes)
     most = max(1, limit_bytes or peak)
-    body = [
-        text(16, y + 12, f"rank {rank} memory", 11),
-        text(16, y + 24, f"{format_bytes(peak)} at most", 9, "soft"),
-        *([text(16, y + 35, f"of {format_bytes(limit_bytes)}", 9, "soft")] if limit_bytes else []),
-        rect(LEFT, y, WIDTH - LEFT - 20, CURVE, "void", style="stroke:none"),
+    bars = [
+        LaneBar(begin, end - begin, MEMORY, format_bytes(n_bytes), min(1.0, n_bytes / most))
+        for (begin, n_bytes), (end, _) in pairwise(changes)
+        if n_bytes and end > begin
     ]
-    for (begin, n_bytes), (end, _) in pairwise(changes):
-        if n_bytes and end > begin:
-            high = CURVE * min(1.0, n_bytes / most)
-            wide = (end - begin) * scale
-            bar = rect(LEFT + begin * scale, y + CURVE - high, wide, high, fill=MEMORY)
-            body.append(with_title(bar, format_bytes(n_bytes)))
-    return body
-
-
-def _time(seconds: float) -> str:
-    return format_time(round(seconds * 1e12))
+    remarks = [f"{format_bytes(peak)} at most"]
+    remarks += [f"of {format_bytes(limit_bytes)}"] if limit_bytes else []
+    return Lane(f"rank {rank} memory", bars, CURVE, remarks)
