@@ -1,4 +1,4 @@
-"""A dict that keeps so many values: the oldest goes when one too many comes."""
+"""A dict that keeps a number of values: when it is full, the oldest goes."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def to_rows(x: Array, on_gpu: bool = False) -> Values:
 def _in_memory(x: Array) -> Array:
     """**Local.** An array with its tiles in memory; a trace shows the bytes that leave a GPU for it."""
     if x._memory.on_device and x.tile is not None:
-        traffic().note_copied(calling_line(), CopiedRows(1, x.tile.nbytes))
+        traffic().note(calling_line(), CopiedRows(1, x.tile.nbytes))
     return x.to_device("cpu")
 
 

@@ -19,7 +19,7 @@ from redist.layout.mesh import Mesh
 from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows
 from redist.pgas.memory import BUFFERS, DEVICE, Tile
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, traffic
+from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, plus, traffic
 from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
@@ -74,12 +74,12 @@ class Visits:
         """**Collective.** First rows and rows of all ranks, each once."""
         before = self.counts
         for other, tile in self._near():
-            self.counts = self.counts.plus(VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
+            self.counts = plus(self.counts, VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
             yield int(self._firsts[other]), tile
         yield from self._far()
-        self.counts = self.counts.plus(VisitCounts(visits=1))
+        self.counts = plus(self.counts, VisitCounts(visits=1))
         gained = (now - was for now, was in zip(self.counts, before, strict=True))
-        traffic().note_visit(calling_line(), VisitCounts(*gained))  # type: ignore[arg-type]
+        traffic().note(calling_line(), VisitCounts._make(gained))
 
     def _near(self) -> Iterator[tuple[int, Values]]:
         """**Collective over the node.** The tiles that are read in place, by rank, the own one first."""
@@ -113,7 +113,7 @@ class Visits:
                 got = under_way.pop(step).wait()
                 waited = time.perf_counter() - started
                 tile = self._tile[:0] if got is None else got
-                self.counts = self.counts.plus(VisitCounts(waited_s=waited))
+                self.counts = plus(self.counts, VisitCounts(waited_s=waited))
                 early = int(self._prefetch)
                 done = VisitCounts(fetched=1, ahead=early, fetched_bytes=tile.nbytes)
                 if self._prefetch:
@@ -121,7 +121,7 @@ class Visits:
                 if keeps:
                     self._kept[step] = tile
             if self._is_far[other]:
-                self.counts = self.counts.plus(done)
+                self.counts = plus(self.counts, done)
                 yield int(self._firsts[other]), tile
 
     def _prepared(self, step: int) -> TileMove:

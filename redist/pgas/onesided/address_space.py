@@ -69,7 +69,7 @@ class FarBlocks:
             else:
                 out[where] = block
                 self._ahead.pop(key, None)
-                traffic().note_far_read(line, FarRead(hits=1, kept_bytes=block.nbytes))
+                traffic().note(line, FarRead(hits=1, kept_bytes=block.nbytes))
         if near:
             self.window.read(near, out)
         if missing:
@@ -94,7 +94,7 @@ class FarBlocks:
             [(shard, part, blocks[key]) for key, (shard, part) in {**wanted, **ahead}.items()]
         )
         fetched = sum(block.nbytes for block in blocks.values())
-        traffic().note_far_read(line, FarRead(misses=len(wanted), fetched_bytes=fetched))
+        traffic().note(line, FarRead(misses=len(wanted), fetched_bytes=fetched))
         for key, _, _, where in missing:
             out[where] = blocks[key]
         if self.cache:
@@ -110,7 +110,7 @@ class FarBlocks:
     def end_interval(self) -> None:
         """**Local.** Keep nothing of this interval but what its lines have read."""
         for line, n_bytes in self._ahead.values():
-            traffic().note_far_read(line, FarRead(wasted_bytes=n_bytes))
+            traffic().note(line, FarRead(wasted_bytes=n_bytes))
         for key in self._kept:
             FAR_BYTES.drop(key)
         self._interval += 1

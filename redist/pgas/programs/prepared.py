@@ -18,7 +18,7 @@ from redist.pgas.programs.planning.plan_program import DecidedLayouts
 from redist.pgas.programs.prepare import KeptMove, Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tile, Tiled
-from redist.pgas.watch.seam import traffic
+from redist.pgas.watch.seam import SparedMove, is_watched, traffic
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.world import Comm, world_of
@@ -174,7 +174,7 @@ class Prepared:
                 return self.changing.run(given)
             values = found
         if ready.fates.spared:
-            traffic().note_spared(ready.fates.spared)
+            _note(ready.fates.spared)
         by_number = dict(zip(ready.outputs, values, strict=False))
         return hand_over(self.captured, arrays, by_number, self._aliases, copied)
 
@@ -210,7 +210,7 @@ class Prepared:
             raise TransferError("ranks run different programs: all must make one call")
         if has_all and met is Met.SAME:
             self._misses = 0
-            traffic().note_spared(ready.fates.kept)
+            _note(ready.fates.kept)
             return ready.short_replay(*tiles, *(copy.tile for copy in copies if copy is not None))
         if self._is_filled and self.changing is not None:
             return None
@@ -273,3 +273,10 @@ _KEYS: dict[int, dict[Any, Any]] = {}
 def _drop_all(array: int) -> None:
     for key in _KEYS.pop(array, {}).values():
         FAR_BYTES.drop(key)
+
+
+def _note(moves: Sequence[SparedMove]) -> None:
+    """**Local.** Tell who looks on which moves were spared."""
+    if is_watched():
+        for one in moves:
+            traffic().note(one.line, one)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redist.layout.array_type import ArrayType
@@ -64,10 +65,6 @@ class FarRead(NamedTuple):
     wasted_bytes: int = 0
     """That were fetched ahead, and nobody read."""
 
-    def plus(self, other: FarRead) -> FarRead:
-        """Both together."""
-        return FarRead(*(a + b for a, b in zip(self, other, strict=True)))
-
 
 class VisitCounts(NamedTuple):
     """What visits to the tiles of all ranks did here: tiles read in place, fetched, and kept from before."""
@@ -83,20 +80,12 @@ class VisitCounts(NamedTuple):
     kept_bytes: int = 0
     waited_s: float = 0.0
 
-    def plus(self, other: VisitCounts) -> VisitCounts:
-        """Both together."""
-        return VisitCounts(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
-
 
 class CopiedRows(NamedTuple):
     """Rows on a GPU that were copied to memory, because a work has no loops for GPUs."""
 
     times: int = 0
     copied_bytes: int = 0
-
-    def plus(self, other: CopiedRows) -> CopiedRows:
-        """Both together."""
-        return CopiedRows(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class SparedMove(NamedTuple):
@@ -106,6 +95,20 @@ class SparedMove(NamedTuple):
     source: ArrayType
     target: ArrayType
     why: str
+
+
+Counts = TypeVar("Counts", FarRead, VisitCounts, CopiedRows)
+Note = FarRead | VisitCounts | CopiedRows | SparedMove
+"""What is noted of a line besides its moves."""
+
+
+def plus(one: Counts, other: Counts) -> Counts:
+    """Both together.
+
+    >>> plus(CopiedRows(1, 64), CopiedRows(1, 32))
+    CopiedRows(times=2, copied_bytes=96)
+    """
+    return type(one)._make(map(add, one, other))
 
 
 class MoveUnderWay(Protocol):
@@ -183,17 +186,8 @@ class RankTraffic(Protocol):
         reads are in ``args``; ``into`` is the one whose tile it writes, if it does.
         """
 
-    def note_far_read(self, line: Line, read: FarRead) -> None:
-        """**Local.** Note a one-sided read of another node."""
-
-    def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """**Local.** Note a visit to the tiles of all ranks."""
-
-    def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """**Local.** Note rows on a GPU that were copied to memory."""
-
-    def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """**Local.** Note what a run of a program did not have to move."""
+    def note(self, line: Line, what: Note) -> None:
+        """**Local.** Note what was done for a line, or spared, besides moves."""
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
@@ -263,17 +257,8 @@ class RuntimeTraffic:
         """Do the work."""
         return work(*args)[0]
 
-    def note_far_read(self, line: Line, read: FarRead) -> None:
-        """No tracing is active."""
-
-    def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """No tracing is active."""
-
-    def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """No tracing is active."""
-
-    def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """No tracing is active."""
+    def note(self, line: Line, what: Note) -> None:
+        """Nobody looks on."""
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """Data moves: nothing to refuse."""
@@ -295,21 +280,9 @@ class WrappedTraffic:
         """Forward to the wrapped traffic."""
         return self.inner.start(move, comm)
 
-    def note_far_read(self, line: Line, read: FarRead) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.note_far_read(line, read)
-
-    def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.note_visit(line, counts)
-
-    def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.note_copied(line, copied)
-
-    def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.note_spared(moves)
+    def note(self, line: Line, what: Note) -> None:
+        """As the other does."""
+        self.inner.note(line, what)
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
         """Forward to the wrapped traffic."""

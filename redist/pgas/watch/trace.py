@@ -16,12 +16,14 @@ from redist.pgas.watch.seam import (
     ElementExchange,
     FarRead,
     MoveUnderWay,
+    Note,
     R,
     RankTraffic,
     SparedMove,
     TileMove,
     VisitCounts,
     WrappedTraffic,
+    plus,
     through,
     traffic,
 )
@@ -36,6 +38,14 @@ from redist.text.svg import write_if
 from redist.text.units import format_bytes, format_seconds, format_time
 
 HEAD = ("line", "moves", "from", "to", "steps", "received here", "by all", "model", "took")
+COUNTS = {
+    FarRead: ("far reads", "hits", "misses", "were there", "fetched", "wasted"),
+    VisitCounts: (
+        "visits", "times", "in place", "fetched", "ahead", "kept", "bytes fetched", "waited",
+    ),
+    CopiedRows: ("from GPU to memory", "times", "bytes here"),
+}  # fmt: skip
+"""Heads of tables of what lines did besides moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +101,14 @@ class Move:
 class TracedTraffic(WrappedTraffic):
     """Traffic that happens as without it, with every move noted in a list."""
 
-    def __init__(self, inner: RankTraffic, notes: Trace) -> None:
+    def __init__(self, inner: RankTraffic, trace: Trace) -> None:
         super().__init__(inner)
-        self.moves, self.reads, self.spared = notes.moves, notes.reads, notes.spared
-        self.visits, self.copied = notes.visits, notes.copied
+        self.moves, self._trace = trace.moves, trace
 
-    def note_far_read(self, line: Line, read: FarRead) -> None:
-        """Add a one-sided read to those of its line."""
-        self.reads[line] = self.reads.get(line, FarRead()).plus(read)
-        self.inner.note_far_read(line, read)
-
-    def note_visit(self, line: Line, counts: VisitCounts) -> None:
-        """Add a visit to those of its line."""
-        self.visits[line] = self.visits.get(line, VisitCounts()).plus(counts)
-        self.inner.note_visit(line, counts)
-
-    def note_copied(self, line: Line, copied: CopiedRows) -> None:
-        """Add copied rows to those of its line."""
-        self.copied[line] = self.copied.get(line, CopiedRows()).plus(copied)
-        self.inner.note_copied(line, copied)
-
-    def note_spared(self, moves: Sequence[SparedMove]) -> None:
-        """Add what a program did not have to move."""
-        self.spared += moves
-        self.inner.note_spared(moves)
+    def note(self, line: Line, what: Note) -> None:
+        """Add it to what the trace has of the line."""
+        self._trace.add(line, what)
+        self.inner.note(line, what)
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -216,8 +210,19 @@ class Trace:
         self.copied: dict[Line, CopiedRows] = {}
         """By line: rows on a GPU that were copied to memory, because the work has no loops for GPUs."""
         self.spared: list[SparedMove] = []
+        self._counts: dict[type, dict[Line, Any]] = {
+            FarRead: self.reads, VisitCounts: self.visits, CopiedRows: self.copied
+        }  # fmt: skip
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
+
+    def add(self, line: Line, what: Note) -> None:
+        """Add a note to those of its line."""
+        if isinstance(what, SparedMove):
+            self.spared.append(what)
+            return
+        here = self._counts[type(what)]
+        here[line] = plus(here[line], what) if line in here else what
 
     def __enter__(self) -> Trace:
         self._offset = time.time() - time.perf_counter()
@@ -244,12 +249,10 @@ class Trace:
         return sum(move.seconds or 0.0 for move in self.moves)
 
     def __str__(self) -> str:
-        quiet = not self.reads and not self.visits and not self.copied
-        parts = [self._moves_text()] if self.moves or quiet else []
+        counts = [one for one in self._counts.values() if one]
+        parts = [self._moves_text()] if self.moves or not counts else []
         parts += [_spared_text(self.spared)] if self.spared else []
-        parts += [_reads_text(self.reads)] if self.reads else []
-        parts += [_visits_text(self.visits)] if self.visits else []
-        parts += [_copied_text(self.copied)] if self.copied else []
+        parts += map(_counts_text, counts)
         return "\n".join(parts)
 
     def _moves_text(self) -> str:
@@ -335,38 +338,21 @@ def _model(moves: Sequence[Move]) -> str:
     return format_time(sum(known)) if known else "-"
 
 
-def _reads_text(reads: Mapping[Line, FarRead]) -> str:
-    """One-sided reads as a table."""
-    head = ("far reads", "hits", "misses", "were there", "fetched", "wasted")
-    rows = [
-        (str(line), str(read.hits), str(read.misses), *map(format_bytes, read[2:]))
-        for line, read in reads.items()
-    ]
-    return "\n".join(table([head, *rows]))
+def _counts_text(counts: Mapping[Line, FarRead | VisitCounts | CopiedRows]) -> str:
+    """Counts of one kind, by line, as a table."""
+    head = COUNTS[type(next(iter(counts.values())))]
+    return "\n".join(table([head, *((str(line), *_cells(n)) for line, n in counts.items())]))
 
 
-def _visits_text(visits: Mapping[Line, VisitCounts]) -> str:
-    """Visits to the tiles of all ranks as a table."""
-    head = ("visits", "times", "in place", "fetched", "ahead", "kept", "bytes fetched", "waited")
-    rows = [
-        (
-            str(line),
-            *map(str, (n.visits, n.in_place, n.fetched, n.ahead, n.kept)),
-            format_bytes(n.fetched_bytes),
-            format_seconds(n.waited_s),
-        )
-        for line, n in visits.items()
-    ]
-    return "\n".join(table([head, *rows]))
-
-
-def _copied_text(copied: Mapping[Line, CopiedRows]) -> str:
-    """Rows that were copied from GPUs to memory as a table."""
-    head = ("from GPU to memory", "times", "bytes here")
-    rows = [
-        (str(line), str(one.times), format_bytes(one.copied_bytes)) for line, one in copied.items()
-    ]
-    return "\n".join(table([head, *rows]))
+def _cells(n: FarRead | VisitCounts | CopiedRows) -> tuple[str, ...]:
+    match n:
+        case FarRead():
+            return (str(n.hits), str(n.misses), *map(format_bytes, n[2:]))
+        case VisitCounts():
+            times = map(str, (n.visits, n.in_place, n.fetched, n.ahead, n.kept))
+            return (*times, format_bytes(n.fetched_bytes), format_seconds(n.waited_s))
+        case CopiedRows():
+            return (str(n.times), format_bytes(n.copied_bytes))
 
 
 def _spared_text(spared: Sequence[SparedMove]) -> str:
