@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster.cases import cases_of
+from bench.report.jobs import found_by, on_hosts
 from bench.report.report import Report, Table, save_json
 from redist.text.units import format_bytes
 from tests.cluster.hosts import make_cluster, why_no_cluster
-from tests.cluster.launch import run_on_hosts
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "cluster.json"
-LIMIT_S = 900
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,14 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.topology:
         options += ["--topology", args.topology]
     with make_cluster(args.hosts, args.rate) as cluster:
-        program = ["-m", "bench.cluster.job", *options]
-        status, data = run_on_hosts(cluster, args.ranks, program, LIMIT_S)
-    if data is None:
-        return status
+        start = on_hosts(cluster, args.ranks)
+        data = found_by(start, "measure hosts", "bench.cluster.job", *options)
     report = Report("cluster", (table_of(data, args.hosts, args.ranks, args.rate),))
     print(report)
     save_json(args.json, [report], {k: v for k, v in vars(args).items() if k != "json"})
-    return status
+    return int(any(row["wrong"] for row in data["rows"]))
 
 
 def table_of(data: dict[str, Any], hosts: int, ranks_per_host: int, rate_mbit: float) -> Table:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bench.report.figures import met
+from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Report, Table, Value, save_json
-from redist.launch.launcher import find_launcher, launch
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "clustering.json"
 GEOMEAN_AIM = 0.85
@@ -65,14 +63,9 @@ def run_job(ranks: int, cases: str, repeat: int, memory: bool) -> dict[str, Any]
     """What the job of so many ranks wrote."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.pop(name, None)  # scikit-learn may use as many threads as there are ranks
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "job.json"
-        words = ["-m", "bench.clustering.job", "--cases", cases, "--repeat", str(repeat)]
-        words += ["--json", str(stored), *(["--memory"] if memory else [])]
-        status = launch(find_launcher(), ranks, words)
-        if not stored.exists():
-            raise RuntimeError(f"cannot measure clustering: the MPI job ended with status {status}")
-        data: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
+    options = ["--cases", cases, "--repeat", repeat, *(["--memory"] if memory else [])]
+    start = on_ranks(ranks, one_thread=False)
+    data: dict[str, Any] = found_by(start, "measure clustering", "bench.clustering.job", *options)
     return data
 
 

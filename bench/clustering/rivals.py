@@ -6,11 +6,9 @@ Each runs in an environment of its own; turns alternate, so that all meet the sa
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 
 from bench.clustering.lloyd_rounds import SIZES
 from bench.report.figures import met
+from bench.report.jobs import ROOT, found_by
 from bench.report.report import Report, Table, Value, save_json
 from redist.launch.launcher import find_launcher
 
@@ -53,18 +52,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_one(name: str, python: str, ranks: int) -> dict[str, Any]:
     """What one program found for all sizes."""
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "job.json"
-        program = ["-m", "bench.clustering.lloyd_rounds", name, "--json", str(stored)]
-        program += ["--ranks", str(ranks)]
-        words = [python, *program]
+
+    def start(words: list[str]) -> object:
+        line = [python, *words]
         if name != "dask-ml":
-            started = find_launcher().command(ranks, program)
-            words = [python if word == sys.executable else word for word in started]
-        root = str(Path(__file__).parents[2])
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-        subprocess.run(words, env=env, check=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
-        data: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
+            started = find_launcher().command(ranks, words)
+            line = [python if word == sys.executable else word for word in started]
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            line, env=env, check=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL
+        ).returncode
+
+    program = "bench.clustering.lloyd_rounds", name, "--ranks", ranks
+    data: dict[str, Any] = found_by(start, f"measure {name}", *program)
     return data
 
 

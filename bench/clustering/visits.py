@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from bench.report.jobs import found_by, on_hosts
 from bench.report.report import Report, Table, Value, save_json
 from redist import pgas
 from redist.learn.ranks.rows import Rows
 from redist.learn.ranks.visits import Visits
 from redist.measure.timing import meet
 from tests.cluster.hosts import make_cluster, why_no_cluster
-from tests.cluster.launch import run_on_hosts
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-visits.json"
-LIMIT_S = 300.0
 HOSTS = 4
 ROWS, DIMS, CENTERS = 2**14, 16, 64
 """Rows of a tile and their dims: 2 MiB; and with how many places each row is compared."""
@@ -46,10 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench clustering visits: skipped, {why_not}", file=sys.stderr)
         return 0
     with make_cluster(HOSTS, args.rate) as cluster:
-        program = ["-m", "bench.clustering.visits"]
-        status, found = run_on_hosts(cluster, 1, program, LIMIT_S)
-    if status or found is None:
-        raise RuntimeError(f"cannot measure visits: the MPI job ended with status {status}")
+        found = found_by(on_hosts(cluster, 1), "measure visits", "bench.clustering.visits")
     report = Report("clustering", (table(found, args.rate),))
     print(report)
     save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})

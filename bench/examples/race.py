@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from bench.problems.judge import WrongPlanError
+from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Report, Table, Value
-from redist.launch.launcher import find_launcher, launch
 
 RANKS = 4
 ARRAY_BYTES = 2**27
@@ -19,16 +16,8 @@ MOST_REPEATS = 9
 
 def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
     """Measure every example on 4 ranks with 128 MiB, both ways in turn."""
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "examples.json"
-        options = ["--bytes", str(ARRAY_BYTES), "--repeat", str(min(n, MOST_REPEATS))]
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")  # a rank is one thread, on both sides
-        program = ["-m", "bench.examples.job", *options, "--json", str(stored)]
-        status = launch(find_launcher(), RANKS, program)
-        if not stored.exists():
-            raise RuntimeError(f"cannot compare examples: the MPI job ended with status {status}")
-        return report(json.loads(stored.read_text(encoding="utf-8")))
+    options = ("--bytes", ARRAY_BYTES, "--repeat", min(n, MOST_REPEATS))
+    return report(found_by(on_ranks(RANKS), "compare examples", "bench.examples.job", *options))
 
 
 def report(data: dict[str, Any]) -> Report:

@@ -7,7 +7,6 @@ and by Dask's workers, which spill.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,9 +21,8 @@ from bench.larger.blocks import BlockStack, words_of
 from bench.larger.blocks_job import ALONE, POLICIES
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
+from bench.report.jobs import found_by, in_one_process, on_ranks
 from bench.report.report import Report, Table, Value, save_json
-from redist.launch.launcher import find_launcher, launch
-from redist.launch.outside import environment
 from redist.text.units import format_bytes
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "larger-blocks.json"
@@ -61,37 +59,23 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(stack: BlockStack, ranks: int, share: float, repeat: int, folder: str, dask: str) -> Report:
     """Start the MPI job, then Dask with the same limit; a table of both."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # a rank is one thread
-    options = ["--stack", *words_of(stack), "--repeat", str(repeat), "--folder", folder]
-    with tempfile.TemporaryDirectory() as kept:
-        stored = Path(kept) / "job.json"
-        words = ["-m", "bench.larger.blocks_job", *options, "--share", str(share)]
-        status = launch(find_launcher(), ranks, [*words, "--json", str(stored)])
-        if not stored.exists():
-            raise RuntimeError(f"cannot measure blocks: the MPI job ended with status {status}")
-        data: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
-        if data["wrong"]:
-            raise WrongPlanError(f"other results: {', '.join(data['wrong'])}")
-        rival = _by_dask(dask, options, ranks, data["limit_bytes"], Path(kept)) if dask else None
-    return Report("larger", (table(data, rival),))
+    job: list[object] = ["--stack", *words_of(stack), "--repeat", repeat, "--folder", folder]
+    what = "measure blocks", "bench.larger.blocks_job"
+    data = found_by(on_ranks(ranks), *what, *job, "--share", share)
+    if data["wrong"]:
+        raise WrongPlanError(f"other results: {', '.join(data['wrong'])}")
+    job += ["--workers", ranks, "--limit", data["limit_bytes"]]
+    return Report("larger", (table(data, _by_dask(dask, job) if dask else None),))
 
 
-def _by_dask(
-    python: str, options: list[str], ranks: int, limit_bytes: int, kept: Path
-) -> dict[str, Any] | None:
+def _by_dask(python: str, options: list[object]) -> dict[str, Any] | None:
     """What Dask's program wrote; None if it cannot run."""
-    stored = kept / "dask.json"
-    words = ["-m", "bench.larger.blocks_dask", *options, "--workers", str(ranks)]
-    words += ["--limit", str(limit_bytes), "--json", str(stored)]
+    start = in_one_process(python, LIMIT_S)
     try:
-        done = subprocess.run([python, *words], env=environment(), timeout=LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as problem:
+        data: dict[str, Any] = found_by(start, "run Dask", "bench.larger.blocks_dask", *options)
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as problem:
         print(f"bench larger: no Dask: {problem}", file=sys.stderr)
         return None
-    if done.returncode or not stored.exists():
-        return None
-    data: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
     if data["wrong"]:
         raise WrongPlanError("Dask has other results")
     return data

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from bench.layouts.cases import workloads
@@ -14,8 +11,8 @@ from bench.layouts.counted import EAGER, PLANNED, WRITTEN
 from bench.layouts.workload import Workload
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
+from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Report, Table, Value, cell_text
-from redist.launch.launcher import find_launcher, launch
 
 RANKS = 4
 MOST_REPEATS = 7
@@ -26,16 +23,8 @@ REFUSED = "refused"
 
 def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
     """Measure every workload on 4 ranks, all ways in turn; nothing is random."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # a rank is one thread
-    repeat = min(n, MOST_REPEATS)
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "layouts.json"
-        program = ["-m", "bench.layouts.job", "--repeat", str(repeat), "--json", str(stored)]
-        status = launch(find_launcher(), RANKS, program)
-        if not stored.exists():
-            raise RuntimeError(f"cannot compare layouts: the MPI job ended with status {status}")
-        return report(json.loads(stored.read_text(encoding="utf-8")))
+    options = ("--repeat", min(n, MOST_REPEATS))
+    return report(found_by(on_ranks(RANKS), "compare layouts", "bench.layouts.job", *options))
 
 
 def report(data: Mapping[str, Any]) -> Report:

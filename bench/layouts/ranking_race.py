@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from bench.report.figures import met
+from bench.report.jobs import found_by, on_hosts, on_ranks
 from bench.report.report import Report, Table
-from redist.launch.launcher import find_launcher, launch
 from tests.cluster.hosts import make_cluster, why_no_cluster
-from tests.cluster.launch import run_on_hosts
 
-HOSTS, RATE_MBIT, LIMIT_S = 4, 1000.0, 900
+HOSTS, RATE_MBIT = 4, 1000.0
 CORRELATION_AIM, BEST_AIM, MOST_PLANS = 0.9, 1.1, 50
 
 
 def run(n: int = MOST_PLANS, seed: int = 0) -> Report:
     """Rank ``n`` plans (50 at most) of each workload on 4 emulated hosts, and on 4 ranks of one node."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # a rank is one thread
     tables = []
-    with tempfile.TemporaryDirectory() as folder:
-        program = ["-m", "bench.layouts.ranking", "--plans", str(min(n, MOST_PLANS))]
-        if not why_no_cluster():
-            with make_cluster(HOSTS, RATE_MBIT) as cluster:
-                tables.append(_table(run_on_hosts(cluster, 1, program, LIMIT_S)[1], True))
-        stored = Path(folder) / "here.json"
-        launch(find_launcher(), HOSTS, [*program, "--json", str(stored)])
-        tables.append(_table(json.loads(stored.read_text(encoding="utf-8")), False))
+    asked = "rank plans", "bench.layouts.ranking", "--plans", min(n, MOST_PLANS)
+    if not why_no_cluster():
+        with make_cluster(HOSTS, RATE_MBIT) as cluster:
+            tables.append(_table(found_by(on_hosts(cluster, 1), *asked), True))
+    tables.append(_table(found_by(on_ranks(HOSTS), *asked), False))
     return Report("ranking", tuple(tables))
 
 

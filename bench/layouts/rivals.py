@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from bench.problems.installed import why_absent
+from bench.report.jobs import Start, found_by, in_one_process, on_ranks, on_torch_ranks
 from bench.report.report import Report, Table, Value
-from redist.launch.launcher import find_launcher, launch
-from redist.launch.outside import environment
-from tests.programs.torch.spawn import run as launch_torch
 
 DEVICES = 4
 MOST_REPEATS = 7
-LIMIT_S = 900.0
 KIB = 1024
-ROOT = Path(__file__).parents[2]
-Start = Callable[[list[str]], object]
 
 
 def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
@@ -37,13 +27,8 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
 def rows_of(name: str, options: Sequence[str]) -> list[dict[str, Any]]:
     """What a library's own program wrote."""
     _, module, start = RIVALS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / f"{name}.json"
-        start(["-m", module, *options, "--json", str(stored)])
-        if not stored.exists():
-            raise RuntimeError(f"cannot measure {name}: its program ended without figures")
-        found: list[dict[str, Any]] = json.loads(stored.read_text(encoding="utf-8"))
-        return found
+    found: list[dict[str, Any]] = found_by(start, f"measure {name}", module, *options)
+    return found
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Report:
@@ -82,24 +67,10 @@ def report(rows: Sequence[dict[str, Any]]) -> Report:
     )
 
 
-def _in_one_process(words: list[str]) -> None:
-    subprocess.run([sys.executable, *words], cwd=ROOT, env=environment(), timeout=LIMIT_S)
-
-
-def _on_torch_ranks(words: list[str]) -> None:
-    done = launch_torch(words, DEVICES, LIMIT_S)
-    if any(done.statuses):
-        raise RuntimeError(f"cannot measure DTensor: {done.statuses}\n{done.output}")
-
-
-def _on_mpi_ranks(words: list[str]) -> None:
-    launch(find_launcher(), DEVICES, words)
-
-
 RIVALS: dict[str, tuple[tuple[str, ...], str, Start]] = {
-    "jax": (("jax",), "bench.layouts.with_jax", _in_one_process),
-    "dtensor": (("torch",), "bench.layouts.with_torch", _on_torch_ranks),
-    "heat": (("heat",), "bench.layouts.with_heat", _on_mpi_ranks),
-    "dask": (("dask", "distributed"), "bench.layouts.with_dask", _in_one_process),
+    "jax": (("jax",), "bench.layouts.with_jax", in_one_process()),
+    "dtensor": (("torch",), "bench.layouts.with_torch", on_torch_ranks(DEVICES)),
+    "heat": (("heat",), "bench.layouts.with_heat", on_ranks(DEVICES, one_thread=False)),
+    "dask": (("dask", "distributed"), "bench.layouts.with_dask", in_one_process()),
 }
 """By name: modules that it needs, its program, and how that is started."""

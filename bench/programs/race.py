@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
+from bench.report.jobs import found_by, on_hosts, on_ranks
 from bench.report.report import Report, Table, Value
-from redist.launch.launcher import find_launcher, launch
 from tests.cluster.hosts import make_cluster, why_no_cluster
-from tests.cluster.launch import run_on_hosts
 
 RANKS, HOSTS = 4, 2
 RATE_MBIT = 1000.0
-LIMIT_S = 300
+JOB = "compare programs", "bench.programs.job"
 HIDDEN_AIM, READS_AIM = 0.7, 3.0
 CUBE_AIM, TOGETHER_AIM = 1.45, 0.35
 
 
 def run(n: int = 0, seed: int = 0) -> Report:
     """Measure on 4 ranks here, and on 2 emulated hosts where that can be; nothing is random."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")  # a rank is one thread
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "here.json"
-        status = launch(find_launcher(), RANKS, ["-m", "bench.programs.job", "--json", str(stored)])
-        if not stored.exists():
-            raise RuntimeError(f"cannot compare programs: the MPI job ended with status {status}")
-        tables = [here(json.loads(stored.read_text(encoding="utf-8")))]
-        tables.append(counted([_counted(ranks, Path(folder)) for ranks in (2, 4, 8)]))
-        if not why_no_cluster():
-            with make_cluster(HOSTS, RATE_MBIT) as cluster:
-                program = ["-m", "bench.programs.job", "--hosts"]
-                _, data = run_on_hosts(cluster, 1, program, LIMIT_S)
-            tables += [overlap(data), far_reads(data)]
+    tables = [here(found_by(on_ranks(RANKS), *JOB))]
+    tables.append(counted([found_by(on_ranks(n), *JOB, "--counted") for n in (2, 4, 8)]))
+    if not why_no_cluster():
+        with make_cluster(HOSTS, RATE_MBIT) as cluster:
+            data = found_by(on_hosts(cluster, 1), *JOB, "--hosts")
+        tables += [overlap(data), far_reads(data)]
     return Report("programs", tuple(tables))
 
 
@@ -72,18 +60,6 @@ def here(data: dict[str, Any]) -> Table:
         "here",
         2,
     )
-
-
-def _counted(ranks: int, folder: Path) -> dict[str, Any]:
-    """Start a job that counts what a product receives, and times moves together."""
-    stored = folder / f"counted{ranks}.json"
-    status = launch(
-        find_launcher(), ranks, ["-m", "bench.programs.job", "--counted", "--json", str(stored)]
-    )
-    if not stored.exists():
-        raise RuntimeError(f"cannot count products: the MPI job ended with status {status}")
-    data: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
-    return data
 
 
 def counted(several: Sequence[dict[str, Any]]) -> Table:

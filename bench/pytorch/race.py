@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, quantile
+from bench.report.jobs import found_by, on_torch_ranks
 from bench.report.report import Report, Table, Value
-from tests.programs.torch.spawn import run as launch
 
 RANKS = 4
 MOST_REPEATS = 7
-LIMIT_S = 900.0
 MIB = 2**20
 OURS, BY_MESSAGES, THEIRS = "redist", "messages", "PyTorch"
 
@@ -26,21 +22,10 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
     if why_absent("torch") is not None:
         line = "torch: skipped, PyTorch is not installed; pip install -e '.[torch]'"
         return Report("torch", (Table(line, (), ()),))
-    times = job(["--repeat", str(min(n, MOST_REPEATS))])
-    memory = job(["--repeat", "0"], {"MIMALLOC_PURGE_DELAY": "0"})
+    job = "compare with PyTorch", "bench.pytorch.job", "--repeat"
+    times = found_by(on_torch_ranks(RANKS), *job, min(n, MOST_REPEATS))
+    memory = found_by(on_torch_ranks(RANKS, {"MIMALLOC_PURGE_DELAY": "0"}), *job, 0)
     return report(times, memory)
-
-
-def job(options: list[str], variables: dict[str, str] | None = None) -> dict[str, Any]:
-    """What the job on all ranks found."""
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "torch.json"
-        program = ["-m", "bench.pytorch.job", "--json", str(stored), *options]
-        done = launch(program, RANKS, LIMIT_S, variables)
-        if not stored.exists():
-            raise RuntimeError(f"cannot compare with PyTorch: {done.statuses}\n{done.output}")
-        found: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
-        return found
 
 
 def report(times: dict[str, Any], memory: dict[str, Any]) -> Report:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.problems.installed import version, why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, most, quantile
+from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
-from redist.launch.launcher import find_launcher, launch
 
 RANKS = 8
 MOST = 100
@@ -27,16 +24,10 @@ def run(n: int = MOST, seed: int = 0) -> Report:
     if why_absent("jax") is not None:
         line = "jax: skipped, jax is not installed; pip install -e '.[peers]' or jax alone"
         return Report("jax", (Table(line, (), ()),))
-    with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "jax.json"
-        given = {"n": min(n, MOST), "seed": seed, "bytes": ARRAY_BYTES, "repeat": REPEATS}
-        options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        status = launch(
-            find_launcher(), RANKS, ["-m", "bench.races.jax_job", *options, "--json", str(stored)]
-        )
-        if not stored.exists():
-            raise RuntimeError(f"cannot compare with JAX: the MPI job ended with status {status}")
-        return report(json.loads(stored.read_text(encoding="utf-8")))
+    given = {"n": min(n, MOST), "seed": seed, "bytes": ARRAY_BYTES, "repeat": REPEATS}
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    start = on_ranks(RANKS, one_thread=False)
+    return report(found_by(start, "compare with JAX", "bench.races.jax_job", *options))
 
 
 def report(data: dict[str, Any]) -> Report:

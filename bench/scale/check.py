@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.problems.judge import WrongPlanError
+from bench.report.jobs import found_by, on_hosts
 from bench.report.report import Table, Value
 from bench.scale.machine import Machine
 from bench.scale.transfer import simulate
@@ -16,14 +18,12 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.text.units import format_bytes
 from tests.cluster.hosts import make_cluster
-from tests.cluster.launch import run_on_hosts
 
 RATE_MBIT = 1000.0
 FAST_MBIT = 20_000.0
 """Links so fast that processors are what limits a ring of messages."""
 WITHIN = 0.2
 """A prediction may miss by this share."""
-LIMIT_S = 900
 SIZES, OTHER_SIZES = (2**21, 2**25), (2**23,)
 
 
@@ -47,13 +47,13 @@ def measure(shape: Shape, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
 
 
 def _job(shape: Shape, rate_mbit: float, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
-    program = ["-m", "bench.scale.probe", "--ranks", str(shape.ranks)]
-    program += ["--repeat", str(repeat), "--bytes", *map(str, sizes)]
+    options = ["--ranks", shape.ranks, "--repeat", repeat, "--bytes", *sizes]
     with make_cluster(shape.hosts, rate_mbit) as cluster:
-        status, found = run_on_hosts(cluster, shape.ranks, program, LIMIT_S)
-    if status or found is None:
-        raise RuntimeError(f"cannot probe the hosts: the MPI job ended with status {status}")
-    return dict(found)
+        start = on_hosts(cluster, shape.ranks)
+        found: dict[str, Any] = found_by(start, "probe the hosts", "bench.scale.probe", *options)
+    if wrong := [row["case"] for row in found["rows"] if row["wrong"]]:
+        raise WrongPlanError(f"cannot predict {wrong[0]} on {shape}: its result is wrong")
+    return found
 
 
 def machine_of(found: Mapping[str, Any], shape: Shape, processors: float | None = None) -> Machine:

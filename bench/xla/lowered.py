@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, quantile
+from bench.report.jobs import found_by, in_one_process
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
 
 DEVICES = 8
@@ -21,6 +18,7 @@ MOST = 120
 """Compiling and moving 64 MiB is slow: no more problems than this."""
 ARRAY_BYTES = 64 * 2**20
 REPEATS = 11
+LIMIT_S = 3600.0
 SLOW = 0.9
 """Below this ratio a problem is listed."""
 
@@ -31,15 +29,8 @@ def run(n: int = MOST, seed: int = 0) -> Report:
         line = "lowered: skipped, jax is not installed; pip install -e '.[jax]' or jax alone"
         return Report("lowered", (Table(line, (), ()),))
     numbers = (DEVICES, min(n, MOST), seed, ARRAY_BYTES, REPEATS)
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.xla.lowered_child", *map(str, numbers)],
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"cannot race XLA: the process ended with status {done.returncode}")
-    return report(json.loads(done.stdout))
+    start = in_one_process(limit_s=LIMIT_S)
+    return report(found_by(start, "race XLA", "bench.xla.lowered_child", *numbers))
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Report:

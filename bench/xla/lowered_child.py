@@ -1,7 +1,7 @@
 """Race plans against XLA's own reshardings on forced host devices, in one process.
 
-``python -m bench.xla.lowered_child N_DEVICES N_PROBLEMS SEED BYTES REPEAT`` writes a JSON list, a row a
-problem; started by ``python -m bench lowered``.
+``python -m bench.xla.lowered_child N_DEVICES N_PROBLEMS SEED BYTES REPEAT --json FILE`` writes a list, a row
+a problem; started by ``python -m bench lowered``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from bench.races.jax_job import cases
@@ -29,7 +30,7 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     asked = cases(n, seed, n_bytes, n_devices)
     rows = [race(case, n_devices, repeat) for case in track(asked, n, "bench lowered")]
-    json.dump(rows, sys.stdout)
+    Path(sys.argv[-1]).write_text(json.dumps(rows), encoding="utf-8")
 
 
 def race(case: Case, n_devices: int, repeat: int) -> dict[str, Any]:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
+from redist.launch.launcher import OPEN_MPI, Launcher
 from redist.launch.outside import environment
 from tests.cluster.hosts import NETWORK, Cluster
 
@@ -55,20 +50,6 @@ class ClusterLauncher:
                 *("-localhost", f"{NETWORK}.254"),
             ]
         return cluster.at_the_bridge([*start[:at], *options, *start[at:]])
-
-
-def run_on_hosts(
-    cluster: Cluster, ranks_per_host: int, program: Sequence[str], limit_s: float
-) -> tuple[int, Any]:
-    """Run a program that writes what it finds to the file after ``--json``: its status, and that or None."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
-        start = ClusterLauncher(cluster, ranks_per_host, find_launcher())
-        words = [*program, "--json", str(path)]
-        command = start.command(cluster.n_hosts * ranks_per_host, words)
-        done = subprocess.run(command, env=variables(), timeout=limit_s)
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return done.returncode, found
 
 
 def variables() -> dict[str, str]:
