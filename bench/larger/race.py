@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.larger import blocks_race, empty, waiting
+from bench.larger import blocks_race, empty
 from bench.larger.host_tiles import HostTiles
 from bench.larger.layers import LayerChain, given_to
 from bench.problems.judge import WrongPlanError
@@ -100,7 +100,7 @@ def run(chain: LayerChain, folder: str, repeats: int) -> Report:
         "bound: the longer of computing alone and of reading what is loaded at that rate; stores not counted",
     )
     measured = _table(chain, graphs, times, byte_fs, notes)
-    return Report("larger", (measured, waiting.table(), empty.table()))
+    return Report("larger", (measured, empty.table()))
 
 
 def _table(

@@ -1,9 +1,8 @@
-"""How does planning grow: with devices, up to a million; with axes; with rank. Time and memory."""
+"""How does planning grow with devices, up to a million? Time and memory."""
 
 from __future__ import annotations
 
 import math
-import random
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import met
 from bench.report.report import Chart, Curve, Report, Table, Value
-from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.text.progress import track
 
@@ -46,10 +44,6 @@ AIMS = {"x=64,y=128,z=8": (1.0, math.inf), "x=128,y=512,z=16": (5.0, 2.0 * 2**30
 """By mesh: seconds, and bytes of a fresh process."""
 REPEATS = 3
 """Arrays of so many sizes are planned in each process; the median counts."""
-AXES = ((64,), (8, 8), (4, 4, 4), (2, 2, 4, 4), (2, 2, 2, 2, 4), (2, 2, 2, 2, 2, 2))
-RANKS = (1, 2, 3, 4, 5, 6)
-RANDOM = 20
-"""So many random problems for each number of axes and each rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +71,13 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         answer(Question(mesh, _pairs(mesh, name)))
         for mesh, name in track(cases, len(cases), "growth with devices")
     ]
-    each = max(1, min(RANDOM, n // 10))
-    by_axes = [_random_questions(sizes, 3, each, seed) for sizes in AXES]
-    by_rank = [_random_questions((2, 4, 2), rank, each, seed) for rank in RANKS]
-    small = [answer(q) for q in track([*by_axes, *by_rank], 12, "growth with axes and rank")]
     devices = tuple(float(mesh.n_devices) for mesh in meshes)
     curves = []
     for i, name in enumerate(PATTERNS):
         own = answers[i :: len(PATTERNS)]
         curves.append(Curve(name, devices, tuple(statistics.median(a.seconds) for a in own)))
-    tables = (
-        _devices_table(cases, answers),
-        _small_table("axes of 64 devices, rank 3", range(1, 7), small[:6]),
-        _small_table("rank on mesh x=2,y=4,z=2", RANKS, small[6:]),
-    )
     chart = Chart("planning time by devices", "devices", "s", tuple(curves), log_x=True)
-    return Report("growth", tables, (chart,))
+    return Report("growth", (_devices_table(cases, answers),), (chart,))
 
 
 def answer(question: Question) -> Answer:
@@ -128,24 +113,6 @@ def pattern(mesh: Mesh, name: str, times: int = 1) -> tuple[str, str]:
     return source, target
 
 
-def _random_questions(sizes: Sequence[int], rank: int, n: int, seed: int) -> Question:
-    """Random even types over a mesh of these axes, every axis used or not by chance."""
-    mesh = Mesh([("xyzwuv"[i], size) for i, size in enumerate(sizes)])
-    rng = random.Random(seed)
-    pairs: dict[tuple[str, str], None] = {}
-    while len(pairs) < n:
-        ends = []
-        shape = (mesh.n_devices * (1 + len(pairs)),) + (mesh.n_devices,) * (rank - 1)
-        for _ in range(2):
-            dims: list[list[str]] = [[] for _ in range(rank)]
-            for name, _size in rng.sample(mesh.axes, len(mesh.axes)):
-                if rng.random() < 0.8:
-                    dims[rng.randrange(rank)].append(name)
-            ends.append(str(ArrayType.of(mesh, "f32", shape, dims)))
-        pairs[ends[0], ends[1]] = None
-    return Question(mesh, tuple(pairs))
-
-
 def _devices_table(cases: Sequence[tuple[Mesh, str]], answers: Sequence[Answer]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for (mesh, name), a in zip(cases, answers, strict=True):
@@ -166,13 +133,3 @@ def _devices_table(cases: Sequence[tuple[Mesh, str]], answers: Sequence[Answer])
         "devices",
         keys=3,
     )
-
-
-def _small_table(what: str, values: Sequence[int], answers: Sequence[Answer]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for value, a in zip(values, answers, strict=True):
-        ms = [s * 1e3 for s in a.seconds]
-        rows.append((value, len(ms), statistics.median(ms), max(ms), a.peak_bytes / 2**20))
-    name = what.split()[0]
-    columns = (name, "cases", "median ms", "worst ms", "peak MiB")
-    return Table(f"Growth with {what}", columns, tuple(rows), name=name)

@@ -27,7 +27,7 @@ SLOWEST = 3
 
 
 def run(n: int = 2000, seed: int = 0) -> Report:
-    """Time ``n`` random problems in fresh processes, then growth with devices, axes and rank."""
+    """Time ``n`` random problems in fresh processes, then growth with devices."""
     asked = list(dict.fromkeys(problems(n, seed)))
     times = {}
     for objective in OBJECTIVES:

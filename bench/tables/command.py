@@ -34,7 +34,7 @@ SPECIAL: dict[str, Callable[[], list[str]]] = {
 """Tables that are more than the stored rows one below the other."""
 REPORTS = {
     "quality": ("received", "memory", "free"),
-    "planning": ("random", "repeated", "devices", "axes", "rank"),
+    "planning": ("random", "repeated", "devices"),
     "collectives": ("random", "devices"),
     "hierarchy": ("large-tiles", "1-KiB-tiles"),
     "products": ("received",),

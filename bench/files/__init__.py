@@ -1,1 +1,0 @@
-"""What writing and reading a file on all ranks takes, beside NumPy in one process and by hand."""
