@@ -1,6 +1,6 @@
 """``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks``: times on GPUs.
 
-Every run adds its part to one JSON file; ``python -m bench gpu table`` prints what is there.
+Every run adds its rows to one JSON file; ``python -m bench gpu table`` prints the stored figures.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.results import add_run, as_text, is_right, read
+from bench.gpu.results import add_run, is_right
+from bench.tables import command as tables
+from bench.tables.stored import RESULTS as STORED
 from redist.text.units import parse_bytes
 
-RESULTS = Path(__file__).parents[1] / "results" / "gpu.json"
+RESULTS = STORED / "gpu.json"
 
 
 def main(arguments: Sequence[str]) -> int:
     """0 if every result was right, 1 if one was wrong, 2 if there is no GPU or no such thing."""
     args = _parser().parse_args(arguments)
     if args.what == "table":
-        print(as_text(read(args.json)))
-        return 0
+        return tables.main(["gpu-packs", "gpu-more-packs", "gpu-moves", "gpu-move-ranges"])
     problem = no_gpu()
     if problem is not None:
         print(f"bench gpu: cannot measure: {problem}", file=sys.stderr)
@@ -61,7 +62,8 @@ def _kernels(args: argparse.Namespace) -> int:
     for name, cases in lists.items():
         runs[name] = measure(size, args.repeat, _say, cases)
         add_run(args.json, name + (f", {args.name}" if args.name else ""), runs[name])
-    print(as_text({"runs": runs}))
+        for peer, why in {**runs[name]["absent"], "NCCL": runs[name]["nccl"]}.items():
+            _say(f"{peer}: {why}")
     return 0 if all(map(is_right, runs.values())) else 1
 
 
@@ -79,7 +81,6 @@ def _ranks(args: argparse.Namespace) -> int:
     if comm.rank == 0:
         name = f"{comm.size} ranks" + (f", {args.name}" if args.name else "")
         add_run(args.json, name, found)
-        print(as_text({"runs": {name: found}}), flush=True)
     return 0 if is_right(found) else 1
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.report.report import Value
-from bench.tables import gpu, gpu_ranges, layouts, moves, plans
+from bench.tables import gpu, layouts, moves, plans
 from bench.tables.markdown import RunNotes, fill, table, table_names
 from bench.tables.stored import read
 
@@ -26,10 +26,10 @@ SPECIAL: dict[str, Callable[[], list[str]]] = {
     "examples": lambda: _generic("examples", "programs"),
     "layouts-received-beside": layouts.received_beside,
     "layouts-times-beside": layouts.times_beside,
-    "gpu-packs": gpu.gpu_packs,
-    "gpu-moves": gpu.gpu_moves,
-    "gpu-more-packs": gpu_ranges.more_packs,
-    "gpu-move-ranges": gpu_ranges.move_ranges,
+    "gpu-packs": lambda: gpu.packs("kernels", " of f32"),
+    "gpu-moves": gpu.moves,
+    "gpu-more-packs": lambda: gpu.packs("more kernels", ", f32 where nothing else is said"),
+    "gpu-move-ranges": gpu.move_ranges,
 }
 """Tables that are more than the stored rows one below the other."""
 REPORTS = {

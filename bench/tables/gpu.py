@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bench.gpu.command import RESULTS
-from bench.gpu.results import read
 from bench.report.report import Value
 from bench.tables.markdown import run_text, table
+from bench.tables.stored import Run, read
 
 CONTENDERS = {
     "redist": "redist",
@@ -34,72 +35,128 @@ LABELS = {
 RANKS = (2, 4, 8)
 
 
-def gpu_packs() -> list[str]:
-    """Packs and unpacks, each as a share of the contiguous copy."""
-    data = read(RESULTS)
-    run = data["runs"]["kernels"]
-    top = run["copy_bytes_per_s"]
-    found = {case["case"]: case for case in run["cases"]}
+@dataclass(frozen=True, slots=True)
+class GpuRun:
+    """A stored run, and what each contender of each case found in it; nothing if it took no part."""
+
+    about: Run
+    found: Mapping[tuple[str, str], Mapping[str, Any]]
+
+    def of(self, case: str, contender: str) -> Mapping[str, Any]:
+        """What one contender found."""
+        return self.found.get((case, contender), {})
+
+    def share(self, case: str, contender: str) -> float | None:
+        """Its rate in percent of the contiguous copy's."""
+        rate = self.of(case, contender).get("bytes_per_s")
+        return 100 * rate / self.about["copy_bytes_per_s"] if rate else None
+
+
+def runs_of(name: str) -> list[GpuRun]:
+    """The runs of that name: the first, and those that are numbered, as ``4 ranks, run 2``."""
+    stored, out = read("gpu"), []
+    for run in dict.fromkeys(row.what["run"] for row in stored.rows):
+        if re.fullmatch(re.escape(name) + r"(, run \d+)?", run):
+            rows = stored.select(run=run)
+            found = {(row.what["case"], row.what["contender"]): row.found for row in rows}
+            out.append(GpuRun(stored.runs[rows[0].run], found))
+    return out
+
+
+def packs(name: str, what: str) -> list[str]:
+    """Packs and unpacks as shares of the contiguous copy: least to most of the medians of all runs."""
+    runs = runs_of(name)
     lines: list[list[Value]] = []
-    for name in dict.fromkeys(label.rpartition(", ")[0] for label in found):
-        line: list[Value] = [name]
+    for case in dict.fromkeys(case.rpartition(", ")[0] for case, _ in runs[0].found):
+        line: list[Value] = [case]
         for key in CONTENDERS:
-            pair = (found[f"{name}, {way}"].get(key) for way in ("pack", "unpack"))
-            line.append(" / ".join(_percent(entry, top) for entry in pair))
+            ways = (
+                [run.share(f"{case}, {way}", key) for run in runs] for way in ("pack", "unpack")
+            )
+            line.append(" / ".join(_range(shares, 0) for shares in ways))
         lines.append(line)
+    size = f"{runs[0].about['array_bytes'] / 2**30:g} GiB{what}"
     columns = ("pack / unpack, % of the copy", *CONTENDERS.values())
-    size = f"{run['array_bytes'] / 2**30:g} GiB of f32"
-    return [*table(columns, lines), "", _note(data, run, size)]
+    return [*table(columns, lines), "", _note(runs, size)]
 
 
-def gpu_moves() -> list[str]:
+def moves() -> list[str]:
     """Milliseconds of whole redistributions by 2, 4 and 8 ranks on one GPU."""
-    data = read(RESULTS)
-    runs = {n: data["runs"][f"{n} ranks"] for n in RANKS}
-    by_case = {n: {c["case"]: c for c in run["cases"]} for n, run in runs.items()}
+    runs = {n: runs_of(f"{n} ranks")[0] for n in RANKS}
     lines: list[list[Value]] = []
     for case, label in LABELS.items():
-        line: list[Value] = [label]
-        for n in RANKS:
-            found = by_case[n].get(case, {})
-            line.append(_moved(found))
-            if n == 4:
-                line.append(_generic(found))
+        line: list[Value] = [label, *(_moved(run, case) for run in runs.values())]
+        line.insert(1 + RANKS.index(8), _generic(runs[4], case))
         lines.append(line)
     columns = ["raw, **redist** in ms (% of the copy)", *(f"{n} ranks" for n in RANKS)]
     columns.insert(3, "CuPy's copies, 4 ranks")
-    size = f"{runs[4]['total_bytes'] / 2**30:g} GiB of f32 in all, {runs[4]['mpi']}"
-    return [*table(columns, lines), "", _note(data, runs[4], size)]
+    return [*table(columns, lines), "", _note([runs[4]], _size(runs[4]))]
 
 
-def _percent(entry: Mapping[str, Any] | None, top: float) -> str:
-    if entry is None or not entry["right"]:
-        return "-"
-    return f"{100 * entry['bytes_per_s'] / top:.0f}"
+def move_ranges() -> list[str]:
+    """Whole redistributions by 4 ranks over all stored runs: least to most of the medians."""
+    runs = runs_of("4 ranks")
+    lines: list[list[Value]] = []
+    for case, label in LABELS.items():
+        ours = [run.of(case, "ipc") for run in runs]
+        theirs = [run.of(case, "cupy").get("median_s") for run in runs]
+        pairs = zip(ours, theirs, strict=True)
+        lines.append(
+            [
+                label,
+                _range([one["median_s"] * 1e3 for one in ours], 2),
+                _range([one["of_copy"] * 100 for one in ours], 0),
+                _range([one.get("of_raw") for one in ours], 2),
+                _range([other / one["median_s"] for one, other in pairs if other], 1),
+            ]
+        )
+    columns = ("4 ranks", "redist, ms", "% of the copy", "x the raw copy's rate", "x CuPy's rate")
+    return [*table(columns, lines), "", _note(runs, _size(runs[0]))]
 
 
-def _moved(found: Mapping[str, Any]) -> str:
+def _moved(run: GpuRun, case: str) -> str:
     """The raw copy beside redist in one case."""
-    ours, raw = found.get("ipc", {}), found.get("raw", {})
+    ours, raw = run.of(case, "ipc"), run.of(case, "raw")
     if "median_s" not in ours:
         return ""
     first = f"{raw['median_s'] * 1e3:.2f}" if "median_s" in raw else "-"
     return f"{first}, **{ours['median_s'] * 1e3:.2f}** ({100 * ours['of_copy']:.0f} %)"
 
 
-def _generic(found: Mapping[str, Any]) -> str:
+def _generic(run: GpuRun, case: str) -> str:
     """The same transfer with CuPy's copies, and how many times as long it takes."""
-    theirs, ours = found.get("cupy", {}), found.get("ipc", {})
+    theirs, ours = run.of(case, "cupy"), run.of(case, "ipc")
     if "median_s" not in theirs:
         return ""
     times = theirs["median_s"] / ours["median_s"]
     return f"{theirs['median_s'] * 1e3:.2f} ({times:.1f}x)"
 
 
-def _note(data: Mapping[str, Any], run: Mapping[str, Any], what: str) -> str:
-    m = data["machine"]
+def _range(values: Sequence[float | None], digits: int) -> str:
+    """Least to most of those that are there.
+
+    >>> _range([2.0, 1.44], 1), _range([0.5, None], 2), _range([2.01, 1.99], 1), _range([], 0)
+    ('1.4-2.0', '0.50', '2.0', '-')
+    """
+    known = [value for value in values if value is not None]
+    ends = [f"{end:.{digits}f}" for end in (min(known), max(known))] if known else ["-"]
+    return "-".join(dict.fromkeys(ends))
+
+
+def _size(run: GpuRun) -> str:
+    return f"{run.about['total_bytes'] / 2**30:g} GiB of f32 in all, {run.about['mpi']}"
+
+
+def _note(runs: Sequence[GpuRun], what: str) -> str:
+    """Sizes, repetitions, how many runs there are and when they were, the rate of the copy, software."""
+    abouts, m = [run.about for run in runs], runs[0].about["machine"]
+    repeats = _range([about["repeats"] for about in abouts], 0)
+    rates = _range([about["copy_bytes_per_s"] / 1e12 for about in abouts], 2)
+    when = dict.fromkeys(
+        run_text({"redist": about["redist"], "date": about.get("date")}) for about in abouts
+    )
+    count = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured {' and '.join(when)}"
     software = [f"{m['gpu']}", f"CuPy {m['cupy']}", f"CUDA {m['cuda_runtime'] // 1000}"]
     software += [f"{n} {m[k]}" for k, n in (("jax", "JAX"), ("torch", "PyTorch")) if k in m]
-    rate = f"contiguous copy {run['copy_bytes_per_s'] / 1e12:.2f} TB/s, read and written"
-    when = run_text({"redist": run["redist"], "date": run.get("date")})
-    return f"{what}, medians of {run['repeats']}; {rate}; measured {when}; {', '.join(software)}."
+    copy = f"contiguous copy {rates} TB/s, read and written"
+    return f"{what}, medians of {repeats}; {copy}; {count}; {', '.join(software)}."

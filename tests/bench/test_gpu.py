@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,9 @@ from bench.__main__ import main
 from bench.gpu import command as gpu
 from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu.contenders import CASES, f32_case, traffic_bytes
-from bench.gpu.results import as_text, is_right, read
+from bench.gpu.results import add_run, is_right
+from bench.tables.gpu import runs_of
+from bench.tables.stored import read
 from redist.errors import RequestError
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import CopyList
@@ -47,22 +48,23 @@ def test_cases_hold_what_is_asked_for(n_ranks: int) -> None:
 
 
 def test_the_stored_run_names_its_machine_and_keeps_what_was_promised() -> None:
-    data = read(gpu.RESULTS)
-    assert data["machine"]["gpu"] == "NVIDIA H200"
-    assert all(is_right(run) for run in data["runs"].values())
-    kernels = data["runs"]["kernels"]
-    shares = [c["redist"]["bytes_per_s"] / kernels["copy_bytes_per_s"] for c in kernels["cases"]]
-    assert len(shares) == 18 and min(shares) >= 0.85
-    moved = [c for c in data["runs"]["4 ranks"]["cases"] if "of_raw" in c["ipc"]]
+    stored = read("gpu")
+    assert all(run["machine"]["gpu"] == "NVIDIA H200" for run in stored.runs.values())
+    assert all(row.found.get("right", True) for row in stored.rows)
+    (kernels,) = runs_of("kernels")
+    shares = [kernels.share(case, key) for case, key in kernels.found if key == "redist"]
+    assert len(shares) == 18 and min(share or 0 for share in shares) >= 85
+    four = runs_of("4 ranks")[0].found
+    moved = [found for (_, key), found in four.items() if key == "ipc" and "of_raw" in found]
     assert len(moved) == 12
-    assert all(c["ipc"]["of_copy"] >= 0.7 and c["ipc"]["of_raw"] >= 0.9 for c in moved)
+    assert all(found["of_copy"] >= 0.7 and found["of_raw"] >= 0.9 for found in moved)
 
 
 def test_table_shows_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gpu", "table"]) == 0
     shown = capsys.readouterr().out
-    assert shown.strip() == as_text(read(gpu.RESULTS)).strip()
-    assert "8 ranks on one GPU, 4 GiB f32" in shown
+    assert "4 GiB of f32 in all" in shown and "| 8 ranks |" in shown
+    assert "faces of a box, 4 deep" in shown and "| 4 column blocks |" in shown
 
 
 def test_command_says_why_it_cannot_measure(
@@ -74,11 +76,23 @@ def test_command_says_why_it_cannot_measure(
     assert not (tmp_path / "gpu.json").exists()
 
 
-def test_a_wrong_result_is_told(tmp_path: Path) -> None:
-    found = {"cases": [{"case": "a", "ipc": {"label": "redist", "note": "wrong result"}}]}
-    stored = tmp_path / "gpu.json"
-    stored.write_text(json.dumps({"version": 1, "runs": {"2 ranks": found}}), encoding="utf-8")
-    assert not is_right(read(stored)["runs"]["2 ranks"])
+def test_a_run_takes_the_place_of_that_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.gpu.results.gpu_machine", lambda: {"gpu": "none"})
+    for name, seconds in (("2 ranks", 1.0), ("4 ranks", 2.0), ("2 ranks", 3.0)):
+        case = {"case": "a", "text": "a to b", "ipc": {"note": "", "median_s": seconds}}
+        found = {"ranks": 2, "cases": [case]}
+        assert is_right(found)
+        add_run(tmp_path / "gpu.json", name, found)
+    stored = read("gpu", tmp_path)
+    assert [row.found["median_s"] for row in stored.rows] == [3.0, 2.0]
+    assert [stored.runs[row.run]["ranks"] for row in stored.rows] == [2, 2]
+
+
+def test_a_wrong_result_is_told() -> None:
+    wrong = {"case": "a", "ipc": {"label": "redist", "note": "wrong result"}}
+    assert not is_right({"cases": [wrong]})
 
 
 @needs_mpi

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bench.gpu.command import RESULTS
 from bench.gpu.contenders import CASES
-from bench.gpu.results import read
-from bench.tables.gpu_ranges import runs_of
+from bench.tables.gpu import runs_of
 
 
 def test_ranges_are_over_several_runs() -> None:
-    assert len(runs_of(read(RESULTS), "4 ranks")) >= 3
+    assert len(runs_of("4 ranks")) >= 3
 
 
 def best_of(case: str, key: str, name: str = "more kernels") -> float:
     """The share of the contiguous copy in the stored run."""
-    run = read(RESULTS)["runs"][name]
-    (found,) = [one for one in run["cases"] if one["case"] == case]
-    return float(found[key]["bytes_per_s"] / run["copy_bytes_per_s"])
+    return (runs_of(name)[0].share(case, key) or 0.0) / 100
 
 
 @pytest.mark.parametrize("way", ["pack", "unpack"])
@@ -47,6 +43,5 @@ SHORT_RUNS = ("thin", "thin-back", "single", "single-back", "transposed", "sum-c
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in SHORT_RUNS])
 def test_stored_blocks_are_as_quick_as_the_raw_copy_in_every_run(case: str) -> None:
-    for run in runs_of(read(RESULTS), "4 ranks"):
-        (found,) = [one for one in run["cases"] if one["case"] == case]
-        assert found["ipc"]["of_raw"] >= 1
+    for run in runs_of("4 ranks"):
+        assert run.of(case, "ipc")["of_raw"] >= 1
