@@ -106,8 +106,9 @@ def redistribute_with_transfer(
     if timeout_s is not TIMEOUT_S:
         check_timeout(timeout_s)
     if not (mesh is None or mesh.__class__ is Mesh):
-        with suppress(RedistError):  # what is wrong is told to all ranks below
-            mesh = Mesh.of(mesh)
+        mesh = _read_mesh(mesh)
+    if not (target_mesh is None or target_mesh.__class__ is Mesh):
+        target_mesh = _read_mesh(target_mesh)
     world = world_of(comm, "auto", None, timeout_s)
     key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
@@ -116,17 +117,7 @@ def redistribute_with_transfer(
     except TypeError:  # something in it is of the wrong kind; the meeting tells all ranks
         transfer = None
     if transfer is None:
-        transfer = prepare(
-            source,
-            target,
-            comm,
-            limit_bytes,
-            donate,
-            mesh=mesh,
-            target_mesh=target_mesh,
-            topology=topology,
-            timeout_s=timeout_s,
-        )
+        transfer = _prepare(source, target, world, comm, key, timeout_s)
         return transfer(local, out), transfer
     transfer.timeout_s = timeout_s
     try:
@@ -158,11 +149,25 @@ def prepare(
     comm = comm_or_world(comm)
     check_timeout(timeout_s)
     world = world_of(comm, "auto", None, timeout_s)
+    mesh, target_mesh = _read_mesh(mesh), _read_mesh(target_mesh)
+    key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
+    return _prepare(source, target, world, comm, key, timeout_s)
+
+
+def _prepare(
+    source: Type | Named,
+    target: Type | Named,
+    world: World,
+    comm: Comm,
+    key: tuple[Any, ...],
+    timeout_s: float | None,
+) -> Transfer:
+    """**Collective over** ``comm``. Make the transfer of a call, and keep it by the call's key."""
+    limit_bytes, donate, mesh, target_mesh, topology = key[2:]
     options = TransferOptions(limit_bytes, donate, topology=topology)
     asked = try_request(source, target, mesh, target_mesh, world.size, options)
     request = _agree_on_new(world, *asked, timeout_s)
     transfer = Transfer.for_request(comm, request, timeout_s)
-    key = (_freeze(source), _freeze(target), limit_bytes, donate, mesh, target_mesh, topology)
     cache = world.kept(TransferCache) or world.keep(TransferCache())
     cache.by_key[key] = transfer
     return transfer
@@ -189,6 +194,13 @@ def _agree_on_new(
         )
     assert request is not None
     return request
+
+
+def _read_mesh(mesh: Mesh | None) -> Mesh | None:
+    """A mesh that was given as text or as a dict; if it is wrong, all ranks are told later."""
+    with suppress(RedistError):
+        return Mesh.of(mesh)
+    return mesh
 
 
 def _freeze(types: Type | Named) -> Any:

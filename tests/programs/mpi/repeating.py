@@ -145,18 +145,21 @@ def several_moves_are_under_way(comm: MPI.Intracomm) -> str | None:
 
 def what_is_prepared_is_used(comm: MPI.Intracomm) -> str | None:
     """Why not, if a move does not use what was prepared for it."""
-    own = comm.Dup()
-    mesh = redist.Mesh(x=comm.size)
-    prepared = redist.prepare(*KINDS["large"], own, mesh=mesh)
-    local = np.ones(
-        tuple(hi - lo for lo, hi in redist.box_of(prepared.plan.source, own.rank) or ())
-    )
-    redist.redistribute(local, *KINDS["large"], own, mesh=mesh)
-    cache = world_of(own).kept(TransferCache)
-    assert cache is not None
-    used = [*cache.by_key.values()] == [prepared] and prepared.report().calls == 1
-    own.Free()
-    return None if used else "it was prepared again"
+    for mesh in (redist.Mesh(x=comm.size), f"x={comm.size}", {"x": comm.size}):
+        own = comm.Dup()
+        on: dict[str, Any] = {"mesh": mesh, "target_mesh": mesh}
+        prepared = redist.prepare(*KINDS["large"], own, **on)
+        local = np.ones(
+            tuple(hi - lo for lo, hi in redist.box_of(prepared.plan.source, own.rank) or ())
+        )
+        redist.redistribute(local, *KINDS["large"], own, **on)
+        cache = world_of(own).kept(TransferCache)
+        assert cache is not None
+        used = [*cache.by_key.values()] == [prepared] and prepared.report().calls == 1
+        own.Free()
+        if not used:
+            return f"it was prepared again for mesh={mesh!r}"
+    return None
 
 
 PARTS: tuple[Callable[[MPI.Intracomm], str | None], ...] = (
