@@ -212,7 +212,7 @@ def packed_files_are_read() -> str | None:
         path = stored(f"bad.csv.{name}", partial(Path.write_bytes, data=pack(bad)))
         with small_pieces():
             said = refused(partial(pgas.read_csv, path))
-        if "line 778, column 2: 'here' is no number" not in said:
+        if "line 778, column 2: 'here' is not a number" not in said:
             return said
         path = stored(f"cut.csv.{name}", partial(Path.write_bytes, data=pack(text)[:-20]))
         said = refused(partial(pgas.read_csv, path))

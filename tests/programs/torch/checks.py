@@ -54,7 +54,7 @@ def errors() -> None:
         ("DTensor.from_local(torch.empty(0, dtype=", lambda: move(None, mesh, [Shard(1)])),
         ("distribute_tensor(tensor, mesh", lambda: move(FULL, mesh, [Shard(1)])),
         ("cannot use limit_bytes=-1", lambda: move(rows, mesh, [Shard(1)], -1)),
-        ("is no DeviceMesh", lambda: move(rows, "tp", [Shard(1)])),
+        ("is not a DeviceMesh", lambda: move(rows, "tp", [Shard(1)])),
         ("unknown transport", lambda: redist.torch.redistribute(rows, mesh, [Shard(1)], transport="x")),
         (f"the group has {n} ranks", lambda: far_plan(n).to_torch()),
         ("puts torch.float32", lambda: rows_plan(n).to_torch()(torch.zeros(3))),
@@ -108,7 +108,7 @@ def batches() -> None:
 
 
 def state_dicts() -> None:
-    """State dicts as modules and optimizers have them: what is no DTensor is handed on unchanged."""
+    """State dicts as modules and optimizers have them: what is not a DTensor is handed on unchanged."""
     mesh = line()
     plain = torch.arange(3.0)
     weight = distribute_tensor(FULL, mesh, [Shard(0)])
