@@ -11,7 +11,7 @@ import numpy as np
 from redist.plan.pieces import Piece
 from redist.runtime.copies.strided import is_run
 from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed
-from redist.runtime.schedule.slots import Box, Exports, place_exports
+from redist.runtime.schedule.slots import Export, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 from redist.torch.ranks import Ranks
@@ -33,7 +33,7 @@ class TensorStaging:
     slot_bytes: int = 0
     send_bytes: int = 0
     receive_bytes: int = 0
-    offsets: dict[tuple[int, int], dict[Box, int]] = field(default_factory=dict)
+    offsets: dict[tuple[int, int], dict[Export, int]] = field(default_factory=dict)
 
 
 def for_messages(
@@ -86,10 +86,10 @@ def for_pools(ranks: Ranks, parts: Sequence[StagePart], staging_bytes: int) -> T
 
 
 def _asked(
-    ranks: Ranks, parts: Sequence[StagePart], mine: Sequence[dict[Box, int]]
-) -> list[list[dict[Box, int]]]:
+    ranks: Ranks, parts: Sequence[StagePart], mine: Sequence[dict[Export, int]]
+) -> list[list[dict[Export, int]]]:
     """For every rank and array, where the boxes that it reads lie in this rank's pool."""
-    asked: list[list[dict[Box, int]]] = [[{} for _ in parts] for _ in range(ranks.size)]
+    asked: list[list[dict[Export, int]]] = [[{} for _ in parts] for _ in range(ranks.size)]
     for item, part in enumerate(parts):
         for p in part.step.pieces:
             if p.sender == ranks.rank != p.receiver:

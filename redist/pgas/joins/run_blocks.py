@@ -23,7 +23,8 @@ COMBINING: dict[Callable[..., Any], np.ufunc] = {
 }
 """By what reduces a block: what joins the results of two blocks."""
 
-Box = Mapping[int, slice]
+Slices = Mapping[int, slice]
+"""By dim that is cut: from where to where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def run_blocks(
     return out
 
 
-def _boxes(shape: Sequence[int], block: Sequence[int], dims: Sequence[int]) -> Iterator[Box]:
+def _boxes(shape: Sequence[int], block: Sequence[int], dims: Sequence[int]) -> Iterator[Slices]:
     """The parts into which blocks cut some dims, the first of them outermost."""
     starts = [range(0, shape[dim], block[dim]) for dim in dims]
     for lows in itertools.product(*starts):
@@ -102,7 +103,7 @@ def _boxes(shape: Sequence[int], block: Sequence[int], dims: Sequence[int]) -> I
         }
 
 
-def _part(tile: Tile, box: Box, shape: Sequence[int]) -> Tile:
+def _part(tile: Tile, box: Slices, shape: Sequence[int]) -> Tile:
     """The part of a tile that a block needs: all of it along dims that stretch."""
     missing = len(shape) - tile.ndim
     index: Any = [

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentTypeError, RequestError
+from redist.layout.tiles import Box
 from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
-from redist.pgas.random.philox import Box, Stream, Words, fill
+from redist.pgas.random.philox import Stream, Words, fill
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.tiled import Tile, own_box

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from redist.layout.tiles import Box
 from redist.pgas.tiles.tiled import Tile
 
 Words = NDArray[np.uint64]
-Box = tuple[tuple[int, int], ...]
 
 PER_COUNTER = 4
 GAP = 512

@@ -21,7 +21,7 @@ from redist.runtime.schedule.rounds import (
     turn_of,
     whole,
 )
-from redist.runtime.schedule.slots import Box, Exports, place_exports
+from redist.runtime.schedule.slots import Export, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
@@ -109,7 +109,7 @@ class Staging:
     slot_bytes: int = 0
     send_bytes: int = 0
     receive_bytes: int = 0
-    offsets: dict[tuple[int, int], dict[Box, int]] = field(default_factory=dict)
+    offsets: dict[tuple[int, int], dict[Export, int]] = field(default_factory=dict)
     exports: dict[tuple[int, int], bool] = field(default_factory=dict)
     halves: int = 1
     crosses: bool = False
@@ -276,8 +276,8 @@ def _tell(
     world: World,
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
-    mine: Sequence[dict[Box, int]],
-) -> tuple[dict[tuple[int, int], dict[Box, int]], dict[tuple[int, int], bool]]:
+    mine: Sequence[dict[Export, int]],
+) -> tuple[dict[tuple[int, int], dict[Export, int]], dict[tuple[int, int], bool]]:
     """Tell every neighbour where its boxes lie, and be told."""
     asked = [
         [
@@ -290,7 +290,7 @@ def _tell(
         ]
         for peer in world.node.ranks
     ]
-    offsets: dict[tuple[int, int], dict[Box, int]] = {}
+    offsets: dict[tuple[int, int], dict[Export, int]] = {}
     gives: dict[tuple[int, int], bool] = {}
     told = world.gather_on_node(([bool(own.boxes) for own in exports], asked))
     for peer, (given, answers) in zip(world.node.ranks, told, strict=True):

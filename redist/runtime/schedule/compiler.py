@@ -19,7 +19,7 @@ from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
 from redist.runtime.schedule.rounds import RoundPart, part_of, turn_of
-from redist.runtime.schedule.slots import Box
+from redist.runtime.schedule.slots import Export
 from redist.runtime.schedule.stages import StagePart
 
 
@@ -140,7 +140,7 @@ class Compiler:
     parts: Sequence[StagePart]
     bases: Bases
     kinds: Mapping[tuple[int, int], TileAt]
-    offsets: Mapping[tuple[int, int], Mapping[Box, int]]
+    offsets: Mapping[tuple[int, int], Mapping[Export, int]]
     src_strides: Sequence[Strides]
     dst_strides: Sequence[Strides]
     room: tuple[int, int]

@@ -9,7 +9,8 @@ from redist.plan.pieces import Piece, Shape
 from redist.runtime.schedule.rounds import Rounds, part_elems
 from redist.text.units import ceil_div
 
-Box = tuple[Shape, Shape]
+Export = tuple[Shape, Shape]
+"""A box of a tile that neighbours read: where it starts, and its shape."""
 
 ALIGN = 64
 ALIGN_FROM = 65536
@@ -20,7 +21,7 @@ ALIGN_FROM = 65536
 class Exports:
     """The distinct boxes of one array that neighbours read from one rank, in order."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[Export, ...]
     itemsize: int
     align: int
 
@@ -29,7 +30,7 @@ class Exports:
         pieces: Sequence[Piece], rank: int, node: Sequence[int], itemsize: int, slot_bytes: int
     ) -> Exports:
         """The boxes of ``rank``."""
-        boxes: dict[Box, None] = {}
+        boxes: dict[Export, None] = {}
         for p in pieces:
             if p.sender == rank and p.receiver != rank and p.receiver in node:
                 boxes[p.src_lo, p.shape] = None
@@ -39,7 +40,7 @@ class Exports:
         """Bytes of a slot that one part of every box takes."""
         return sum(self._part_bytes(box, parts) for box in self.boxes)
 
-    def offsets(self, parts: int, start: int) -> dict[Box, int]:
+    def offsets(self, parts: int, start: int) -> dict[Export, int]:
         """Where each box's part lies in a slot; the same for every part."""
         out = {}
         for box in self.boxes:
@@ -47,14 +48,14 @@ class Exports:
             start += self._part_bytes(box, parts)
         return out
 
-    def _part_bytes(self, box: Box, parts: int) -> int:
+    def _part_bytes(self, box: Export, parts: int) -> int:
         n_bytes = part_elems(box[1], parts) * self.itemsize
         return ceil_div(n_bytes, self.align) * self.align
 
 
 def place_exports(
     exports: Sequence[Exports], weights: Sequence[int], parts: Sequence[int], rounds: Rounds
-) -> tuple[list[dict[Box, int]], int]:
+) -> tuple[list[dict[Export, int]], int]:
     """Where the boxes of every array lie in a slot, those of a round side by side, and the bytes of it."""
     starts = [0] * len(exports)
     for round_parts in rounds:

@@ -27,7 +27,7 @@ Labels = tuple[Label | None, ...]
 """Of every dim its label; None where the one element of a dim is that of all blocks."""
 Slot = int | str
 """Where an operand stands: its position, or the name of an option."""
-Box = Mapping[Label, tuple[int, int]]
+LabelRanges = Mapping[Label, tuple[int, int]]
 """By label that is cut: from where to where."""
 Shapes = Mapping[int, tuple[int, ...]]
 
@@ -42,7 +42,7 @@ class CutRule:
     fixed: frozenset[Label] = frozenset()
     joined_by: np.ufunc | None = None
     """What joins the results of two blocks of a label that the result lacks."""
-    within: Callable[[Task, Box], Task] | None = None
+    within: Callable[[Task, LabelRanges], Task] | None = None
     """The task for a block, where it differs by more than its operands."""
     adds: Callable[[Task], Task] | None = None
     """The task that adds to what it wrote for the block before."""
@@ -197,7 +197,7 @@ def _of_fill(task: Task, shapes: Shapes) -> CutRule | None:
         return None
     labels = tuple(range(len(shapes.get(task.args[0].number, ()))))
 
-    def within(whole: Task, box: Box) -> Task:
+    def within(whole: Task, box: LabelRanges) -> Task:
         tile, given, *rest = whole.args
         inner = tuple(
             (low + box[dim][0], low + box[dim][1]) if dim in box else (low, high)
@@ -233,7 +233,7 @@ def _of_join(task: Task, join: BlockedJoin, shapes: Shapes) -> CutRule | None:
     if join.keepdims:
         kept = tuple(None if label in dims else label for label in every)
 
-    def within(whole: Task, box: Box) -> Task:
+    def within(whole: Task, box: LabelRanges) -> Task:
         shape = tuple(
             box[dim][1] - box[dim][0] if dim in box else n for dim, n in enumerate(join.shape)
         )

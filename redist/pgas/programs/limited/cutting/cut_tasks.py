@@ -18,7 +18,7 @@ from redist.pgas.programs.limited.cutting.choose_cuts import (
     Operand,
     Ranges,
 )
-from redist.pgas.programs.limited.cutting.cut_rules import Box, Label
+from redist.pgas.programs.limited.cutting.cut_rules import Label, LabelRanges
 from redist.pgas.programs.limited.cutting.cut_views import view_of_block
 from redist.pgas.programs.limited.listing import is_view
 
@@ -215,14 +215,16 @@ class _Writer:
 
     # Operands
 
-    def _target(self, made: Operand, box: Box, index: Mapping[Label, int]) -> tuple[int, Region]:
+    def _target(
+        self, made: Operand, box: LabelRanges, index: Mapping[Label, int]
+    ) -> tuple[int, Region]:
         """What a task makes or writes: a block or all of it, and the region of that."""
         dim = self.cuts.dims.get(made.memory)
         own = None if dim is None else made.label_of[dim]
         target = made.memory if own is None else self.blocks[made.memory][index[own]]
         return target, self._region(made, box, own)
 
-    def _region(self, operand: Operand, box: Box, own: Label | None) -> Region:
+    def _region(self, operand: Operand, box: LabelRanges, own: Label | None) -> Region:
         return tuple(
             slice(*box[label])
             if label is not None and label in box and label != own
@@ -230,7 +232,7 @@ class _Writer:
             for label in operand.labels
         )
 
-    def _part(self, operand: Operand, box: Box, index: Mapping[Label, int]) -> int:
+    def _part(self, operand: Operand, box: LabelRanges, index: Mapping[Label, int]) -> int:
         """The value of an operand for a block: views of a block, sliced along what else is cut."""
         dim = self.cuts.dims.get(operand.memory)
         if dim is None:
