@@ -7,7 +7,6 @@ all-to-all or reduce-scatter and 2L(g-1)/g in an all-reduce, as rings do; a perm
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from bench.layouts.rival import RivalRow, ask, check, measured, spread
 from bench.layouts.workload import Workload, arrays_in, error_of
+from bench.peers.jax_child import force_devices
 from bench.problems.installed import version
 from redist.lower.hlo import received_bytes
 
@@ -23,11 +23,7 @@ from redist.lower.hlo import received_bytes
 def main() -> int:
     """Compile, count, check and time every workload."""
     asked = ask(__doc__)
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={asked.devices}"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["JAX_ENABLE_X64"] = "1"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    force_devices(asked.devices)
     library = f"JAX {version('jax')}"
 
     def measure(workload: Workload) -> RivalRow:

@@ -21,8 +21,8 @@ from redist.measure.contenders.contender import Contender, Ends
 
 DTYPES = dict(
     zip(
-        "f32 f64 c64 i32 i64 u8".split(),
-        "float32 float64 complex64 int32 int64 uint8".split(),
+        "f32 f64 c64 i32 i64 u8 bf16".split(),
+        "float32 float64 complex64 int32 int64 uint8 bfloat16".split(),
         strict=True,
     )
 )
@@ -39,7 +39,7 @@ class JaxJit(Contender):
         super().__init__(case, comm, ends)
         self.label = f"JAX {version('jax')} {self.way}"
         self._jax = _one_child(comm.size) if comm.rank == 0 else None
-        self._number = self._ask("make", **question(case, self.way))
+        self._number = self._ask("make", way=self.way, **question(case.source, case.target))
 
     @classmethod
     def absent(cls) -> str | None:
@@ -54,7 +54,8 @@ class JaxJit(Contender):
             return case.is_beyond
         if not (source.is_even and target.is_even):
             return "uneven tiles"
-        return None if str(source.dtype) in DTYPES else f"dtype {source.dtype} is not passed on"
+        passed = str(source.dtype) in DTYPES and str(source.dtype) != "bf16"
+        return None if passed else f"dtype {source.dtype} is not passed on"
 
     def run(self) -> None:
         """One move. **Collective over `comm`.**"""
@@ -135,23 +136,22 @@ def _one_child(n_devices: int) -> JaxChild:
     return child
 
 
-def question(case: Case, way: str) -> dict[str, Any]:
-    """A case in JAX's terms; parts of axes become axes of a finer mesh.
+def question(source: ArrayType, target: ArrayType) -> dict[str, Any]:
+    """A redistribution in JAX's terms; parts of axes become axes of a finer mesh.
 
     >>> from redist.measure.cases import make_case
-    >>> asked = question(make_case("sub-axes", 2**20, 8), "jit")
+    >>> case = make_case("sub-axes", 2**20, 8)
+    >>> asked = question(case.source, case.target)
     >>> asked["axes"], asked["source"]
     ([('x_1', 2), ('x_2', 4)], [['x_1'], ['x_2']])
     """
-    mesh = case.source.mesh
-    fine = refined_parts(mesh, [*case.source.used, *case.target.used])
+    fine = refined_parts(source.mesh, [*source.used, *target.used])
     return {
         "axes": [(_name(part), part.size) for part in fine],
-        "shape": case.source.shape,
-        "dtype": DTYPES[str(case.source.dtype)],
-        "source": _dims(case.source, fine),
-        "target": _dims(case.target, fine),
-        "way": way,
+        "shape": source.shape,
+        "dtype": DTYPES[str(source.dtype)],
+        "source": _dims(source, fine),
+        "target": _dims(target, fine),
     }
 
 

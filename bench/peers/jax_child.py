@@ -1,4 +1,4 @@
-"""Redistribute on JAX's CPU devices; ``python -m bench.peers.jax_child N`` answers questions on stdin.
+"""Redistribute on JAX's CPU devices, or compile that: ``python -m bench.peers.jax_child N`` answers on stdin.
 
 A process of its own, because the number of devices is fixed once jax is imported; it uses no MPI.
 """
@@ -14,8 +14,44 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.lower.hlo import received_elems
 from redist.measure import pages
 from redist.measure.values import AnyArray, ValueBox, source_values
+
+
+def force_devices(n: int) -> None:
+    """Give JAX so many devices on this machine's processors; it must not have been imported yet."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={n}"
+    os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def shardings(question: dict[str, Any]) -> list[Any]:
+    """Source and target of a question on all devices."""
+    import jax
+    from jax.sharding import Mesh as Devices
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    axes = question["axes"]
+    grid = np.array(jax.devices()).reshape([size for _, size in axes])
+    mesh = Devices(grid, tuple(name for name, _ in axes))
+    return [
+        NamedSharding(mesh, PartitionSpec(*(tuple(dim) or None for dim in question[end])))
+        for end in ("source", "target")
+    ]
+
+
+def compile_move(question: dict[str, Any]) -> tuple[int, int]:
+    """Elements that all devices receive in what XLA compiles, and bytes of temporaries on one."""
+    import jax
+
+    source, target = shardings(question)
+    move = jax.jit(lambda a: a, in_shardings=source, out_shardings=target)
+    array = jax.ShapeDtypeStruct(tuple(question["shape"]), jax.numpy.dtype(question["dtype"]))
+    compiled = move.lower(array).compile()
+    temporaries = int(compiled.memory_analysis().temp_size_in_bytes)
+    return received_elems(compiled.as_text(), len(jax.devices())), temporaries
 
 
 class JaxMover:
@@ -23,18 +59,10 @@ class JaxMover:
 
     def __init__(self, question: dict[str, Any]) -> None:
         import jax
-        from jax.sharding import Mesh as Devices
-        from jax.sharding import NamedSharding, PartitionSpec
 
         pages.give_back()
         self.base_bytes = pages.held_bytes() if pages.can_measure() else None
-        axes = question["axes"]
-        grid = np.array(jax.devices()).reshape([size for _, size in axes])
-        mesh = Devices(grid, tuple(name for name, _ in axes))
-        source, target = (
-            NamedSharding(mesh, PartitionSpec(*(tuple(dim) or None for dim in question[end])))
-            for end in ("source", "target")
-        )
+        source, target = shardings(question)
         shape = tuple(question["shape"])
         self._type = ArrayType.of(Mesh(), question["dtype"], shape)
         self._input: Any = jax.make_array_from_callback(shape, source, self._tile)
@@ -97,6 +125,8 @@ def answer(question: dict[str, Any], movers: dict[int, JaxMover]) -> Any:
         number = max(movers, default=0) + 1
         movers[number] = JaxMover(question)
         return number
+    if question["do"] == "compile":
+        return compile_move(question)
     mover = movers[question["number"]]
     match question["do"]:
         case "run":
@@ -112,11 +142,7 @@ def answer(question: dict[str, Any], movers: dict[int, JaxMover]) -> Any:
 
 def main() -> None:
     """Answer questions until there are no more."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={sys.argv[1]}"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["JAX_ENABLE_X64"] = "1"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    force_devices(int(sys.argv[1]))
     movers: dict[int, JaxMover] = {}
     for line in sys.stdin:
         try:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+from bench.peers.jax import JaxChild, question
 from bench.plans.quality import PlanFigures, measure_plans
+from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, most
 from bench.report.report import Chart, Report, Table, Value, sorted_curve
@@ -22,13 +18,6 @@ from tests.problems.problems import Problem, problems
 DEVICES = (8, 12, 16)
 MOST = 360
 """Compiling is slow: no more problems than this."""
-DTYPES = dict(
-    zip(
-        "f32 f64 bf16 c64 i32 i64 u8".split(),
-        "float32 float64 bfloat16 complex64 int32 int64 uint8".split(),
-        strict=True,
-    )
-)
 SMALL_TILE_BYTES = 1024
 """Below, XLA's temporaries are mostly tables and padding."""
 OURS = ("bytes", "time")
@@ -57,7 +46,7 @@ class XlaPair:
 
 def run(n: int = MOST, seed: int = 0) -> Report:
     """Compare on even problems of one mesh without pending reductions and sub-axes."""
-    if importlib.util.find_spec("jax") is None:
+    if why_absent("jax") is not None:
         line = "xla: skipped, jax is not installed; pip install -e '.[peers]' or jax alone"
         return Report("xla", (Table(line, (), ()),))
     asked = list(problems(min(n, MOST), seed, kinds=("even",), devices=DEVICES))
@@ -76,17 +65,14 @@ def run(n: int = MOST, seed: int = 0) -> Report:
 
 def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:
     """Plan problems of one device count here, and compile them in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.xla.compile_child", str(n_devices)],
-        input=json.dumps([_question(p) for p in some]),
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"cannot compile with XLA: {done.stderr.strip()[-500:]}")
+    child = JaxChild(n_devices)
+    try:
+        asked = [question(problem.source, problem.target) for problem in some]
+        answers = [child.ask({"do": "compile", **one}) for one in asked]
+    finally:
+        child.close()
     out = []
-    for problem, (elems, temporary) in zip(some, json.loads(done.stdout), strict=True):
+    for problem, (elems, temporary) in zip(some, answers, strict=True):
         pair = XlaPair(measure_plans(problem), elems * problem.source.dtype.itemsize, temporary)
         if pair.received_bytes < pair.ours.lower_bound_bytes:
             raise WrongPlanError(
@@ -95,17 +81,6 @@ def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:
             )
         out.append(pair)
     return out
-
-
-def _question(problem: Problem) -> dict[str, Any]:
-    ends = {"source": problem.source, "target": problem.target}
-    cuts = {end: [[part.name for part in dim] for dim in t.dims] for end, t in ends.items()}
-    return {
-        "axes": problem.source.mesh.axes,
-        "shape": problem.source.shape,
-        "dtype": DTYPES[str(problem.source.dtype)],
-        **cuts,
-    }
 
 
 def _table(pairs: Sequence[XlaPair]) -> Table:

@@ -7,13 +7,13 @@ a problem; started by ``python -m bench lowered``.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from bench.peers.jax_child import force_devices
 from bench.races.jax_job import cases
 from redist.lower.hlo import elems, received_elems
 from redist.measure.cases import Case
@@ -23,11 +23,7 @@ from redist.text.progress import track
 def main() -> None:
     """Measure every problem and write what was found."""
     n_devices, n, seed, n_bytes, repeat = map(int, sys.argv[1:6])
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={n_devices}"
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["JAX_ENABLE_X64"] = "1"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    force_devices(n_devices)
     asked = cases(n, seed, n_bytes, n_devices)
     rows = [race(case, n_devices, repeat) for case in track(asked, n, "bench lowered")]
     Path(sys.argv[-1]).write_text(json.dumps(rows), encoding="utf-8")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import math
+import os
 
 import pytest
 
-from bench.peers import CONTENDERS
+from bench.peers import CONTENDERS, jax_child
 from bench.peers.jax import question
 from bench.problems import installed
 from bench.problems.judge import WrongPlanError
@@ -47,7 +49,17 @@ def test_random_cases_for_jax_have_the_size_asked_for() -> None:
         n_bytes = case.source.global_elems * case.source.dtype.itemsize
         assert n_bytes == pytest.approx(2**20, rel=0.1)
         assert case.source.is_even and case.target.is_even
-        assert math.prod(size for _, size in question(case, "jit")["axes"]) == 8
+        assert math.prod(size for _, size in question(case.source, case.target)["axes"]) == 8
+
+
+def test_the_child_answers_no_question(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["jax_child", "8"])
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
+    jax_child.main()
+    assert capsys.readouterr().out == ""
+    assert os.environ["XLA_FLAGS"].endswith("device_count=8")
 
 
 def data(jit: float, wrong: bool = False) -> dict[str, object]:

@@ -7,7 +7,6 @@ import io
 import pytest
 
 from bench.report.report import Chart, Curve, Report, Table, save_plot
-from bench.xla.compile_child import main as compile_main
 from redist.lower.hlo import group_size, received_elems
 from redist.text import progress
 
@@ -107,12 +106,3 @@ def test_what_cannot_be_counted_is_refused() -> None:
 
 def test_no_groups_means_all_devices() -> None:
     assert group_size("channel_id=1, replica_groups={}, dimensions={0}", 12) == 12
-
-
-def test_the_compiler_answers_an_empty_list(monkeypatch, capsys) -> None:
-    monkeypatch.setattr("sys.argv", ["xla_compile", "8"])
-    monkeypatch.setattr("sys.stdin", io.StringIO("[]"))
-    for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "TF_CPP_MIN_LOG_LEVEL"):
-        monkeypatch.setenv(name, "")
-    compile_main()
-    assert capsys.readouterr().out == "[]"
