@@ -16,7 +16,8 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.cluster.cases import ClusterCase, Work, cases_of
+from bench.cluster.cases import ClusterCase, cases_of
+from bench.report.timing import repeated
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, meet
 from redist.plan.topology import Topology, format_topology
@@ -67,7 +68,7 @@ def measure_case(
         made = transfer.output
         want = 1.0 if not case.source.pending_axes else float(comm.size)
         good = made is None or bool(np.all(made == want))
-        works = [_repeat(ours), _repeat(case.by_mpi(comm, case.source, case.target))]
+        works = [repeated(ours), repeated(case.by_mpi(comm, case.source, case.target))]
         # Hosts here are of one machine, so their clock is common.
         mine, theirs = Stopwatch(comm, True).in_turn(works, repeat)
         in_a_row = [seconds_in_a_row(comm, work) for work in works]
@@ -99,14 +100,6 @@ def seconds_in_a_row(comm: MPI.Intracomm, work: Any) -> float:
         meet(comm)
         found.append((time.perf_counter() - started) / IN_A_ROW)
     return float(comm.allreduce(np.median(found), MPI.MAX))
-
-
-def _repeat(work: Work) -> Any:
-    def repeated(times: int) -> None:
-        for _ in range(times):
-            work()
-
-    return repeated
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from bench.examples.cases import PAIRS, ExamplePair, Work
+from bench.examples.cases import PAIRS, ExamplePair
+from bench.report.timing import repeated
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
@@ -53,7 +53,7 @@ def measure_pair(comm: MPI.Intracomm, pair: ExamplePair, repeat: int) -> dict[st
         close = _agree(comm, pair, results["redist"], results["hand"])
         wrong = None if all(comm.allgather(close)) else "the results differ"
     del results
-    works = [_repeat(way) for way in ways.values()]
+    works = [repeated(way) for way in ways.values()]
     times = dict(zip(ways, Stopwatch.on(comm).in_turn(works, repeat), strict=True))
     return {
         "name": pair.name,
@@ -64,14 +64,6 @@ def measure_pair(comm: MPI.Intracomm, pair: ExamplePair, repeat: int) -> dict[st
         "low": {key: t.low_s for key, t in times.items()},
         "high": {key: t.high_s for key, t in times.items()},
     }
-
-
-def _repeat(way: Work) -> Callable[[int], None]:
-    def work(times: int) -> None:
-        for _ in range(times):
-            way()
-
-    return work
 
 
 def _agree(comm: MPI.Intracomm, pair: ExamplePair, ours: Any, theirs: Any) -> bool:

@@ -23,6 +23,7 @@ from mpi4py import MPI
 
 from bench.larger.blocks import CUTS, BlockStack, stack_from
 from bench.layouts.workload import cut_text
+from bench.report.timing import slowest_s
 from examples import transformer
 from redist import pgas
 from redist.measure.job import mpi_name
@@ -96,7 +97,7 @@ def measure(
     for number in range(repeats):
         for name, way in ways.items():
             before = sum(os.times()[:2])
-            times[name].append(timed(comm, way))
+            times[name].append(slowest_s(comm, way))
             cpu[name].append(comm.allreduce(sum(os.times()[:2]) - before))
         found = {name: (round(times[name][-1], 3), round(cpu[name][-1], 2)) for name in ways}
         say(f"turn {number}: seconds, and those of processors of all ranks: {found}")
@@ -178,14 +179,6 @@ def high_water() -> Iterator[list[int]]:
         yield most
     finally:
         TileMemory.empty = empty  # type: ignore[method-assign]
-
-
-def timed(comm: MPI.Intracomm, way: Callable[[], Any]) -> float:
-    """Seconds until the last rank is done. **Collective over `comm`.**"""
-    meet(comm)
-    start = time.perf_counter()
-    way()
-    return float(comm.allreduce(time.perf_counter() - start, MPI.MAX))
 
 
 def _error(found: Any, want: Any) -> float:

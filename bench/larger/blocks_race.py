@@ -20,7 +20,7 @@ import numpy as np
 from bench.larger.blocks import BlockStack, words_of
 from bench.larger.blocks_job import ALONE, POLICIES
 from bench.problems.judge import WrongPlanError
-from bench.report.figures import met
+from bench.report.figures import met, quartiles
 from bench.report.jobs import found_by, in_one_process, on_ranks
 from bench.report.report import Report, Table, Value, save_json
 from redist.text.units import format_bytes
@@ -107,7 +107,7 @@ def table(data: dict[str, Any], rival: dict[str, Any] | None) -> Table:
 
 
 def _row(name: str, seconds: Any, *beside: float | None) -> tuple[Value, ...]:
-    low, middle, high = (float(q) for q in np.quantile(seconds, (0.25, 0.5, 0.75)))
+    low, middle, high = quartiles(seconds)
     return (name, middle, f"{low:.2f}-{high:.2f}", *beside)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.larger.blocks import N_NUMBERS, fill
-from bench.larger.gpu_stacks import F32, CupyKernels, GpuStack, TorchKernels, bytes_of_shape
+from bench.larger.gpu_stacks import F32, GpuStack, StackKernels, bytes_of_shape
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
@@ -30,7 +30,7 @@ class StackOnGpu:
     def __init__(self, stack: GpuStack, seed: int) -> None:
         import cupy
 
-        self.stack, self.cupy, self.kernels = stack, cupy, CupyKernels(cupy)
+        self.stack, self.cupy, self.kernels = stack, cupy, StackKernels(cupy)
         self.store = PinnedStore()
         self.store.reserve(stack.weight_bytes)
         self.per_layer = len(stack.weights) // stack.n_layers
@@ -200,7 +200,7 @@ def torch_layers(
 
     Weights lie in memory as anybody has it, or pinned.
     """
-    stack, kernels = values.stack, TorchKernels(torch)
+    stack, kernels = values.stack, StackKernels(torch)
     weights = (values.host_weight(n) for n in range(len(stack.weights)))
     host = [torch.from_numpy(one if pinned else one.copy()) for one in weights]
     x = torch.from_numpy(values.cupy.asnumpy(values.x)).to(device)

@@ -29,7 +29,6 @@ from bench.larger.gpu_contenders import (
     two_buffers,
 )
 from bench.larger.gpu_report import (
-    AIMS,
     ALONE,
     BY_HAND,
     LIMITED,
@@ -40,8 +39,8 @@ from bench.larger.gpu_report import (
     report_of,
 )
 from bench.larger.gpu_stacks import GpuStack, blocks, chain
-from bench.report.figures import met
 from bench.report.report import save_json
+from bench.report.timing import slowest_s
 from redist.runtime.cuda.transports.ipc import enough_cores, own_cores
 from redist.text.units import format_bytes
 
@@ -67,9 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = []
     for name in args.stacks.split(","):
         rows.append(measure(comm, stacks[name], args.repeat, args.torch_device, say))
+    report = report_of(rows, libraries(args.torch_device))
+    say(str(report))
     if comm.rank == 0 and args.json is not None:
-        options = {name: str(value) for name, value in vars(args).items()}
-        save_json(args.json, [report_of(rows, libraries(args.torch_device))], options)
+        save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
     return int(any(row["wrong"] for row in rows))
 
 
@@ -86,7 +86,7 @@ def measure(
     together = comm.allreduce(link_rate(values, 3, time.perf_counter))
     ways: dict[str, Run] = {ALONE: all_there(values)}
     want = values.cupy.asnumpy(ways[ALONE]())
-    first_s = timed(comm, ways[ALONE])
+    first_s = slowest_s(comm, ways[ALONE])
     byte_fs = int(1e15 * comm.size / together)
     graph, peak = graphs_of(stack, SHARE, int(first_s * 1e12), byte_fs)
     awake = enough_cores(comm.allgather(own_cores()))
@@ -119,7 +119,7 @@ def measure(
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
-            times[name].append(timed(comm, way))
+            times[name].append(slowest_s(comm, way))
     worst = {name: comm.allreduce(one, MPI.MAX) for name, one in wrong.items()}
     values.close()
     free_pools(values.cupy, torch)
@@ -130,42 +130,9 @@ def measure(
         "compute_over_io": float(np.median(times[ALONE])) / io_s, "times": times,
         "wrong": any(one > ERROR for one in worst.values()),
     }  # fmt: skip
-    for line in lines_of(row, worst):
-        say(line)
+    said = {name: f"{one:.1e}{'' if one <= ERROR else ' WRONG'}" for name, one in worst.items()}
+    say(f"{stack.name}: largest errors {said}")
     return row
-
-
-def lines_of(row: dict[str, Any], worst: dict[str, float]) -> list[str]:
-    """What was found, for people."""
-    times = {name: np.array(one) for name, one in row["times"].items()}
-    out = [
-        f"  compute / loading {row['compute_over_io']:.2f}; CuPy's pool grew by "
-        f"{format_bytes(row['pool_grew_bytes'])}"
-    ]
-    for name, one in times.items():
-        low, middle, high = np.quantile(one, (0.25, 0.5, 0.75))
-        ratio = np.median(one / times[ALONE])
-        out.append(
-            f"  {name:17} {1e3 * middle:9.1f} ms ({1e3 * low:.1f}-{1e3 * high:.1f}), {ratio:.3f} of "
-            f"{ALONE}; largest error {worst[name]:.1e}{'' if worst[name] <= ERROR else ' WRONG'}"
-        )
-    for name, aim in AIMS.items():
-        if name in times:
-            ratios = times[LIMITED] / times[name]
-            low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
-            out.append(
-                f"  limited / {name}: {middle:.3f} ({low:.3f}-{high:.3f}), aim at most {aim:.2f}: "
-                f"{met(bool(middle <= aim))}"
-            )
-    return out
-
-
-def timed(comm: MPI.Intracomm, way: Run) -> float:
-    """Seconds until the last rank is done. **Collective over `comm`.**"""
-    comm.Barrier()
-    start = time.perf_counter()
-    way()
-    return float(comm.allreduce(time.perf_counter() - start, MPI.MAX))
 
 
 def libraries(device: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.report.figures import met
+from bench.report.figures import met, quartiles
 from bench.report.report import Report, Table, Value
 from redist.text.units import format_bytes
 
@@ -55,7 +55,7 @@ def _lines(row: Mapping[str, Any]) -> list[tuple[Value, ...]]:
     times = {name: np.array(one) for name, one in row["times"].items()}
     out: list[tuple[Value, ...]] = []
     for name, one in times.items():
-        low, middle, high = (1e3 * float(q) for q in np.quantile(one, (0.25, 0.5, 0.75)))
+        low, middle, high = quartiles(list(1e3 * one))
         ratio = None if name == LIMITED else float(np.median(times[LIMITED] / one))
         aim = AIMS.get(name)
         out.append(

@@ -166,70 +166,33 @@ def blocks(n_layers: int, rows: int, side: int) -> GpuStack:
     return GpuStack("transformer blocks", n_layers, rows, side, stages)
 
 
-class CupyKernels:
-    """The kernels of stages, by CuPy, on the current stream."""
+class StackKernels:
+    """The kernels of stages, by CuPy on its current stream or by PyTorch: names that both have."""
 
-    def __init__(self, cupy: Any) -> None:
-        self._cupy = cupy
+    def __init__(self, library: Any) -> None:
+        self._xp = library
+        self.permuted = getattr(library, "permute", None) or library.transpose
+        """A view with dims in another order."""
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         """A product of matrices."""
-        self._cupy.matmul(a, b, out=out)
+        self._xp.matmul(a, b, out=out)
 
     def product(self, a: Any, b: Any) -> Any:
         """Products of many small matrices."""
-        return self._cupy.matmul(a, b)
+        return self._xp.matmul(a, b)
 
     def cut(self, x: Any) -> None:
         """Nothing below zero."""
-        self._cupy.maximum(x, 0, out=x)
-
-    def permuted(self, x: Any, dims: tuple[int, ...]) -> Any:
-        """A view with dims in another order."""
-        return x.transpose(dims)
+        self._xp.clip(x, 0.0, math.inf, out=x)
 
     def normed(self, x: Any) -> Any:
         """Rows of mean square one."""
-        squares = self._cupy.mean(x * x, axis=1, keepdims=True)
-        return x / self._cupy.sqrt(squares + SMALL)
+        return x / self._xp.sqrt(self._xp.mean(x * x, axis=1, keepdims=True) + SMALL)
 
     def weigh(self, scores: Any, scale: float) -> None:
         """Softmax along the last dim, in place."""
         scores *= scale
-        scores -= scores.max(axis=-1, keepdims=True)
-        self._cupy.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-
-
-class TorchKernels:
-    """The same by PyTorch."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-
-    def matmul(self, a: Any, b: Any, out: Any) -> None:
-        """A product of matrices."""
-        self._torch.matmul(a, b, out=out)
-
-    def product(self, a: Any, b: Any) -> Any:
-        """Products of many small matrices."""
-        return self._torch.matmul(a, b)
-
-    def cut(self, x: Any) -> None:
-        """Nothing below zero."""
-        x.clamp_(min=0)
-
-    def permuted(self, x: Any, dims: tuple[int, ...]) -> Any:
-        """A view with dims in another order."""
-        return x.permute(dims)
-
-    def normed(self, x: Any) -> Any:
-        """Rows of mean square one."""
-        return x / self._torch.sqrt((x * x).mean(dim=1, keepdim=True) + SMALL)
-
-    def weigh(self, scores: Any, scale: float) -> None:
-        """Softmax along the last dim, in place."""
-        scores *= scale
-        scores -= scores.amax(dim=-1, keepdim=True)
-        scores.exp_()
-        scores /= scores.sum(dim=-1, keepdim=True)
+        scores -= self._xp.amax(scores, axis=-1, keepdims=True)
+        self._xp.exp(scores, out=scores)
+        scores /= self._xp.sum(scores, axis=-1, keepdims=True)

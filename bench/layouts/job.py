@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from bench.layouts.cases import workloads
 from bench.layouts.counted import PLANNED, WAYS, Way, count, error_on_all, way_of
 from bench.layouts.least import least_received
 from bench.layouts.workload import Workload
+from bench.report.timing import repeated
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
@@ -72,20 +73,12 @@ def measure(
         }
         ready.append(way)
     if repeat and not any(way["wrong"] for way in found.values()):
-        times = Stopwatch.on(comm).in_turn([_repeat(way) for way in ready], repeat)
+        times = Stopwatch.on(comm).in_turn([repeated(way.call) for way in ready], repeat)
         for way, taken in zip(ready, times, strict=True):
             spread = (taken.low_s, taken.median_s, taken.high_s)
             found[way.name]["seconds"] = spread
     least = least_received(workload, ready[-1].arrays) if PLANNED in found else None
     return {"name": workload.name, "what": workload.what, "ways": found, "least_bytes": least}
-
-
-def _repeat(way: Way) -> Callable[[int], None]:
-    def work(times: int) -> None:
-        for _ in range(times):
-            way.call()
-
-    return work
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from bench.layouts.cases import workloads
 from bench.layouts.workload import Workload, cut_text
+from bench.report.timing import repeated
 from redist import RedistError, pgas
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
@@ -84,7 +85,7 @@ def rank_plans(
         tidied = tidy_up(captured, comm, cache=False)
         ready = prepare(tidied, comm, ProgramOptions(prefetch=False, cache=False))
         modelled.append(program_ps(tidied, steered, costs))
-        works.append(_repeated(ready.replay, tiles))
+        works.append(repeated(ready.replay, *tiles))
     times = Stopwatch.on(comm).in_turn(works, repeat)
     measured = [one.median_s for one in times]
     return {
@@ -121,14 +122,6 @@ def random_plans(recorder: CallRecorder, costs: ProgramCosts, n: int) -> list[La
         if all(plan.wanted != one.wanted or plan.made != one.made for one in found):
             found.append(plan)
     return found
-
-
-def _repeated(replay: Callable[..., Any], tiles: Sequence[Any]) -> Callable[[int], None]:
-    def work(times: int) -> None:
-        for _ in range(times):
-            replay(*tiles)
-
-    return work
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bench.layouts.cases import workloads
 from bench.layouts.workload import Workload
 
@@ -71,16 +69,6 @@ def measured(workload: Workload, library: str, measure: Callable[[Workload], Riv
     if os.environ.get("RANK", "0") == os.environ.get("PMI_RANK", "0") == "0":
         print(f"bench rivals: {row}", file=sys.stderr, flush=True)
     return row
-
-
-def spread(seconds: Sequence[float]) -> Spread:
-    """Quartiles and the median between them.
-
-    >>> spread([3.0, 1.0, 2.0])
-    (1.5, 2.0, 2.5)
-    """
-    low, middle, high = (float(q) for q in np.quantile(seconds, (0.25, 0.5, 0.75)))
-    return low, middle, high
 
 
 class WrongResultError(Exception):

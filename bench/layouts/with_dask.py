@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.layouts.rival import RivalRow, ask, check, measured, spread
+from bench.layouts.rival import RivalRow, ask, check, measured
 from bench.layouts.workload import Workload, arrays_in, error_of
 from bench.problems.installed import version
+from bench.report.figures import quartiles
 
 LIMIT_S = 60
 """A call that takes longer is given up."""
@@ -123,7 +124,7 @@ def dask_row(workload: Workload, library: str, client: Any, workers: int, repeat
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
-    times = spread(seconds[1:]) if repeat else None
+    times = quartiles(seconds[1:]) if repeat else None
     return RivalRow(workload.name, library, n_bytes, transfers, times)
 
 

@@ -15,9 +15,10 @@ import heat
 import torch
 from mpi4py import MPI
 
-from bench.layouts.rival import RivalRow, ask, check, measured, spread
+from bench.layouts.rival import RivalRow, ask, check, measured
 from bench.layouts.workload import Workload, arrays_in, error_of
 from bench.problems.installed import version
+from bench.report.figures import quartiles
 
 
 class HeatNames:
@@ -79,7 +80,7 @@ def heat_row(workload: Workload, library: str, repeat: int) -> RivalRow:
         start = time.perf_counter()
         function(*arrays)
         seconds.append(comm.allreduce(time.perf_counter() - start, MPI.MAX))
-    return RivalRow(workload.name, library, seconds=spread(seconds[1:]) if repeat else None)
+    return RivalRow(workload.name, library, seconds=quartiles(seconds[1:]) if repeat else None)
 
 
 if __name__ == "__main__":

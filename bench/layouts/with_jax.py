@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.layouts.rival import RivalRow, ask, check, measured, spread
+from bench.layouts.rival import RivalRow, ask, check, measured
 from bench.layouts.workload import Workload, arrays_in, error_of
 from bench.peers.jax_child import force_devices
 from bench.problems.installed import version
+from bench.report.figures import quartiles
 from redist.lower.hlo import received_bytes
 
 
@@ -48,7 +49,7 @@ def compiled_row(workload: Workload, library: str, repeat: int) -> RivalRow:
         jax.block_until_ready(compiled(*arrays))
         seconds.append(time.perf_counter() - start)
     return RivalRow(
-        workload.name, library, n_bytes, transfers, spread(seconds[1:]) if repeat else None
+        workload.name, library, n_bytes, transfers, quartiles(seconds[1:]) if repeat else None
     )
 
 

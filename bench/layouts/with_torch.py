@@ -22,9 +22,10 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import placement_types
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.layouts.rival import RivalRow, ask, check, measured, spread
+from bench.layouts.rival import RivalRow, ask, check, measured
 from bench.layouts.workload import Workload, arrays_in, error_of
 from bench.problems.installed import version
+from bench.report.figures import quartiles
 
 FACTORS = {
     "all_gather_into_tensor": lambda g: g - 1,
@@ -153,7 +154,7 @@ def dtensor_row(workload: Workload, library: str, mesh: DeviceMesh, repeat: int)
             seconds.append(float(taken))
     received = torch.tensor(counter.received_bytes, dtype=torch.float64)
     dist.all_reduce(received)
-    times = spread(seconds[1:]) if repeat else None
+    times = quartiles(seconds[1:]) if repeat else None
     return RivalRow(workload.name, library, round(float(received)), counter.transfers, times)
 
 

@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 import redist
 from bench.plans.products import least_bytes
+from bench.report.figures import quartiles
 from redist import ArrayType, Mesh, pgas
 from redist.measure.timing import Stopwatch
 from redist.pgas.tiles.layouts import resolved_type
@@ -28,7 +29,7 @@ def measure_products(comm: MPI.Intracomm) -> float:
     return received / least_bytes((SIDE, SIDE, SIDE), comm.size)
 
 
-def measure_together(comm: MPI.Intracomm, pairs: int, has_outs: bool) -> list[float]:
+def measure_together(comm: MPI.Intracomm, pairs: int, has_outs: bool) -> tuple[float, ...]:
     """Time of 8 pending sums of 4 KiB as one batch over that of single moves: quartiles. **Collective.**
 
     Into arrays that are there, or into new ones.
@@ -56,4 +57,4 @@ def measure_together(comm: MPI.Intracomm, pairs: int, has_outs: bool) -> list[fl
     for _ in range(pairs):
         single, whole = watch.in_turn([one_by_one, together], 1)
         ratios.append(whole.median_s / single.median_s)
-    return [float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75))]
+    return quartiles(ratios)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from bench.report.timing import slowest_s
 from redist import pgas
-from redist.measure.timing import meet
 
 REPEATS = 9
 SIDE = 1024
@@ -52,7 +50,7 @@ def overlap(comm: MPI.Intracomm, products: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(REPEATS + 2):
         for name, way in ways.items():
-            times[name].append(seconds(comm, lambda way=way: way(x, y)))  # type: ignore[misc]
+            times[name].append(slowest_s(comm, lambda way=way: way(x, y)))  # type: ignore[misc]
     found = {name: float(np.median(some[2:])) for name, some in times.items()}
     shorter = min(found["move"], found["compute"])
     return {"products": products, **found, "hidden": (found["in turn"] - found["early"]) / shorter}
@@ -77,13 +75,5 @@ def reads(comm: MPI.Intracomm) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(5):
         for name, way in ways.items():
-            times[name].append(seconds(comm, lambda way=way: work(*way)))  # type: ignore[misc]
+            times[name].append(slowest_s(comm, lambda way=way: work(*way)))  # type: ignore[misc]
     return {name: float(np.median(some)) for name, some in times.items()}
-
-
-def seconds(comm: MPI.Intracomm, work: Callable[[], Any]) -> float:
-    """The longest time of a rank after a barrier. **Collective over `comm`.**"""
-    meet(comm)
-    started = time.perf_counter()
-    work()
-    return float(comm.allreduce(time.perf_counter() - started, MPI.MAX))

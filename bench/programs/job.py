@@ -20,6 +20,7 @@ from mpi4py import MPI
 from bench.programs.cases import ProgramCase, cases, chain
 from bench.programs.counted import measure_products, measure_together
 from bench.programs.far import measure_hosts
+from bench.report.figures import quartiles
 from redist import pgas
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
@@ -80,7 +81,7 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
         for kept, one in zip(times, pair, strict=True):
             kept.append(one.median_s)
         ratios.append(pair[1].median_s / pair[0].median_s)
-    low, middle, high = (float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75)))
+    low, middle, high = quartiles(ratios)
     row = {
         "name": case.name,
         "what": case.what,

@@ -32,6 +32,16 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return float(np.quantile(values, share)) if values else None
 
 
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Quartiles and the median between them.
+
+    >>> quartiles([3.0, 1.0, 2.0])
+    (1.5, 2.0, 2.5)
+    """
+    low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
+    return low, middle, high
+
+
 def met(good: bool) -> str:
     """How an aim is reported.
 

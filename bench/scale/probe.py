@@ -18,6 +18,7 @@ from mpi4py import MPI
 import redist
 from bench.cluster.cases import cases_of
 from bench.cluster.job import measure_case
+from bench.report.timing import repeated
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
@@ -83,11 +84,7 @@ class Probes:
         return self.links() | self.meetings() | self.copies() | self.calls()
 
     def _time(self, work: Callable[[], object]) -> float:
-        def repeated(times: int) -> None:
-            for _ in range(times):
-                work()
-
-        return self.watch.in_turn([repeated], REPEATS)[0].median_s
+        return self.watch.in_turn([repeated(work)], REPEATS)[0].median_s
 
     def links(self) -> dict[str, float]:
         """Seconds of rings of all hosts, one rank of each, for two sizes; of a small message."""

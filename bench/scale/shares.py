@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -210,52 +211,28 @@ def _step_shares(
     given, got_bytes = (
         math.prod(t.tile_shape) * itemsize if rank in _ranks(t) else 0 for t in (before, after)
     )
+    share = partial(
+        StageShare, given=(), itemsize=itemsize, source_bytes=given, target_bytes=got_bytes,
+        step_number=number, source=number, target=number + 1,
+    )  # fmt: skip
     match step.action:
         case Slice():
             kind = Kind(int(class_of[rank]), OWN, dst, src, dst, False, 1.0, 1.0)
-            return [
-                StageShare(
-                    (kind,),
-                    (),
-                    (),
-                    itemsize,
-                    given,
-                    got_bytes,
-                    True,
-                    False,
-                    number,
-                    number,
-                    number + 1,
-                )
-            ]
+            return [share(got=(kind,), exports=(), is_local=True, is_brought=False)]
         case AllReduce(axes):
             return _all_reduce(axes, before, number, rank, machine, class_of, given)
         case _:
             pass
     have, need = flow(step.action, before, after)
-    partial = bool(resolved_axes(before, after))
+    partly = bool(resolved_axes(before, after))
     if isinstance(step.action, AllPermute | Exchange):
         rank = _busiest(have, need, rank, topology, machine, class_of)
     got, exports, is_local = _got(
-        have, _of_node(need, machine, [rank]), rank, topology, machine, class_of, partial,
+        have, _of_node(need, machine, [rank]), rank, topology, machine, class_of, partly,
         (src or before.tile_shape, dst),
     )  # fmt: skip
-    brought = not partial and not is_local and is_brought(before, after)
-    return [
-        StageShare(
-            got,
-            (),
-            exports,
-            itemsize,
-            given,
-            got_bytes,
-            is_local,
-            brought,
-            number,
-            number,
-            number + 1,
-        )
-    ]
+    brought = not partly and not is_local and is_brought(before, after)
+    return [share(got=got, exports=exports, is_local=is_local, is_brought=brought)]
 
 
 def _of_node(need: Grid, machine: Machine, ranks: Sequence[int]) -> Grid:
@@ -295,7 +272,7 @@ def _got(
     topology: Topology,
     machine: Machine,
     class_of: Ints,
-    partial: bool,
+    partly: bool,
     tiles: tuple[Shape, Shape],
 ) -> tuple[tuple[Kind, ...], tuple[tuple[Shape, int], ...], bool]:
     """What a rank gets, the boxes that its neighbours read from it, and whether nothing moves."""
@@ -305,7 +282,7 @@ def _got(
     filled = np.all(schedule.hi > schedule.lo, axis=1)
     senders, receivers = have.ranks[schedule.sender], need.ranks[schedule.receiver]
     mine = filled & (receivers == rank)
-    order = schedule.lo[:, n] if partial else np.zeros(len(senders), dtype=np.int64)
+    order = schedule.lo[:, n] if partly else np.zeros(len(senders), dtype=np.int64)
     rows = np.column_stack(
         [
             class_of[senders[mine]],
@@ -331,7 +308,7 @@ def _got(
         hi = np.minimum(have_hi[own[row]], need_hi[row])
         if bool(np.all(hi > lo)):
             shape = tuple((hi - lo)[:n].tolist())
-            combined = partial and int(lo[n]) > 0
+            combined = partly and int(lo[n]) > 0
             got.append(Kind(int(class_of[rank]), OWN, shape, src, dst, combined, 1.0, 1.0))
     asked = filled & (senders == rank) & (receivers != rank)
     boxes = np.unique(

@@ -24,7 +24,7 @@ def install() -> None:
     """Be CuPy in this process."""
     pretend.install("one", quick=True)
     top: Any = sys.modules["cupy"]
-    for name in ("matmul", "maximum", "mean", "sqrt", "exp"):
+    for name in ("matmul", "clip", "transpose", "mean", "sqrt", "exp", "amax", "sum"):
         setattr(top, name, getattr(np, name))
     more = {
         "ndarray": EagerArray,
