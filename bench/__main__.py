@@ -24,7 +24,7 @@ from bench.problems.judge import WrongPlanError
 from bench.programs import race as programs
 from bench.pytorch import race as pytorch
 from bench.races import jax_race
-from bench.report.report import Report, save_json, save_plot
+from bench.report.report import Report, save_json
 from bench.xla import compare as xla
 from bench.xla import lowered
 
@@ -73,7 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stored = args.json or LAST / f"{args.which}.json"
     save_json(stored, reports, options)
     print(f"JSON   {stored}")
-    print(save_plot(args.plot or stored.with_suffix(".png"), reports))
     return 0
 
 
@@ -119,7 +118,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems (%(default)s)")
     parser.add_argument("--json", type=Path, help="where to store figures (bench/results/last/)")
-    parser.add_argument("--plot", type=Path, help="where to draw them (beside the JSON)")
     return parser
 
 

@@ -11,7 +11,7 @@ from bench.plans import growth
 from bench.problems.fresh import in_fresh_process, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import geomean, met, most, quantile
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 from redist.text.progress import track
 from tests.problems.problems import TOPOLOGIES, Problem, problems
 
@@ -54,15 +54,6 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     ]
     found = in_fresh_process(_answer, asked)
     answers = list(track(found, len(asked), "planning with named collectives"))
-    chart = Chart(
-        "planning time, named collectives",
-        "share of problems",
-        "s",
-        tuple(
-            sorted_curve(name, [a.seconds for a in answers if a.question.strategy == name])
-            for name in STRATEGIES
-        ),
-    )
     mesh = growth.MESHES[-1] if n >= 100 else growth.MESHES[0]
     large = [
         (name, strategy, next(in_fresh_process(_large_s, [(mesh, name, strategy)])))
@@ -80,7 +71,7 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         "devices",
         keys=2,
     )
-    return Report("collectives", (_table(answers), largest), (chart,))
+    return Report("collectives", (_table(answers), largest))
 
 
 def _answer(question: Question) -> Answer:

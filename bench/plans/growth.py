@@ -12,7 +12,7 @@ import redist
 from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import met
-from bench.report.report import Chart, Curve, Report, Table, Value
+from bench.report.report import Report, Table, Value
 from redist.layout.mesh import Mesh
 from redist.text.progress import track
 
@@ -71,13 +71,7 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         answer(Question(mesh, _pairs(mesh, name)))
         for mesh, name in track(cases, len(cases), "growth with devices")
     ]
-    devices = tuple(float(mesh.n_devices) for mesh in meshes)
-    curves = []
-    for i, name in enumerate(PATTERNS):
-        own = answers[i :: len(PATTERNS)]
-        curves.append(Curve(name, devices, tuple(statistics.median(a.seconds) for a in own)))
-    chart = Chart("planning time by devices", "devices", "s", tuple(curves), log_x=True)
-    return Report("growth", (_devices_table(cases, answers),), (chart,))
+    return Report("growth", (_devices_table(cases, answers),))
 
 
 def answer(question: Question) -> Answer:

@@ -11,7 +11,7 @@ import redist
 from bench.plans.entries import most_entries
 from bench.problems.judge import judge
 from bench.report.figures import geomean, most
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.lower_bound import lower_bound_bytes
@@ -64,21 +64,11 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     """``n // 20`` sources for each kind of target, for large tiles and for tiles of 1 KiB."""
     each = max(len(MESHES), n // 20)
     tables: list[Table] = []
-    curves = []
     for name, elems in (("large tiles", LARGE_ELEMS), ("1 KiB tiles", SMALL_ELEMS)):
         pairs = [(t, *pair) for t in TARGETS for pair in _pairs(t, each, elems, seed)]
         cases = [measure_plans(*pair) for pair in track(pairs, len(pairs), f"hierarchy, {name}")]
         tables.append(_table(name, cases))
-        for target in TARGETS:
-            speedups = (case.speedup for case in cases if case.kind.startswith(target))
-            curves.append(sorted_curve(f"{target}, {name}", speedups))
-    chart = Chart(
-        "modelled time of direct over ours, 8 nodes of 8 devices",
-        "share of problems",
-        "speedup",
-        tuple(curves),
-    )
-    return Report("hierarchy", tuple(tables), (chart,))
+    return Report("hierarchy", tuple(tables))
 
 
 def measure_plans(target: str, a: ArrayType, b: ArrayType) -> NodeFigures:

@@ -11,7 +11,7 @@ from bench.plans import growth
 from bench.problems.fresh import in_fresh_process, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import met, most, quantile
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 from redist.text.progress import track
 from tests.problems.problems import KINDS, Problem, problems
 
@@ -35,14 +35,8 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         times[objective] = list(track(fresh, len(asked), f"planning, objective {objective}"))
     repeated = list(in_fresh_process(_repeated_us, asked[:REPEATED]))
     grown = growth.run(n, seed)
-    chart = Chart(
-        "planning time, random problems",
-        "share of problems",
-        "ms",
-        tuple(sorted_curve(f"objective {name}", times[name]) for name in OBJECTIVES),
-    )
     tables = (_times_table(asked, times), _repeated_table(repeated), *grown.tables)
-    return Report("planning", tables, (chart, *grown.charts))
+    return Report("planning", tables)
 
 
 def _planning_ms(asked: tuple[Problem, str]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import redist
 from bench.problems.judge import judge
 from bench.report.figures import geomean, most
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.synth.plan_figures import Pricer
@@ -49,16 +49,8 @@ def run(n: int = 2000, seed: int = 0) -> Report:
     """Plan ``n`` random problems in every way and compare."""
     cases = [measure_plans(problem) for problem in track(problems(n, seed), n, "quality")]
     moving = [case for case in cases if case.lower_bound_bytes > 0]
-    chart = Chart(
-        "received bytes over the lower bound",
-        "share of problems",
-        "ratio",
-        tuple(
-            sorted_curve(way, (case.received(way) for case in moving)) for way in (*OURS, *RIVALS)
-        ),
-    )
     tables = (_received_table(cases, moving), _memory_table(cases), _free_table(cases))
-    return Report("quality", tables, (chart,))
+    return Report("quality", tables)
 
 
 def measure_plans(problem: Problem) -> PlanFigures:

@@ -9,7 +9,7 @@ from bench.problems.installed import version, why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, most, quantile
 from bench.report.jobs import found_by, on_ranks
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 
 RANKS = 8
 MOST = 100
@@ -31,7 +31,7 @@ def run(n: int = MOST, seed: int = 0) -> Report:
 
 
 def report(data: dict[str, Any]) -> Report:
-    """Tables and a chart from what the job wrote."""
+    """A table from what the job wrote."""
     cases = data["cases"]
     for case in cases:
         for entry in case["entries"]:
@@ -39,17 +39,7 @@ def report(data: dict[str, Any]) -> Report:
                 raise WrongPlanError(
                     f"cannot compare {case['text']}: {entry['key']}: {entry['note']}"
                 )
-    chart = Chart(
-        "time of JAX over time of redist",
-        "share of problems",
-        "ratio",
-        tuple(
-            sorted_curve(f"{rival} / {own}", _ratios(cases, rival, own))
-            for rival in RIVALS
-            for own in OURS
-        ),
-    )
-    return Report("jax", (_table(data),), (chart,))
+    return Report("jax", (_table(data),))
 
 
 def _table(data: dict[str, Any]) -> Table:

@@ -1,1 +1,1 @@
-"""Tables, JSON and charts for every benchmark."""
+"""Jobs, tables and JSON for every benchmark."""

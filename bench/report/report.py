@@ -1,11 +1,11 @@
-"""What a benchmark found: tables for the terminal, JSON beside them, charts where there is room."""
+"""What a benchmark found: tables for the terminal, JSON beside them."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import redist
 from redist.measure.machine import machine
 from redist.text.columns import table as align
-from redist.text.extras import install_line
 
 Value = str | int | float | None
 
@@ -58,52 +57,18 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """A line of a chart."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Curves over two labelled axes, vertical logarithmic, horizontal where ``log_x``."""
-
-    title: str
-    x: str
-    y: str
-    curves: tuple[Curve, ...]
-    log_x: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The answer of one benchmark."""
 
     name: str
     tables: tuple[Table, ...]
-    charts: tuple[Chart, ...] = ()
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        charts = [
-            {
-                "title": chart.title,
-                "x": chart.x,
-                "y": chart.y,
-                "curves": [{"name": c.name, "x": c.x, "y": c.y} for c in chart.curves],
-            }
-            for chart in self.charts
-        ]
-        return {
-            "name": self.name,
-            "tables": [table.to_dict() for table in self.tables],
-            "charts": charts,
-        }
+        return {"name": self.name, "tables": [table.to_dict() for table in self.tables]}
 
 
 def cell_text(value: Value) -> str:
@@ -120,16 +85,6 @@ def cell_text(value: Value) -> str:
     return str(value)
 
 
-def sorted_curve(name: str, values: Iterable[float]) -> Curve:
-    """Values in rising order over the share of cases that do not exceed them.
-
-    >>> sorted_curve("a", [2.0, 1.0])
-    Curve(name='a', x=(0.5, 1.0), y=(1.0, 2.0))
-    """
-    ordered = tuple(sorted(values))
-    return Curve(name, tuple((i + 1) / len(ordered) for i in range(len(ordered))), ordered)
-
-
 def save_json(path: Path, reports: Sequence[Report], options: dict[str, Any]) -> None:
     """Write reports with the options, the day, the version and the machine they came from."""
     data = {
@@ -141,27 +96,3 @@ def save_json(path: Path, reports: Sequence[Report], options: dict[str, Any]) ->
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-def save_plot(path: Path, reports: Sequence[Report]) -> str:
-    """Draw all charts into one picture; says what it did."""
-    charts = [chart for report in reports for chart in report.charts if chart.curves]
-    if not charts:
-        return "no plot: nothing to draw"
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return f"no plot: matplotlib is not installed; {install_line('plot')}"
-    figure = Figure(figsize=(7, 4 * len(charts)), layout="constrained")
-    for axes, chart in zip(figure.subplots(len(charts), squeeze=False)[:, 0], charts, strict=True):
-        for curve in chart.curves:
-            marker = "o" if len(curve.x) < 20 else ""
-            axes.plot(curve.x, curve.y, marker=marker, markersize=3, label=curve.name)
-        axes.set(title=chart.title, xlabel=chart.x, ylabel=chart.y, yscale="log")
-        if chart.log_x:
-            axes.set_xscale("log", base=2)
-        axes.grid(alpha=0.3)
-        axes.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    return f"plot   {path}"

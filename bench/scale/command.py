@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.report.report import Chart, Curve, Report, Table, Value, save_json, save_plot
+from bench.report.report import Report, Table, Value, save_json
 from bench.scale.check import OTHER_SIZES, SIZES, Shape, measure, predict, table_of
 from bench.scale.paper import MACHINES, RANKS, cases_of, ways_of
 from bench.scale.paper import SIZES as TILE_SIZES
-from bench.scale.picture import draw
+from bench.scale.picture import Chart, Curve, draw
 from redist.text.units import format_bytes
 from tests.cluster.hosts import why_no_cluster
 
@@ -36,20 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--measured", type=Path, nargs="+", help="predict what was measured before")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--json", type=Path, default=LAST / "scale.json")
-    parser.add_argument("--plot", type=Path, help="where to draw all curves (beside the JSON)")
     parser.add_argument("--svg", type=Path, help="where to draw time against ranks")
     args = parser.parse_args(arguments)
     tables = [table for table in _checked(args) if table.rows]
     names = [name for name in MACHINES if args.machine in (None, name)]
     found = {name: _rows(name, args.ranks) for name in names}
     tables += [_paper_table(name, rows) for name, rows in found.items()]
-    report = Report("scale", tuple(tables), tuple(_charts(found)))
+    report = Report("scale", tuple(tables))
     print(report)
     options = {"ranks": list(args.ranks), "repeat": args.repeat}
     save_json(args.json, [report], options)
-    print(save_plot(args.plot or args.json.with_suffix(".png"), [report]))
     if args.svg is not None:
-        args.svg.write_text(draw(report.charts), encoding="utf-8")
+        args.svg.write_text(draw(_charts(found)), encoding="utf-8")
     missed = [row for table in tables if table.name == "check" for row in table.rows]
     return int(any(row[7] != "yes" for row in missed))
 
@@ -143,5 +141,5 @@ def _charts(found: dict[str, list[tuple[Value, ...]]]) -> list[Chart]:
                     x, y = zip(*points, strict=True)
                     curves.append(Curve(way, x, y))
             title = f"{MACHINES[name].name}: {case}, {size}"
-            charts.append(Chart(title, "ranks", "ms", tuple(curves), log_x=True))
+            charts.append(Chart(title, tuple(curves)))
     return charts

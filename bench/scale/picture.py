@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from bench.report.report import Chart, Curve
 from redist.text.svg import Figure, card, column, document, line, lines, rect, row, text
 
 COLOURS = {"direct": "#0b5fd0", "level by level": "#1b8a5a", "naive": "#c2571a"}
@@ -16,6 +16,23 @@ LEFT, BOTTOM = 38.0, 20.0
 SIZE = 10.0
 PANELS = 5
 """In a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line of a chart."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Milliseconds over ranks, both logarithmic."""
+
+    title: str
+    curves: tuple[Curve, ...]
 
 
 def draw(charts: Sequence[Chart]) -> str:

@@ -65,7 +65,7 @@ def steps() -> list[Measurement]:
     if any(why_absent(module) is None for module in ("jax", "torch", "heat", "dask")):
         asked.append(("rivals", (), 8))
     found = [
-        Measurement(name, ("-m", "bench", name, *options, "--plot", os.devnull), minutes)
+        Measurement(name, ("-m", "bench", name, *options), minutes)
         for name, options, minutes in asked
     ]
     peers = (

@@ -11,7 +11,7 @@ from bench.plans.quality import PlanFigures, measure_plans
 from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, most
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 from redist.text.progress import track
 from tests.problems.problems import Problem, problems
 
@@ -54,13 +54,7 @@ def run(n: int = MOST, seed: int = 0) -> Report:
     for n_devices in track(DEVICES, len(DEVICES), "xla, device counts"):
         some = [p for p in asked if p.source.mesh.n_devices == n_devices]
         pairs += compare_with_xla(some, n_devices)
-    moving = [pair for pair in pairs if pair.ours.lower_bound_bytes > 0]
-    curves = [sorted_curve("XLA", (pair.received for pair in moving))]
-    curves += [sorted_curve(w, (pair.ours.received(w) for pair in moving)) for w in OURS]
-    chart = Chart(
-        "received bytes over the lower bound", "share of problems", "ratio", tuple(curves)
-    )
-    return Report("xla", (_table(pairs),), (chart,))
+    return Report("xla", (_table(pairs),))
 
 
 def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:

@@ -11,7 +11,7 @@ from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, quantile
 from bench.report.jobs import found_by, in_one_process
-from bench.report.report import Chart, Report, Table, Value, sorted_curve
+from bench.report.report import Report, Table, Value
 
 DEVICES = 8
 MOST = 120
@@ -34,15 +34,13 @@ def run(n: int = MOST, seed: int = 0) -> Report:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> Report:
-    """Tables and a chart from what the child wrote."""
+    """Tables from what the child wrote."""
     for row in rows:
         if row["wrong"]:
             raise WrongPlanError(f"cannot compare {row['case']}: results differ")
         if row["received_bytes"][1] > row["planned_bytes"]:
             raise WrongPlanError(f"cannot compare {row['case']}: XLA moves more than was planned")
-    ratios = sorted_curve("XLA / plan", map(ratio, rows))
-    chart = Chart("time of XLA's own way over time of the plan", "share", "ratio", (ratios,))
-    return Report("lowered", (_summary(rows), _losses(rows)), (chart,))
+    return Report("lowered", (_summary(rows), _losses(rows)))
 
 
 def ratio(row: dict[str, Any]) -> float:

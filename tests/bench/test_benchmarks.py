@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,19 +126,6 @@ def test_command_prints_a_table_and_stores_json(
     data = json.loads(stored.read_text(encoding="utf-8"))
     assert data["options"] == {"which": "quality", "n": 5, "seed": 2}
     assert data["reports"][0]["tables"][0]["rows"][-1]["kind"] == "all"
-    drawn = stored.with_suffix(".png")
-    if importlib.util.find_spec("matplotlib") is None:
-        assert "matplotlib is not installed" in shown
-    else:
-        assert drawn.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_command_goes_on_without_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["quality", "--n", "5", "--json", str(tmp_path / "q.json")]) == 0
-    assert "no plot: matplotlib is not installed" in capsys.readouterr().out
 
 
 def test_command_fails_on_a_wrong_plan(

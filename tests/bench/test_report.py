@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from bench.report.report import Chart, Curve, Report, Table, save_plot
+from bench.report.report import Report, Table
 from redist.lower.hlo import group_size, received_elems
 from redist.text import progress
 
@@ -25,16 +25,8 @@ def test_a_table_lines_up_and_says_what_is_missing() -> None:
 
 
 def test_a_report_is_plain_data() -> None:
-    chart = Chart("c", "x", "y", (Curve("k", (1.0,), (2.0,)),))
-    data = Report("r", (Table("t", ("a",), ((1,),)),), (chart,)).to_dict()
+    data = Report("r", (Table("t", ("a",), ((1,),)),)).to_dict()
     assert data["tables"][0]["rows"] == [{"a": 1}]
-    assert data["charts"][0]["curves"][0]["y"] == (2.0,)
-
-
-def test_nothing_to_draw_is_said(tmp_path) -> None:
-    path = tmp_path / "none.png"
-    assert save_plot(path, [Report("r", ())]) == "no plot: nothing to draw"
-    assert not path.exists()
 
 
 class Terminal(io.StringIO):
