@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from redist.errors import CaptureError
 from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
-from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
+from redist.pgas.structures import replaced
 
 AnyArray = NDArray[Any]
 

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from redist.errors import CaptureError
-from redist.pgas.ghosts.structures import found_in, replaced
+from redist.pgas.structures import found_in, replaced
 
 AnyArray = NDArray[Any]
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.structures import found_in
+from redist.pgas.structures import found_in
 from redist.runtime.ranks.world import Comm
 from redist.text.call_site import Line, public_call, standing_at
 

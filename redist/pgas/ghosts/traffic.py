@@ -12,9 +12,9 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
-from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
 from redist.pgas.memory import TileMemory
+from redist.pgas.structures import replaced
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
     OUTSIDE,

@@ -11,9 +11,9 @@ import numpy as np
 
 from redist.pgas.elementwise.on_device import compute
 from redist.pgas.elementwise.standard_limits import takes_out
-from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import Ref, refs_in
 from redist.pgas.memory import as_tile
+from redist.pgas.structures import replaced
 from redist.pgas.tiles.tiled import Tile
 
 Room = dict[int, Tile]

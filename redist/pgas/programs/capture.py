@@ -13,9 +13,9 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost_array import GhostArray, ghost_kind
 from redist.pgas.ghosts.stand_ins import order_of, pretend
-from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
+from redist.pgas.structures import found_in, replaced
 from redist.pgas.tiles.arranging import Arranger, arranging
 from redist.pgas.tiles.tiled import Tiled, held_by, hold
 from redist.pgas.watch.seam import through, traffic

@@ -17,7 +17,6 @@ from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import COLLECTIVE, TaskKind, current_tape
 from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.graphing import graph_of
@@ -32,6 +31,7 @@ from redist.pgas.programs.prepared import Prepared, too_large_to_keep
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
 from redist.pgas.spill.spill_store import spill_folder
+from redist.pgas.structures import replaced
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from redist.layout.array_type import ArrayType
+from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import Tiled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -186,20 +187,14 @@ def with_places(thing: Any, arrays: list[Tiled]) -> Any:
 
     So they can be kept: no array is kept with them, and nobody else changes them.
     """
-    match thing:
-        case Tiled():
-            arrays.append(thing)
+
+    def kept(one: Any) -> Any:
+        if isinstance(one, Tiled):
+            arrays.append(one)
             return _Place(len(arrays) - 1)
-        case tuple() | list():
-            inner = [with_places(one, arrays) for one in thing]
-            return tuple(inner) if isinstance(thing, tuple) else inner
-        case dict():
-            return {key: with_places(one, arrays) for key, one in thing.items()}
-        case slice():
-            return slice(*(with_places(x, arrays) for x in (thing.start, thing.stop, thing.step)))
-        case np.ndarray():
-            return thing.copy()
-    return thing
+        return one.copy() if isinstance(one, np.ndarray) else one
+
+    return mapped(thing, kept)
 
 
 def numbers_in(thing: Any) -> tuple[str, ...]:
@@ -224,17 +219,7 @@ def numbers_in(thing: Any) -> tuple[str, ...]:
 
 def filled(thing: Any, arrays: Sequence[Tiled]) -> Any:
     """Arguments with arrays in their places."""
-    match thing:
-        case _Place(number=number):
-            return arrays[number]
-        case tuple() | list():
-            inner = [filled(one, arrays) for one in thing]
-            return tuple(inner) if isinstance(thing, tuple) else inner
-        case dict():
-            return {key: filled(one, arrays) for key, one in thing.items()}
-        case slice():
-            return slice(*(filled(x, arrays) for x in (thing.start, thing.stop, thing.step)))
-    return thing
+    return mapped(thing, lambda one: arrays[one.number] if isinstance(one, _Place) else one)
 
 
 def _frozen(thing: Any) -> Hashable:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from redist.errors import ArgumentError, CaptureError, RequestError
+from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
@@ -117,25 +118,19 @@ def to_device(x: T, device: Any) -> T:
 
 
 def copy_to_host(thing: Any) -> Any:
-    """**Local.** Copy arrays on a GPU to memory, also those in tuples, lists and slices."""
-    if isinstance(thing, Tiled):
-        return to_device(thing, "cpu")
-    if isinstance(thing, (tuple, list)):
-        return type(thing)(copy_to_host(one) for one in thing)
-    if isinstance(thing, slice):
-        return slice(copy_to_host(thing.start), copy_to_host(thing.stop), copy_to_host(thing.step))
-    return to_host(thing) if is_device(thing) else thing
+    """**Local.** Copy arrays on a GPU to memory, also those in tuples, lists, dicts and slices."""
+
+    def copy(one: Any) -> Any:
+        if isinstance(one, Tiled):
+            return to_device(one, "cpu")
+        return to_host(one) if is_device(one) else one
+
+    return mapped(thing, copy)
 
 
 def copy_to_gpu(thing: Any) -> Any:
     """**Local.** Copy arrays in memory to the GPU, also those in tuples of results."""
-    if isinstance(thing, Tiled):
-        return to_device(thing, "cuda")
-    if isinstance(thing, tuple) and hasattr(thing, "_make"):
-        return thing._make(copy_to_gpu(one) for one in thing)
-    if isinstance(thing, (tuple, list)):
-        return type(thing)(copy_to_gpu(one) for one in thing)
-    return thing
+    return mapped(thing, lambda one: to_device(one, "cuda") if isinstance(one, Tiled) else one)
 
 
 def in_memory(function: F) -> F:
@@ -150,9 +145,7 @@ def in_memory(function: F) -> F:
         else:
             return function(*args, **options)
         check_alike(what, *args, *options.values())
-        return copy_to_gpu(
-            function(*copy_to_host(args), **{k: copy_to_host(v) for k, v in options.items()})
-        )
+        return copy_to_gpu(function(*copy_to_host(args), **copy_to_host(options)))
 
     anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"
     return anywhere  # type: ignore[return-value]

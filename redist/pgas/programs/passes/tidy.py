@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.ghosts.structures import replaced
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
+from redist.pgas.structures import replaced
 
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""

@@ -19,10 +19,10 @@ from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.ghost_array import ghost_kind
 from redist.pgas.ghosts.stand_ins import pretend
-from redist.pgas.ghosts.structures import found_in
 from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
 from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover, movers_in
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
+from redist.pgas.structures import found_in
 from redist.pgas.tiles.arranging import Types, arranging
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape

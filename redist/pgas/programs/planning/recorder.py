@@ -9,8 +9,8 @@ from typing import Any
 from redist.arrange.layout_plan import LayoutPlan
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.structures import found_in, replaced
 from redist.pgas.ghosts.tape import CapturedNode, Ref, Tape, Task, current_tape
+from redist.pgas.structures import found_in, replaced
 from redist.pgas.tiles.arranging import ArrangedCall, Types, arranging, current_arranger
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled

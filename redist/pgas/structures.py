@@ -31,6 +31,25 @@ def replaced(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> Any:
     return _walk(thing, kinds, change)[0]
 
 
+def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists, dicts and slices, with everything else in them changed.
+
+    >>> mapped((1, [2, {"k": 3}], slice(4, None)), lambda one: one and -one)
+    (-1, [-2, {'k': -3}], slice(-4, None, None))
+    """
+    match thing:
+        case tuple() | list():
+            made = [mapped(one, change) for one in thing]
+            if isinstance(thing, list):
+                return made
+            return thing._make(made) if hasattr(thing, "_make") else tuple(made)
+        case dict():
+            return {key: mapped(one, change) for key, one in thing.items()}
+        case slice():
+            return slice(*(mapped(x, change) for x in (thing.start, thing.stop, thing.step)))
+    return change(thing)
+
+
 def _walk(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> tuple[Any, bool]:
     """The structure, and whether anything in it was replaced."""
     if isinstance(thing, kinds):
