@@ -18,17 +18,20 @@ def found_in(thing: Any, kinds: Kinds) -> list[Any]:
     ['x', 'y']
     """
     found: list[Any] = []
-    replaced(thing, kinds, found.append)
+    replaced(thing, kinds, found.append, init=False)
     return found
 
 
-def replaced(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> Any:
+def replaced(thing: Any, kinds: Kinds, change: Callable[[Any], Any], *, init: bool = True) -> Any:
     """The same structure, in new lists and dicts, with something else in the places of some kinds.
 
     >>> replaced((1, ["x", 2]), (str,), str.upper)
     (1, ['X', 2])
+
+    A dataclass is made anew by its ``__init__``, so that its ``__post_init__`` sees the values. Without
+    ``init`` it only holds what stands for them, and its own code does not run.
     """
-    return _walk(thing, kinds, change)[0]
+    return _walk(thing, kinds, change, init)[0]
 
 
 def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
@@ -50,25 +53,35 @@ def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
     return change(thing)
 
 
-def _walk(thing: Any, kinds: Kinds, change: Callable[[Any], Any]) -> tuple[Any, bool]:
+def _walk(thing: Any, kinds: Kinds, change: Callable[[Any], Any], init: bool) -> tuple[Any, bool]:
     """The structure, and whether anything in it was replaced."""
     if isinstance(thing, kinds):
         return change(thing), True
     if thing.__class__ in LEAVES:
         return thing, False
     if isinstance(thing, (tuple, list)):
-        pairs = [_walk(one, kinds, change) for one in thing]
+        pairs = [_walk(one, kinds, change, init) for one in thing]
         made = [one for one, _ in pairs]
         is_changed = any(changed for _, changed in pairs)
         if isinstance(thing, tuple) and hasattr(thing, "_make"):
             return thing._make(made), is_changed
         return (tuple(made) if isinstance(thing, tuple) else made), is_changed
     if isinstance(thing, dict):
-        by_key = {key: _walk(one, kinds, change) for key, one in thing.items()}
+        by_key = {key: _walk(one, kinds, change, init) for key, one in thing.items()}
         is_changed = any(changed for _, changed in by_key.values())
         return {key: one for key, (one, _) in by_key.items()}, is_changed
     if is_dataclass(thing) and not isinstance(thing, type):
         kept = {one.name: getattr(thing, one.name) for one in fields(thing) if one.init}
-        inner, is_changed = _walk(kept, kinds, change)
-        return (replace(thing, **inner) if is_changed else thing), is_changed
+        inner, is_changed = _walk(kept, kinds, change, init)
+        if not is_changed:
+            return thing, False
+        return (replace(thing, **inner) if init else _held(thing, **inner)), True
     return thing, False
+
+
+def _held(thing: Any, **inner: Any) -> Any:
+    """A dataclass of the same kind with these fields, made without its own code."""
+    made = object.__new__(type(thing))
+    for name, one in inner.items():
+        object.__setattr__(made, name, one)
+    return made

@@ -255,7 +255,7 @@ def stored(thing: Any, ghosts: list[Ghost]) -> Any:
         number = None if tile is None else tile.number
         return ArrayRef(one.type, one.comm, number, one._memory.on_device)
 
-    return replaced(thing, (Ghost, Tiled), change)
+    return replaced(thing, (Ghost, Tiled), change, init=False)
 
 
 def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:

@@ -116,7 +116,7 @@ def capture(
                 "as an argument"
             )
 
-        made = replaced(result, (Tiled,), end_of)
+        made = replaced(result, (Tiled,), end_of, init=False)
         tape.check_fresh([end.tile for end in ends_in(made) if end.tile is not None])
         ends = tuple(ArrayEnd(array.type, array.comm, _number(array)) for array in arrays)
         written = {root for task in tape.tasks for root in task.writes}

@@ -437,6 +437,16 @@ class Held:
     number: float = 1.0
 
 
+@dataclass(frozen=True)
+class Checked:
+    """A result, and an argument, that looks at its array."""
+
+    array: Any
+
+    def __post_init__(self) -> None:
+        assert self.array.shape == (12, 12)
+
+
 class Layer:
     """An object with an array, and a program for a method."""
 
@@ -458,6 +468,7 @@ def structures() -> str | None:
     inner = X.program(lambda x: x * 3.0)
     cases: dict[str, Any] = {
         "dataclass": (lambda x: Held(x * 2.0), lambda r: r.array),
+        "checked": (lambda x: Checked(Checked(x * 2.0).array + 1.0), lambda r: r.array),
         "named": (lambda x: Pair(x + 1.0, x), lambda r: r.one),
         "program in a program": (lambda x: inner(x) * 2.0, lambda r: r),
         "held": (lambda x: x * Held(x, 2.0).number, lambda r: r),
@@ -469,6 +480,9 @@ def structures() -> str | None:
         for _ in range(3):
             if not same(of(step(u)).gather(), of(function(u)).gather()):
                 return f"{name} differs"
+    again = X.program(lambda s: Checked(s.array * 2.0))
+    if not same(again(again(Checked(u))).array.gather(), (u * 4.0).gather()):
+        return "a dataclass that looks at its array differs as an argument"
     first, second = X.program(lambda x: (lambda y: (y, y))(x * 1.0))(u)
     if first is not second:
         return "one array is returned as two"

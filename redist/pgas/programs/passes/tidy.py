@@ -162,6 +162,9 @@ def _renamed(task: Task, same: Mapping[int, int], roots: Mapping[int, int]) -> T
         return task
     reads = tuple(roots.get(same.get(root, root), root) for root in task.reads)
     args, options = replaced(
-        (task.args, task.options), (Ref,), lambda ref: Ref(same.get(ref.number, ref.number))
+        (task.args, task.options),
+        (Ref,),
+        lambda ref: Ref(same.get(ref.number, ref.number)),
+        init=False,
     )
     return replace(task, args=args, options=options, reads=reads)

@@ -143,7 +143,7 @@ class CallRecorder:
             return Ref(0 if number is None else number)
 
         self.results = [self._numbers.get(id(x)) for x in found_in(result, (Tiled,))]
-        self.result, self.nodes = replaced(result, (Tiled,), value), tape.nodes
+        self.result, self.nodes = replaced(result, (Tiled,), value, init=False), tape.nodes
         self._numbers, self._given, self._seen = {}, {}, []
 
     def _chosen(self, at: int, call: ArrangedCall, types: Types) -> tuple[Types, ArrayType | None]:
