@@ -18,14 +18,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from redist.errors import RequestError
 from redist.pgas.compare_ranks import (
-    SHOWN,
-    by_rank,
+    calls_by_rank,
     key_words,
     listed,
     number_of,
     place_of_call,
     said_if_different,
-    shortened,
     word,
 )
 from redist.pgas.ghosts.tape import current_tape
@@ -168,13 +166,10 @@ def _differ(said: list[CallWords]) -> str:
     ...          CallWords("a[8:16]", "1", "part.py:5", "__getitem__")])[:71]
     'cannot index: rank 0: a[0:8] (part.py:5); rank 1: a[8:16] (part.py:5); '
     """
-    full = len({one.short for one in said}) < len({one.full for one in said})
-    texts = [
-        f"{shortened(one.full if full else one.short, 4 * SHOWN)} ({one.where})" for one in said
-    ]
+    who = calls_by_rank((one.short, one.full, one.where) for one in said)
     names = {one.name for one in said}
     verb, rule = RULES.get(next(iter(names)), OTHERWISE) if len(names) == 1 else OTHERWISE
-    return f"cannot {verb}: {by_rank(texts)}; {rule}"
+    return f"cannot {verb}: {who}; {rule}"
 
 
 def _call_words(

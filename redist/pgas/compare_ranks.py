@@ -54,6 +54,24 @@ def by_rank(texts: Sequence[str], joint: str = "; ") -> str:
     return joint.join(f"{ranks_in_words(ranks, len(texts))}: {text}" for text, ranks in who.items())
 
 
+def calls_by_rank(
+    calls: Iterable[tuple[str, str, str]], joint: str = "; ", most: int = 4 * SHOWN
+) -> str:
+    """Who makes which call, and where: calls in words, with all that must be alike, and their places.
+
+    The words for people do where they tell the calls apart.
+
+    >>> calls_by_rank([("a[0:8]", "array 1[0:8]", "part.py:5"), ("a[8:16]", "array 1[8:16]", "part.py:5")])
+    'rank 0: a[0:8] (part.py:5); rank 1: a[8:16] (part.py:5)'
+    >>> calls_by_rank([("f(a)", "f(array 1)", "part.py:7"), ("f(a)", "f(array 2)", "part.py:7")])
+    'rank 0: f(array 1) (part.py:7); rank 1: f(array 2) (part.py:7)'
+    """
+    short, exact, where = zip(*calls, strict=True)
+    words = short if len(set(short)) == len(set(exact)) else exact
+    places = zip(words, where, strict=True)
+    return by_rank([f"{shortened(one, most)} ({place})" for one, place in places], joint)
+
+
 def shortened(text: str, most: int = SHOWN) -> str:
     """The first letters of a text that is long."""
     return text if len(text) <= most else f"{text[:most]}..."

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from redist.errors import RequestError
 from redist.pgas.compare_ranks import (
     by_rank,
+    calls_by_rank,
     listed,
     place_of_call,
     said_if_different,
-    shortened,
 )
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm
@@ -69,11 +69,7 @@ def _differ(verb: str, said: list[Said]) -> str:
     'cannot fit: rank 0: KMeans(n_clusters=3) (a.py:9), rank 1: KMeans(n_clusters=4) (a.p'
     """
     if len({one.exact for one in said}) > 1:
-        full = len({one.call for one in said}) < len({one.exact for one in said})
-        who = by_rank(
-            [f"{shortened(one.exact if full else one.call, SHOWN)} ({one.where})" for one in said],
-            ", ",
-        )
+        who = calls_by_rank(((one.call, one.exact, one.where) for one in said), ", ", SHOWN)
         rule = (
             "fit the same estimator with the same parameters"
             if verb == "fit"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redist.errors import RequestError
-from redist.pgas.compare_ranks import by_rank, listed, place_of_call, said_if_different, word
+from redist.pgas.compare_ranks import calls_by_rank, listed, place_of_call, said_if_different, word
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -58,11 +58,9 @@ def _compare(comm: Comm, name: str, told: Mapping[str, Any]) -> None:
     )
     if said is None:
         return
-    full = len({short for short, _, _ in said}) < len({exact for _, exact, _ in said})
-    texts = [f"{exact if full else short} ({where})" for short, exact, where in said]
     raise RequestError(
-        f"cannot use a file by different calls: {by_rank(texts)}; every rank must make the same call with "
-        "the same file, columns, types and options, because each has its share of one file"
+        f"cannot use a file by different calls: {calls_by_rank(said)}; every rank must make the same call "
+        "with the same file, columns, types and options, because each has its share of one file"
     )
 
 
