@@ -18,6 +18,8 @@ NATIVE = {
     "redist.learn.kernels": ["-O3", "-ffp-contract=off", "-Wno-psabi"],
 }
 """Packages with a folder of C, and how it is compiled."""
+INCLUDED = "redist/spmd"
+"""Where the header lies for loops that meet other ranks."""
 
 
 def kernels(package: str, options: list[str]) -> Extension:
@@ -26,7 +28,8 @@ def kernels(package: str, options: list[str]) -> Extension:
     return Extension(
         f"{package}._kernels",
         sources=sorted(str(path) for path in folder.glob("*.c")),
-        depends=sorted(map(str, folder.glob("*.h"))),
+        depends=[*sorted(map(str, folder.glob("*.h"))), f"{INCLUDED}/redist_spmd.h"],
+        include_dirs=[INCLUDED],
         extra_compile_args=options,
         optional=True,
     )

@@ -56,7 +56,7 @@ k.copy(address_of(row) + {shift}, 1, address_of(bases), 0)
 CLUSTERING = """
 import ctypes
 import numpy as np
-from redist.learn.kernels.exact_sums import ExactGrid
+from redist.spmd import ExactGrid
 from redist.learn.kernels.library import address, library
 assert library() is not None
 rows, sums = np.ones((5, 3)), np.zeros((2, 3))
@@ -74,7 +74,7 @@ MISTAKES = (
 def build(native: Path, library: Path, options: tuple[str, ...] = ()) -> None:
     """Build the kernels for users with every warning an error, then with sanitizers to ``library``."""
     sources = sorted(map(str, native.glob("*.c")))
-    command = [COMPILER, *WARNINGS, *options]
+    command = [COMPILER, *WARNINGS, *options, f"-I{ROOT / 'redist/spmd'}"]
     subprocess.run([*command, "-O3", "-shared", "-fPIC", "-o", library, *sources], check=True)
     subprocess.run([*command, *SANITIZED, "-o", library, *sources], check=True)
 
@@ -111,7 +111,6 @@ def main() -> int:
         ):  # the kernels need nothing of it, their package asks for it
             (folder / "sklearn").mkdir()
             (folder / "sklearn" / "__init__.py").touch()
-            (folder / "sklearn" / "utils.py").write_text("check_random_state = None\n")
             (folder / "sklearn" / "base.py").write_text("BaseEstimator = object\n")
         env = environment(folder)
         for code, sign in MISTAKES:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import lloyd_step
+from redist.spmd import ExactGrid
 
 Step = Callable[[], Any]
 """Does a step and returns labels and new centres once they are there."""

@@ -16,9 +16,8 @@ from mpi4py import MPI
 from bench.report.jobs import found_by, on_hosts
 from bench.report.report import Report, Table, Value, save_json
 from redist import pgas
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.visits import Visits
 from redist.measure.timing import meet
+from redist.spmd import Rows, Visits
 from tests.cluster.hosts import make_cluster, why_no_cluster
 
 LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-visits.json"

@@ -1,15 +1,32 @@
-"""Fits and scores as work of all ranks: begun with the same arguments, told of by the first rank."""
+"""Fits and scores as work of all ranks: begun with the same arguments, told of by the first rank.
+
+Before it ranks compare what they were told: which estimator, its parameters, whole rows. Rows in NumPy
+must be the same on all ranks. Their bits are added up, and some rows are taken in their order, which takes
+about as long as one look for missing values.
+"""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from redist.learn.ranks.alike import compare
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import RequestError
+from redist.pgas.compare_ranks import (
+    by_rank,
+    calls_by_rank,
+    listed,
+    place_of_call,
+    said_if_different,
+)
+from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.long_wait import begun_by_all, is_begun
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.progress import Work
@@ -57,3 +74,102 @@ def _first_warns(comm: Comm) -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = shows
+
+
+SAMPLE_BYTES = 2**18
+"""This much of large rows is looked at in order."""
+SHOWN = 200
+
+
+class Said(NamedTuple):
+    """What one rank was told: the call in words, all that must be alike, its data, where it stands."""
+
+    call: str
+    exact: str
+    data: dict[str, tuple[str, int]]
+    """What each argument that has rows is, and a checksum of its values."""
+    where: str
+
+
+def compare(comm: Comm, verb: str, own: Any, given: Mapping[str, Any]) -> None:
+    """**Collective over** ``comm``. Raise the same error on all ranks if they were told different things.
+
+    ``own`` is an estimator, or the name of a function; ``given`` are the arguments by their names.
+    """
+    if comm.size == 1:
+        return
+    data = {name: found for name, one in given.items() if (found := _data_of(one)) is not None}
+    rest = {name: one for name, one in given.items() if name not in data}
+    options = {} if isinstance(own, str) else own.get_params(deep=False)
+    kind = own if isinstance(own, str) else type(own).__name__
+    exact = f"{kind}({listed((), options, True)}), {listed((), rest, True)}"
+
+    def say() -> Said:
+        is_function = isinstance(own, str)
+        call = f"{own}({listed((), rest, True)})" if is_function else " ".join(repr(own).split())
+        return Said(call, exact, data, place_of_call())
+
+    said = said_if_different(comm, f"{exact} {data}", say)
+    if said is not None:
+        raise RequestError(_differ(verb, said))
+
+
+def _differ(verb: str, said: list[Said]) -> str:
+    """**Local.** The error for what differs.
+
+    >>> _differ("fit", [Said(f"KMeans(n_clusters={k})", str(k), {}, "a.py:9") for k in (3, 4)])[:84]
+    'cannot fit: rank 0: KMeans(n_clusters=3) (a.py:9), rank 1: KMeans(n_clusters=4) (a.p'
+    """
+    if len({one.exact for one in said}) > 1:
+        who = calls_by_rank(((one.call, one.exact, one.where) for one in said), ", ", SHOWN)
+        rule = (
+            "fit the same estimator with the same parameters"
+            if verb == "fit"
+            else "make the same call"
+        )
+        return f"cannot {verb}: {who}; every rank must {rule}"
+    names = [name for name in said[0].data if len({one.data.get(name) for one in said}) > 1]
+    name = names[0] if names else next(iter(said[0].data), "X")
+    kinds = [one.data.get(name, ("none", 0))[0] for one in said]
+    what = {"X": "rows differ", "labels": "labels differ"}.get(name, f"{name} differs")
+    fact = (
+        f"each has {kinds[0]}, with other values" if len(set(kinds)) == 1 else by_rank(kinds, ", ")
+    )
+    call = said[0].call.partition("(")[0]
+    return (
+        f"cannot {verb} {call}: {what} between ranks: {fact}; what is not a global array must be the same on "
+        "every rank. If each rank has its own part, use pgas.from_local"
+    )
+
+
+def _data_of(thing: Any) -> tuple[str, int] | None:
+    """**Local.** What rows are, with a checksum if they are in memory; None if it is something else."""
+    if isinstance(thing, Tiled):
+        return f"the global array {thing.type}", 0
+    if thing is None or isinstance(thing, (str, bytes, int, float, complex, np.generic)):
+        return None
+    kind = "" if isinstance(thing, np.ndarray) else f"{type(thing).__name__} of "
+    try:
+        values = np.asarray(getattr(thing, "data", thing) if hasattr(thing, "nnz") else thing)
+    except Exception:  # scikit-learn says what is wrong with it
+        return None
+    if values.dtype.hasobject or not values.ndim:
+        return f"{kind}{values.dtype}{list(values.shape)}", 0
+    return f"{kind}{values.dtype}{list(values.shape)}", checksum_of(values)
+
+
+def checksum_of(values: NDArray[Any]) -> int:
+    """**Local.** A number that other values hardly have, whatever their order in memory.
+
+    >>> rows = np.arange(12.0).reshape(4, 3)
+    >>> [checksum_of(rows) == checksum_of(one) for one in (np.asfortranarray(rows), rows[::-1])]
+    [True, False]
+    """
+    size = values.dtype.itemsize
+    plain = values if size in (1, 2, 4, 8) else np.ascontiguousarray(values).view(np.uint8)
+    bits = plain.view(f"u{min(size, 8) if plain is values else 1}")
+    total = int(bits.sum(dtype=np.uint64))
+    n = len(bits)
+    row_bytes = max(1, bits.nbytes // max(n, 1))
+    some = bits if bits.nbytes <= SAMPLE_BYTES else bits[:: -(-n * row_bytes // SAMPLE_BYTES)]
+    return total ^ zlib.crc32(some.tobytes()) << 32 & (2**64 - 1)

@@ -172,7 +172,7 @@ def _name_of(public: FrameType) -> str:
         return "a call"
     if own is None:
         part = module.split(".")[1:2]
-        houses = {"pgas": "pgas.", "torch": "redist.torch.", "learn": ""}
+        houses = {"pgas": "pgas.", "torch": "redist.torch.", "learn": "", "spmd": "spmd."}
         return f"{houses.get(''.join(part), 'redist.')}{name}()"
     kind = type(own).__name__.lstrip("_")
     if kind.endswith("Array"):

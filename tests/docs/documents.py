@@ -11,8 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 REPOSITORY = "https://github.com/redist-dev/redist"
 
-LANGUAGES = {"console", "json", "make", "python", "sh", "text", "toml", "yaml"}
-"""Blocks that may be shown. ``console`` and ``python`` are run, ``sh`` is for what a test cannot run."""
+LANGUAGES = {"c", "console", "json", "make", "python", "sh", "text", "toml", "yaml"}
+"""Blocks that may be shown. ``console`` and ``python`` are run, with files of ``c`` and ``toml`` beside them;
+``sh`` is for what a test cannot run."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ class Document:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that its commands find: programs, and TOML whose first line is ``# name.toml``."""
+        """The files that its commands find: programs, and blocks that begin ``# a.toml`` or ``/* a.c``."""
         found = {program.name: program.text for program in self.programs}
-        for block in self.blocks("toml"):
-            title = re.match(r"# (\S+\.toml)\n", block)
+        for block in [*self.blocks("toml"), *self.blocks("c")]:
+            title = re.match(r"(?:#|/\*) (\w+\.(?:toml|c))\b", block)
             if title is not None:
                 found[title[1]] = block
         return found

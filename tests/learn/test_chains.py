@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 from redist.learn.kernels import chain
 from redist.learn.near import nearest_chain
 from redist.learn.near.nearest_chain import merge_all
-from redist.learn.ranks.rows import Rows
+from redist.spmd import Rows
 
 
 @pytest.mark.parametrize("linkage", chain.LINKAGES)

@@ -1,14 +1,11 @@
-"""Exact sums in every order, and kernels against their NumPy twins."""
+"""Kernels against their NumPy twins."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 if find_spec("sklearn") is None:
     pytest.skip(
@@ -19,38 +16,11 @@ from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import pdist
 
 from redist.learn.kernels import chain, library, messages, steps, twins
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.growing import is_fused_by_scipy, loop_of, step_of
 from redist.learn.kernels.messages import Messages
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.vectors import blocks
-
-FLOATS = st.floats(-1e9, 1e9, allow_subnormal=True)
-
-
-@settings(deadline=None)
-@given(st.lists(FLOATS, min_size=1, max_size=60), st.integers(0, 2**32 - 1), st.data())
-def test_sums_have_the_same_bits_in_every_order_and_cut(values, seed, data) -> None:
-    whole = np.array(values)
-    grid = ExactGrid.for_sum(float(np.abs(whole).max()), len(whole))
-    sums = grid.sum_rows(whole)
-    shuffled = np.random.default_rng(seed).permutation(whole)
-    cut = data.draw(st.integers(0, len(whole)))
-    parts = grid.sum_rows(shuffled[:cut]) + grid.sum_rows(shuffled[cut:])
-    assert np.array_equal(sums, parts)
-    exact = float(sum(map(Fraction, values)))
-    bound = len(values) * float(np.abs(whole).max()) * len(values) ** 2 * 2.0**-104
-    assert abs(Fraction(float(sums[0])) + Fraction(float(sums[1])) - Fraction(exact)) <= (
-        Fraction(bound) + Fraction(abs(exact)) / 2**53
-    )
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60))
-def test_sums_of_what_is_not_negative_never_fall(values) -> None:
-    coarse, fine = ExactGrid.for_sum(max(values), len(values)).split(np.array(values))
-    assert (np.diff(coarse.cumsum() + fine.cumsum()) >= 0).all()
-
+from redist.spmd import ExactGrid
 
 needs_c = pytest.mark.skipif(
     library.library() is None, reason="needs the compiled kernels of clustering"

@@ -13,12 +13,12 @@ pytest.importorskip("sklearn")
 
 from redist.learn.cluster import HDBSCAN, KMeans
 from redist.learn.kernels import chain, library, steps
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
 from redist.learn.metrics import silhouette_score
 from redist.learn.near import searching
 from redist.learn.near.searching import Search, nearest_distances
 from redist.learn.vectors.blocks import times
+from redist.spmd import ExactGrid
 from redist.text import progress
 
 RNG = np.random.default_rng(0)

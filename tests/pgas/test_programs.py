@@ -75,11 +75,11 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 
 PROMISES = [
-    promised(1, ("captured", "spilling", "aliasing")),
+    promised(1, ("captured", "spilling", "aliasing", "spmd")),
     promised(1, tuple(one for one in ALONE if one not in ("captured", "spilling")), slow=SEVERAL),
-    promised(2, ("mistakes", "aliasing"), slow=SEVERAL),
+    promised(2, ("mistakes", "aliasing", "spmd"), slow=SEVERAL),
     promised(2, ("cutting", "measured")),
-    promised(3, (*ALONE, "traffic", "spill_faults")),
+    promised(3, (*ALONE, "traffic", "spill_faults", "spmd")),
     promised(2, ("spill_faults",), slow=SEVERAL),
     promised(2, ("numpy_on_gpus",)),
     promised(3, ("reaching",), "--nodes"),
@@ -87,10 +87,11 @@ PROMISES = [
     Job(4, (Run("pgas.checked_calls", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.indexing", ("--n", "30"), SEVERAL),), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.captured", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
+    Job(3, (Run("pgas.spmd", slow=SEVERAL),), ("REDIST_PURE",)),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(
         4,
-        ("limits", "many_arrays", "tracing", "mistakes", "traffic", "captured", "planned"),
+        ("limits", "many_arrays", "tracing", "mistakes", "traffic", "captured", "planned", "spmd"),
         slow=SEVERAL,
     ),
     promised(4, ("staging",), "--messages", slow=SEVERAL),

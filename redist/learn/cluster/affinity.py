@@ -16,20 +16,25 @@ from sklearn.utils.validation import check_is_fitted
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.lloyd import label_rows
 from redist.learn.cluster.seeding import squared_norms
+from redist.learn.given import one_random_state, seeded_alike, take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.cuda.messages import MessagesOnGpu, fill_similar
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
 from redist.learn.kernels.steps import try_candidates
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.given import take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.order_statistics import median_of_all
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import Totals, all_rows, one_random_state, seeded_alike, total_of
-from redist.learn.ranks.visits import Visits
 from redist.learn.vectors.affinities import diagonal_of
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import (
+    ExactGrid,
+    Rows,
+    Totals,
+    Visits,
+    all_rows,
+    largest,
+    median_of_all,
+    total_of,
+    whole_of,
+)
 from redist.text.progress import stage
 
 # Similarities of rows for affinity propagation: made, compared and prepared, where the rows lie.
@@ -273,7 +278,7 @@ def _refine(matrix: Rows, exemplars: Numbers) -> tuple[Numbers, Numbers]:
     """**Collective.** The best exemplar of each cluster, and the own rows' labels."""
     nearest = matrix.gather(_nearest(matrix, exemplars))
     own = nearest[matrix.first : matrix.first + len(matrix.local)]
-    bound = largest(matrix, matrix.local)
+    bound = largest(matrix.comm, matrix.local)
     grid, sums = ExactGrid.for_sum(bound, matrix.n), np.zeros((2, matrix.n))
     for k in range(len(exemplars)):
         columns, rows = np.flatnonzero(nearest == k), np.flatnonzero(own == k)

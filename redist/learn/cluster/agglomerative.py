@@ -12,13 +12,12 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
 
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.near.nearest_chain import distance_columns, merge_all
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import all_rows
 from redist.learn.working import working
+from redist.spmd import Rows, all_rows, cut_like, is_global, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]

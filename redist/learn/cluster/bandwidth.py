@@ -11,17 +11,23 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
 from sklearn.utils import check_array, check_random_state
 
+from redist.learn.given import take_rows
 from redist.learn.kernels.cuda.near import MOST_DIMS, all_squares
-from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.given import is_global, lies_on_gpu, take_rows
-from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows, own_range
-from redist.learn.ranks.totals import all_rows, total_of
-from redist.learn.ranks.visits import Visits
 from redist.learn.working import working
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import (
+    ExactGrid,
+    Rows,
+    Visits,
+    all_parts,
+    all_rows,
+    is_global,
+    largest,
+    lies_on_gpu,
+    own_range,
+    total_of,
+)
 
 Values = NDArray[Any]
 BLOCK_BYTES, GPU_BLOCK_BYTES = 2**24, 2**28
@@ -50,7 +56,7 @@ def estimate_bandwidth(
 def bandwidth_of(rows: Rows, quantile: float = 0.3) -> float:
     """**Collective.** The same for rows that are known."""
     far = kth_distances(rows, max(1, int(rows.n * quantile)))
-    grid = ExactGrid.for_sum(largest(rows, far), rows.n)
+    grid = ExactGrid.for_sum(largest(rows.comm, far), rows.n)
     return float(total_of(rows.comm, grid.sum_rows(far)).sum()) / rows.n
 
 

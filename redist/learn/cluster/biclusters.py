@@ -12,10 +12,8 @@ from scipy.sparse import issparse
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.cluster.minibatch import MiniBatchKMeans
-from redist.learn.ranks.given import cut_like, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows, even_out, global_rows, own_range
-from redist.learn.ranks.totals import all_rows, one_random_state, total_of
+from redist.learn.given import one_random_state, take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.vectors.blocks import inner, times
 from redist.learn.vectors.normalizing import balanced, bistochastic, logarithmic
 from redist.learn.vectors.singular_vectors import (
@@ -24,6 +22,7 @@ from redist.learn.vectors.singular_vectors import (
     random_singular_vectors,
 )
 from redist.runtime.ranks.world import comm_or_world
+from redist.spmd import Rows, all_rows, cut_like, own_range, total_of, whole_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -92,7 +91,7 @@ class _OverRanks:
         """**Collective.** The centres of the own rows of a block, and their labels."""
         kind: Any = MiniBatchKMeans if self.mini_batch else KMeans
         options = {"init": self.init, "n_init": self.n_init, "random_state": self.random_state}
-        model = kind(k, **options).fit(global_rows(rows, block))
+        model = kind(k, **options).fit(rows.as_global(block))
         return model.cluster_centers_, np.asarray(model.labels_.tile)
 
     def _set_labels(self, rows: Rows, of_rows: Values, of_columns: Values) -> None:
@@ -202,4 +201,4 @@ def _stacked(rows: Rows, here: Values, below: Values) -> Rows:
     last = rows.comm.rank == rows.comm.size - 1
     local = np.concatenate([here, below]) if last else here
     first = rows.first if not last else rows.n - len(here)
-    return even_out(Rows(local, first, rows.n + len(below), rows.comm, None, is_even=False))
+    return Rows(local, first, rows.n + len(below), rows.comm, None, is_even=False).even_out()

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
-from redist.learn.ranks.given import is_global, take_rows
-from redist.learn.ranks.kept import KeepsAnswers
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.working import working
+from redist.spmd import is_global
 from redist.text.progress import phase
 
 Values = NDArray[Any]

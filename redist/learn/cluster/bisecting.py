@@ -28,10 +28,9 @@ from redist.learn.cluster.lloyd import (
     variance_of,
 )
 from redist.learn.cluster.seeding import squared_norms
-from redist.learn.ranks.given import take_rows, take_weights
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
+from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
+from redist.learn.kept import KeepsAnswers
+from redist.spmd import Rows, all_rows, total_of
 
 Values = NDArray[Any]
 

@@ -12,24 +12,15 @@ from scipy.sparse import issparse
 
 from redist import pgas
 from redist.learn.borrowed import fit_context
+from redist.learn.given import FLOATS, take_rows, take_weights
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.cuda.near import MOST_DIMS
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import join_lists
 from redist.learn.near.components import number_parts
 from redist.learn.near.dense_on_gpu import find_dense_on_gpu
 from redist.learn.near.near_lists import ListPart, NearLists, near_lists
 from redist.learn.near.searching import Search, is_euclidean
-from redist.learn.ranks.given import (
-    cut_like,
-    is_global,
-    lies_on_gpu,
-    take_rows,
-    take_weights,
-    whole_of,
-)
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows, as_floats
-from redist.learn.ranks.totals import total_of
+from redist.spmd import ExactGrid, Rows, cut_like, is_global, lies_on_gpu, total_of, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -84,7 +75,10 @@ class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
             p=self.p,
         )
         if rows.on_gpu:
-            labels, core = find_dense_on_gpu(as_floats(rows), weights, self.eps, self.min_samples)
+            floats = rows.dtype in FLOATS
+            local = rows.local if floats else rows.local.astype(np.float64)
+            plain = rows.holding(local)
+            labels, core = find_dense_on_gpu(plain, weights, self.eps, self.min_samples)
         else:
             labels, core = find_dense(rows, weights, self.eps, self.min_samples, search)
         self.labels_ = rows.answer(labels)

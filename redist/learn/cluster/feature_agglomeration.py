@@ -12,13 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.agglomerative import check_merging, take_merges
-from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.steps import pair_sums
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.given import is_global, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import total_of
+from redist.spmd import ExactGrid, Rows, is_global, largest, total_of, whole_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -77,7 +74,7 @@ class FeatureAgglomeration(KeepsAnswers, sklearn.cluster.FeatureAgglomeration): 
 def column_distances(rows: Rows, squared: bool) -> Values:
     """**Collective.** How far each two columns are apart, in SciPy's order of pairs, on every rank."""
     local = np.ascontiguousarray(rows.local, dtype=np.float64)
-    most = 2 * largest(rows, local)
+    most = 2 * largest(rows.comm, local)
     grid = ExactGrid.for_sum(most * most if squared else most, rows.n)
     above = np.triu_indices(rows.d, k=1)
     sums = pair_sums(local, grid, squared)[:, above[0], above[1]]

@@ -20,16 +20,15 @@ from redist.learn.borrowed import (
     single_linkage_of,
     tree_to_labels,
 )
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.given import cut_like, is_global, lies_on_gpu, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows, even_out
-from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import Rows, all_rows, cut_like, is_global, lies_on_gpu, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -75,7 +74,7 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         if self.metric not in PLAIN:
             metric = DistanceMetric.get_metric(self.metric, **self._metric_params)
         core = functions_for(core).ascontiguousarray(core)
-        tree = spanning_tree(even_out(rest), core, self.alpha, metric, phase("tree", 2, 3))
+        tree = spanning_tree(rest.even_out(), core, self.alpha, metric, phase("tree", 2, 3))
         phase("clusters", 3, 3)
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
@@ -207,4 +206,4 @@ def _finite_rows(rows: Rows, finite: NDArray[np.bool_]) -> tuple[Rows, Rows]:
     before = int(counts[: rows.comm.rank].sum())
     chosen = rows.local[finite]
     rest = Rows(chosen, before, int(counts.sum()), rows.comm, rows.given, is_even=False)
-    return rows, even_out(rest)
+    return rows, rest.even_out()

@@ -25,12 +25,10 @@ from redist.learn.cluster.lloyd import (
     variance_of,
 )
 from redist.learn.cluster.seeding import choose_seeds, squared_norms
-from redist.learn.ranks.draws import draw_distinct
-from redist.learn.ranks.given import is_global, take_rows, take_weights, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import one_random_state, seeded_alike, total_of
+from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
+from redist.learn.kept import KeepsAnswers
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import Rows, draw_distinct, is_global, total_of, whole_of
 
 Values = NDArray[Any]
 SPARSE_TOO: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": False}

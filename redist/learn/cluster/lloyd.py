@@ -1,6 +1,6 @@
 """Lloyd's rounds over ranks: labels by rows, centres by one all-reduce of ``2 k (d + 1) + 1`` numbers.
 
-Sums are exact (:mod:`redist.learn.kernels.exact_sums`): centres have the same bits for every number of ranks.
+Sums are exact (:class:`redist.spmd.ExactGrid`): centres have the same bits for every number of ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import row_norms
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import column_sums, inertia_sums, lloyd_step
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import Totals, total_of
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import ExactGrid, Rows, Totals, largest, total_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -45,21 +42,21 @@ class WeightedRows:
     @staticmethod
     def of(rows: Rows, weights: Values) -> WeightedRows:
         """**Collective.** Find out how large values and weights are."""
-        most, heaviest = largest(rows, rows.local), largest(rows, weights)
+        most, heaviest = largest(rows.comm, rows.local), largest(rows.comm, weights)
         grids = (ExactGrid.for_sum(most * heaviest, rows.n), ExactGrid.for_sum(heaviest, rows.n))
         return WeightedRows(rows, weights, grids)
 
 
 def mean_of(rows: Rows) -> Values:
     """**Collective.** The mean of every column, rounded once."""
-    grid = ExactGrid.for_sum(largest(rows, rows.local), rows.n)
+    grid = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n)
     sums = total_of(rows.comm, column_sums(rows.local, grid)).sum(axis=0)
     return (sums / rows.n).astype(rows.dtype)
 
 
 def variance_of(rows: Rows) -> float:
     """**Collective.** The mean over columns of the variance of rows whose mean is 0."""
-    grid = ExactGrid.for_sum(largest(rows, rows.local) ** 2, rows.n)
+    grid = ExactGrid.for_sum(largest(rows.comm, rows.local) ** 2, rows.n)
     sums = total_of(rows.comm, column_sums(rows.local, grid, squared=True)).sum(axis=0)
     return float(np.mean(sums / rows.n))
 
@@ -84,8 +81,8 @@ def inertia_by_label(
     """**Collective.** The same in ``n`` sums: each row's goes to the one that ``into`` names."""
     xp = functions_for(rows.local)
     local = xp.ascontiguousarray(rows.local, dtype=centers.dtype)
-    most = largest(rows, local) + float(np.abs(centers).max(initial=0.0))
-    bound = rows.d * most * most * largest(rows, weights)
+    most = largest(rows.comm, local) + float(np.abs(centers).max(initial=0.0))
+    bound = rows.d * most * most * largest(rows.comm, weights)
     grid = ExactGrid.for_sum(bound, rows.n)
     weighing = xp.ascontiguousarray(weights, dtype=centers.dtype)
     sums = inertia_sums(local, weighing, centers, labels, into, n, grid)

@@ -13,19 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.cluster.bandwidth import bandwidth_of, bins_of, can_stay
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.cuda.near import nearest_of
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.near.means_on_gpu import MeansOnGpu
 from redist.learn.near.searching import parts_of
 from redist.learn.near.slabs import Slabs
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.given import take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.passing import Passing, all_parts
-from redist.learn.ranks.rows import Rows, own_range
-from redist.learn.ranks.totals import all_rows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import ExactGrid, Passing, Rows, all_parts, all_rows, largest, own_range, whole_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -165,7 +161,7 @@ class SlabMeans:
         self._search = (
             NearestNeighbors(radius=radius).fit(self._items) if len(self._items) else None
         )
-        self._parts = ExactGrid.for_sum(largest(rows, rows.local), rows.n).split(self._items)
+        self._parts = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n).split(self._items)
 
     def means(self, points: Values) -> tuple[Values, NDArray[np.int64]]:
         """**Collective.** The mean around each point, and of how many rows."""

@@ -19,11 +19,9 @@ from redist.learn.cluster.kmeans import (
     given_centers,
 )
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
-from redist.learn.ranks.draws import AddedUp, largest
-from redist.learn.ranks.given import take_rows, take_weights
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import one_random_state, seeded_alike
+from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
+from redist.learn.kept import KeepsAnswers
+from redist.spmd import Rows, RunningSums, largest
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -73,7 +71,9 @@ class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMea
             self.labels_ = rows.answer(labels)
             self.inertia_ = inertia_of(rows, weights, self.cluster_centers_, labels)
         else:
-            total = AddedUp.of(rows, weights.astype(np.float64), largest(rows, weights)).total
+            total = RunningSums.of(
+                rows, weights.astype(np.float64), largest(rows.comm, weights)
+            ).total
             self.inertia_ = self._ewa_inertia * total
         return self
 
@@ -129,7 +129,7 @@ class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMea
         self._ewa_inertia = self._ewa_inertia_min = None
         self._no_improvement = self._n_since_last_reassign = 0
         n_steps = self.max_iter * rows.n // self._batch_size
-        shares = AddedUp.of(rows, weights.astype(np.float64), largest(rows, weights))
+        shares = RunningSums.of(rows, weights.astype(np.float64), largest(rows.comm, weights))
         ones = np.ones(self._batch_size, dtype=rows.dtype)
         silent = self.verbose and rows.comm.rank != 0
         verbose, self.verbose = self.verbose, 0 if silent else self.verbose

@@ -14,15 +14,15 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
+from redist.learn.given import take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels import twins
 from redist.learn.kernels.growing import is_fused_by_scipy
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import grow
-from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows
+from redist.spmd import Rows, cut_like, is_global, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]

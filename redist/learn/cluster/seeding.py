@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import try_candidates
-from redist.learn.ranks.draws import AddedUp, draw, largest
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import Totals
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import ExactGrid, Rows, RunningSums, Totals, draw, largest
 
 Values = NDArray[Any]
 
@@ -49,7 +46,7 @@ def choose_seeds(
     trials = 2 + int(np.log(k)) if n_trials is None else n_trials
     norms = squared_norms(rows.local) if norms is None else norms.astype(np.float64)
     weights = weights.astype(np.float64)
-    bound = 4 * largest(rows, norms) * largest(rows, weights)
+    bound = 4 * largest(rows.comm, norms) * largest(rows.comm, weights)
     grid = ExactGrid.for_sum(bound, rows.n)
     add_up = Totals(rows.comm, 2 * trials)
     numbers = draw(rows, weights, random_state, 1)
@@ -62,7 +59,7 @@ def choose_seeds(
     pot = Totals(rows.comm, 2)(sums).sum()
     for _ in range(1, k):
         shares = random_state.uniform(size=trials) * pot
-        ids = AddedUp.of(rows, weights * closest, bound).find(shares)
+        ids = RunningSums.of(rows, weights * closest, bound).find(shares)
         ids = np.minimum(ids, rows.n - 1)
         candidates = rows.fetch(ids)
         near, sums = try_candidates(

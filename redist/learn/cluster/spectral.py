@@ -12,12 +12,10 @@ from scipy.sparse import issparse
 
 from redist.learn.borrowed import cluster_qr, discretize, fit_context
 from redist.learn.cluster.kmeans import KMeans
+from redist.learn.given import one_random_state, seeded_alike, take_rows
+from redist.learn.kept import KeepsAnswers
 from redist.learn.near.nearest import nearest_rows
 from redist.learn.near.searching import Search
-from redist.learn.ranks.given import cut_like, is_global, take_rows, whole_of
-from redist.learn.ranks.kept import KeepsAnswers
-from redist.learn.ranks.rows import Rows, global_rows
-from redist.learn.ranks.totals import all_rows, one_random_state, seeded_alike, total_of
 from redist.learn.vectors.affinities import (
     SYMMETRIC,
     ScaledAffinity,
@@ -31,6 +29,7 @@ from redist.learn.vectors.affinities import (
 from redist.learn.vectors.blocks import with_signs
 from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import Rows, all_rows, cut_like, is_global, total_of, whole_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -176,7 +175,7 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
         model = KMeans(
             self.n_clusters, random_state=random_state, n_init=self.n_init, verbose=self.verbose
         )
-        labels = model.fit(global_rows(rows, vectors)).labels_.tile
+        labels = model.fit(rows.as_global(vectors)).labels_.tile
         assert labels is not None
         return np.asarray(labels)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
-from redist.learn.ranks.totals import one_random_state
+from redist.learn.given import one_random_state
 from redist.pgas.creation import Type, make
 from redist.pgas.global_array import Array
 from redist.pgas.random.philox import Stream

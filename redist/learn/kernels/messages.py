@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.messages import MessagesOnGpu
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import address, in_turns, library
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.spmd import ExactGrid
 
 Values = NDArray[Any]
 PART = 64

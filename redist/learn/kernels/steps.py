@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from redist.learn.kernels import twins
 from redist.learn.kernels.cuda import lloyd as on_gpu
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import SUFFIX, address, in_turns, library
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.spmd import ExactGrid
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

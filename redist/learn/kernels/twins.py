@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import ExactGrid
 
 PART, GPU_PART = 4096, 2**20
 """Rows that are worked on at a time."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from redist.learn.metrics.labelled import LabelCodes, check_labels, check_same_length, comm_of
-from redist.learn.ranks.passing import all_parts
+from redist.spmd import all_parts
 
 Values = NDArray[Any]
 

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from redist.learn.ranks.given import check_dims, is_global, to_rows
-from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows, own_range
-from redist.learn.ranks.totals import same_error, total_of
+from redist.learn.given import check_dims
 from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.spmd import Rows, all_parts, is_global, own_range, same_error, total_of
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -31,7 +29,7 @@ class LabelCodes:
     def of(labels: Any, comm: Comm) -> LabelCodes:
         """**Collective** if labels are a global array. Number labels in their order."""
         if is_global(labels):
-            tile = to_rows(labels)
+            tile = Rows.of(labels).local
             classes = np.unique(all_parts(comm, np.unique(tile))[0])
             return LabelCodes.counted(np.searchsorted(classes, tile), len(classes), comm)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -95,19 +93,18 @@ def take_labelled(x: Any, labels: Any) -> tuple[Rows, LabelCodes]:
     if not is_global(x):
         whole = check_array(x, dtype=np.float64, order="C", input_name="X")
         check_same_length(whole, labels)
-        lo, hi = own_range(comm, len(whole))
-        rows = Rows(whole[lo:hi], lo, len(whole), comm, None)
+        rows = Rows.share(whole, comm)
     else:
         check_dims(x)
         if x.ndim != 2 or 0 in x.shape:  # scikit-learn says why not, the same everywhere
             check_array(np.zeros(x.shape, x.dtype), input_name="X")
         check_same_length(x, labels)
-        tile = to_rows(x)
+        rows = Rows.of(x)
         with same_error(comm):
             local = check_array(
-                tile, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"
+                rows.local, dtype=np.float64, order="C", ensure_min_samples=0, input_name="X"
             )
-        rows = Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
+        rows = rows.holding(local)
     return rows, LabelCodes.of(labels, comm)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import pairwise_distances
 
-from redist.learn.kernels.exact_sums import ExactGrid
+from redist.learn.given import one_random_state
 from redist.learn.kernels.steps import try_candidates
 from redist.learn.metrics.labelled import (
     LabelCodes,
@@ -19,12 +19,18 @@ from redist.learn.metrics.labelled import (
     comm_of,
     take_labelled,
 )
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.given import cut_like, is_global, whole_of
-from redist.learn.ranks.rows import Rows, even_out
-from redist.learn.ranks.totals import one_random_state, same_error, total_of
-from redist.learn.ranks.visits import Visits
 from redist.learn.working import working
+from redist.spmd import (
+    ExactGrid,
+    Rows,
+    Visits,
+    cut_like,
+    is_global,
+    largest,
+    same_error,
+    total_of,
+    whole_of,
+)
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -130,7 +136,7 @@ def _sums_by_label(rows: Rows, codes: LabelCodes, distances: _Distances) -> Valu
     if precomputed:
         _must_be_distances(rows)
         labelled = iter([(0, rows.local[:0], rows.gather(codes.own))])
-        bound = largest(rows, rows.local)
+        bound = largest(rows.comm, rows.local)
     else:
         both = rows.holding(np.column_stack([rows.local, codes.own.astype(float)]))
         visits = Visits(both)
@@ -171,7 +177,7 @@ def _bound(rows: Rows, distances: _Distances, visits: Visits) -> float:
     """**Collective.** A number that no distance exceeds, the same for every number of ranks."""
     if distances.is_euclidean:
         norms = np.sqrt((rows.local * rows.local).sum(axis=1))
-        return 2.0 * largest(rows, norms) * (1 + 1e-6)
+        return 2.0 * largest(rows.comm, norms) * (1 + 1e-6)
     most = 0.0
     said, done = phase("largest distance", 1, 2), 0
     for _, tile in visits:
@@ -182,7 +188,7 @@ def _bound(rows: Rows, distances: _Distances, visits: Visits) -> float:
                 most = max(most, float(np.abs(far).max(initial=0.0)))
                 done += far.size
                 said(done // len(rows.local), rows.n)
-    return largest(rows, np.array([most]))
+    return largest(rows.comm, np.array([most]))
 
 
 def _must_be_distances(rows: Rows) -> None:
@@ -208,7 +214,7 @@ def _sampled(
     first = int(np.searchsorted(numbers, rows.first))
     local = rows.local[here][:, numbers] if square else rows.local[here]
     both = np.column_stack([local, codes.own[here].astype(float)])
-    chosen = even_out(Rows(both, first, len(numbers), rows.comm, None, is_even=False))
+    chosen = Rows(both, first, len(numbers), rows.comm, None, is_even=False).even_out()
     values = np.ascontiguousarray(chosen.local[:, :-1])
     own = chosen.local[:, -1].astype(np.int64)
     return chosen.holding(values), LabelCodes.counted(own, codes.k, rows.comm)

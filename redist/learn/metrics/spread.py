@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_distances
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.metrics.labelled import LabelCodes, check_number_of_labels, take_labelled
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import total_of
+from redist.spmd import ExactGrid, Rows, largest, total_of
 
 Values = NDArray[Any]
 
@@ -25,11 +22,11 @@ def calinski_harabasz_score(X: Any, labels: Any) -> float:
     """
     rows, codes = take_labelled(X, labels)
     check_number_of_labels(codes)
-    total = _sums(rows, codes, rows.local, largest(rows, rows.local))
+    total = _sums(rows, codes, rows.local, largest(rows.comm, rows.local))
     centers = total / codes.counts[:, None]
     apart = codes.counts @ ((centers - total.sum(axis=0) / rows.n) ** 2).sum(axis=1)
     squares = ((rows.local - centers[codes.own]) ** 2).sum(axis=1)
-    spread = _sums(rows, codes, squares, largest(rows, squares)).sum()
+    spread = _sums(rows, codes, squares, largest(rows.comm, squares)).sum()
     return float(apart * (rows.n - codes.k) / (spread * (codes.k - 1.0))) if spread else 1.0
 
 
@@ -41,10 +38,10 @@ def davies_bouldin_score(X: Any, labels: Any) -> float:
     """
     rows, codes = take_labelled(X, labels)
     check_number_of_labels(codes)
-    total = _sums(rows, codes, rows.local, largest(rows, rows.local))
+    total = _sums(rows, codes, rows.local, largest(rows.comm, rows.local))
     centers = total / codes.counts[:, None]
     far = np.sqrt(((rows.local - centers[codes.own]) ** 2).sum(axis=1))
-    spread = _sums(rows, codes, far, largest(rows, far)) / codes.counts
+    spread = _sums(rows, codes, far, largest(rows.comm, far)) / codes.counts
     apart = pairwise_distances(centers)
     if np.allclose(spread, 0) or np.allclose(apart, 0):
         return 0.0

@@ -14,8 +14,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from redist.learn.near.near_lists import NearLists
-from redist.learn.ranks.passing import all_parts
 from redist.runtime.ranks.world import Comm
+from redist.spmd import all_parts
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

@@ -12,13 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.near import flatten, join_near, join_told, least_near, weigh_near
-from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import Totals, total_of
-from redist.learn.ranks.visits import Visits
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import ExactGrid, Rows, Totals, Visits, largest, total_of
 
 Values = NDArray[Any]
 NO_CLUSTER = int(np.iinfo(np.int32).max)
@@ -72,7 +68,7 @@ def _weights_near(rows: Rows, visits: Visits, weights: Values | None, limit: flo
     """**Collective.** How much is near each own row, itself included: an exact sum, rounded once."""
     xp, parts = functions_for(rows.local), None
     if weights is not None:
-        grid = ExactGrid.for_sum(largest(rows, weights), rows.n)
+        grid = ExactGrid.for_sum(largest(rows.comm, weights), rows.n)
         parts = xp.stack(grid.split(to_device(rows.gather(weights))))
     sums = xp.zeros((2, len(rows.local)))
     for first, tile in visits:

@@ -8,12 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.near import sums_near
-from redist.learn.kernels.exact_sums import ExactGrid
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.passing import all_parts
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import all_rows, total_of
 from redist.runtime.cuda.arrays import to_device
+from redist.spmd import ExactGrid, Rows, all_parts, all_rows, largest, total_of
 
 Values = NDArray[Any]
 PART_BYTES = 2**25
@@ -28,7 +24,7 @@ class MeansOnGpu:
 
     def __init__(self, rows: Rows, radius: float) -> None:
         self._rows, self._limit = rows, float(radius) * float(radius)
-        self._grid = ExactGrid.for_sum(largest(rows, rows.local), rows.n)
+        self._grid = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n)
 
     def means(self, points: Values) -> tuple[Values, NDArray[np.int64]]:
         """**Collective.** The mean around each place, and of how many rows; places may differ by rank."""

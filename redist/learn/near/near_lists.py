@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from redist.learn.near.searching import OWN_ROWS, Search, parts_of
 from redist.learn.near.slabs import Slabs
-from redist.learn.ranks.passing import Passing
-from redist.learn.ranks.rows import Rows, first_rows
-from redist.learn.ranks.visits import Visits
+from redist.spmd import Passing, Rows, Visits
 from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
@@ -91,7 +89,7 @@ class VisitLists:
         others = np.concatenate([np.arange(first), np.arange(first + n, rows.n)])
         self.numbers = np.concatenate([np.arange(first, first + n), others])
         self.n_own = n
-        self.homes = np.searchsorted(first_rows(rows)[:-1], others, side="right") - 1
+        self.homes = np.searchsorted(rows.firsts()[:-1], others, side="right") - 1
         self._radius, self._search, self._said = radius, search, said
 
     def lists(self) -> Iterator[ListPart]:

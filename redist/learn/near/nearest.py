@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 from redist.learn.kernels.cuda.near import least_squares
 from redist.learn.near.searching import Search, nearest_distances, parts_of, rows_within
 from redist.learn.near.slabs import Slabs
-from redist.learn.ranks.passing import Passing
-from redist.learn.ranks.rows import Rows, even_out
-from redist.learn.ranks.totals import total_of
-from redist.learn.ranks.visits import Visits
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import Passing, Rows, Visits, total_of
 from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
@@ -52,10 +49,10 @@ def _by_slabs(rows: Rows, k: int, search: Search, said: Said) -> Values:
 
 
 def _by_visits(rows: Rows, k: int, search: Search, said: Said) -> Values:
-    own = even_out(rows).local
+    own = rows.even_out().local
     found = np.full((len(own), k), np.inf)
     done = 0
-    for _, tile in Visits(even_out(rows)):
+    for _, tile in Visits(rows.even_out()):
         if len(tile):
             found = _least(found, nearest_distances(search.over(tile), own, k), k)
         done += len(tile)

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from redist.learn.kernels.chain import least_of, merge_alone, merge_rows
-from redist.learn.ranks.rows import Rows, first_rows
-from redist.learn.ranks.totals import RowsOfAll
-from redist.learn.ranks.visits import Visits
+from redist.spmd import Rows, RowsOfAll, Visits
 from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
@@ -83,7 +81,7 @@ class RowPieces:
     """Joins a row of numbers whose pieces lie with the ranks' rows; prepared once."""
 
     def __init__(self, rows: Rows) -> None:
-        self._firsts = first_rows(rows)
+        self._firsts = rows.firsts()
         self._most = int(np.diff(self._firsts).max())
         self._tell = RowsOfAll(rows.comm, self._most)
 

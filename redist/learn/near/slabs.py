@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.ranks.passing import Passing
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import all_rows, total_of
+from redist.spmd import Passing, Rows, all_rows, total_of
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]

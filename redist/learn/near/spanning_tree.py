@@ -20,15 +20,11 @@ from redist.learn.kernels import twins
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
 from redist.learn.kernels.growing import Loop, Step, loop_of, step_of
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import RowsOfAll
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.cuda.arrays import to_host
-from redist.runtime.ranks.neighbours import steps_on_node
-from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
-from redist.runtime.shm.segments import shared_empty
+from redist.spmd import Rows, RowsOfAll, node_loops
 from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
@@ -111,17 +107,15 @@ def grow_on_node(
             loop(stop, None)
             said(stop, n - 1)
         return True
-    world = world_of(comm)
-    if not world.one_node:
+    if not world_of(comm).one_node:
         return False
 
     def work() -> tuple[bool, int]:
-        tile = shared_empty((2, width), found.dtype)
-        with steps_on_node(world, tile, "grow a tree", TIMEOUT_S) as steps:
-            if steps is None:
+        with node_loops(comm, (2, width), what="grow a tree") as loops:
+            if loops is None:
                 return False, 0
             for stop in stops:
-                steps.run(partial(loop, stop))
+                loops.run(partial(loop, stop))
                 said(stop, n - 1)
         return True, (comm.size - 1) * (n - 1) * width * 8
 

@@ -13,15 +13,12 @@ from scipy.sparse.linalg import splu
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.extmath import row_norms
 
-from redist.learn.ranks.passing import Passing, all_parts
-from redist.learn.ranks.rows import Rows, first_rows, global_rows, own_range
-from redist.learn.ranks.totals import same_error, total_of
-from redist.learn.ranks.visits import Visits
 from redist.learn.vectors.blocks import times
 from redist.learn.vectors.eigenvectors import Symmetric
 from redist.learn.vectors.gpu_affinities import gaussian_on_gpu, met_by, times_on_gpu
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
+from redist.spmd import Passing, Rows, Visits, all_parts, own_range, same_error, total_of
 
 Values = NDArray[Any]
 PART_BYTES = 2**19
@@ -85,7 +82,7 @@ def diagonal_of(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def transposed_rows(rows: Rows, matrix: Values) -> Values:
     """**Collective.** The own rows of the transpose of a square matrix."""
-    made = global_rows(rows, matrix)
+    made = rows.as_global(matrix)
     tile = made.T.to(made.type).tile
     assert tile is not None
     return tile
@@ -184,7 +181,7 @@ def nearest_affinity(rows: Rows, near: NDArray[np.int64]) -> csr_array:
     n_own, k = near.shape
     own = np.repeat(np.arange(rows.first, rows.first + n_own), k)
     flat = near.reshape(-1)
-    homes = np.searchsorted(first_rows(rows)[:-1], flat, side="right") - 1
+    homes = np.searchsorted(rows.firsts()[:-1], flat, side="right") - 1
     passing = Passing.of(rows.comm, np.arange(len(flat)), homes)
     back = passing.there(np.stack([flat, own], axis=1))
     row = np.concatenate([own, back[:, 0]]) - rows.first

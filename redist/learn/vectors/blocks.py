@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.library import address, in_turns, library
-from redist.learn.ranks.totals import all_rows, total_of
 from redist.runtime.ranks.world import Comm
+from redist.spmd import ExactGrid, all_rows, total_of
 
 Values = NDArray[Any]
 SIDE = 4

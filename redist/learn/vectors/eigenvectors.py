@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
-from redist.learn.ranks.totals import total_of
 from redist.learn.vectors.blocks import SIDE, alike, inner, orthonormal, times
 from redist.runtime.ranks.world import Comm
+from redist.spmd import total_of
 
 Values = NDArray[Any]
 Product = Callable[[Values], Values]

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.visits import Visits
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for
+from redist.spmd import Rows, Visits
 
 Values = NDArray[Any]
 PART_BYTES = 2**28

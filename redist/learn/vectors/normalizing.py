@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.steps import column_sums
-from redist.learn.ranks.draws import largest
-from redist.learn.ranks.rows import Rows
-from redist.learn.ranks.totals import total_of
+from redist.spmd import ExactGrid, Rows, largest, total_of
 
 Values = NDArray[Any]
 ROUNDS, NEAR = 1000, 1e-5
@@ -39,7 +36,7 @@ def bistochastic(rows: Rows) -> Rows:
         new = balanced(now)[0]
         with np.errstate(invalid="ignore"):
             apart = new.local - now.local
-        most = largest(rows, apart)
+        most = largest(rows.comm, apart)
         if not np.isfinite(most):
             return new
         grid = ExactGrid.for_sum(most * most * rows.d, rows.n)
@@ -69,6 +66,6 @@ def _at_least(rows: Rows, least: float) -> Rows:
 
 def _column_totals(rows: Rows) -> Values:
     """**Collective.** The sums of columns over all ranks' rows."""
-    grid = ExactGrid.for_sum(largest(rows, rows.local), rows.n)
+    grid = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n)
     total: Values = total_of(rows.comm, column_sums(rows.local, grid)).sum(axis=0)
     return total

@@ -15,8 +15,7 @@ from scipy.linalg import qr, svd
 from scipy.sparse.linalg import svds
 from sklearn.utils.extmath import randomized_svd
 
-from redist.learn.ranks.rows import Rows, own_range
-from redist.learn.ranks.totals import one_random_state
+from redist.learn.given import one_random_state
 from redist.learn.vectors.blocks import inner, orthonormal, times, with_signs
 from redist.learn.vectors.eigenvectors import (
     Symmetric,
@@ -24,6 +23,7 @@ from redist.learn.vectors.eigenvectors import (
     largest_eigenvectors,
     start_block,
 )
+from redist.spmd import Rows, own_range
 
 Values = NDArray[Any]
 FEW = 2**16

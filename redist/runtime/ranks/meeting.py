@@ -45,8 +45,8 @@ class Disagreement(TransferError):
         self.error = error
 
 
-class StepWords(ctypes.Structure):
-    """What a loop in C must know to meet the ranks of its node at every step, as ``redist_ranks`` has it."""
+class LoopWords(ctypes.Structure):
+    """What a loop in C must know to meet the ranks of its node: ``struct redist_ranks`` of redist_spmd.h."""
 
     _fields_ = (
         ("meet", ctypes.c_void_p),
@@ -113,12 +113,12 @@ class Meeting:
         else:
             self._failure.wait([self._node.comm.Ibarrier()])
 
-    def words_for_steps(self, tiles: int) -> StepWords:
+    def loop_words(self, tiles: int) -> LoopWords:
         """**Local.** For loops in C; ``tiles`` is the address of a table of where the ranks' tiles lie."""
         assert self._kernels is not None
         meet, node = ctypes.cast(self._kernels.meet, ctypes.c_void_p), self._node
-        n, me, word = len(node.ranks), node.place, 2 * Token.LOOP_STEP
-        return StepWords(meet.value, self._pages.table, tiles, n, me, self._slice_ns, 0, word)
+        n, me, word = len(node.ranks), node.place, 2 * Token.LOOP
+        return LoopWords(meet.value, self._pages.table, tiles, n, me, self._slice_ns, 0, word)
 
     def _wait_on_node(self, said: int) -> int:
         assert self._kernels is not None
@@ -126,8 +126,8 @@ class Meeting:
         args = self._pages.table, len(node.ranks), node.place, self.seq, said, None, self._slice_ns
         return self.wait_until(lambda: meet(*args))
 
-    def run_steps(self, words: StepWords, loop: Callable[[Any], int]) -> None:
-        """**Collective over the node.** Call a loop in C whose steps are meetings until it has ended.
+    def run_loop(self, words: LoopWords, loop: Callable[[Any], int]) -> None:
+        """**Collective over the node.** Call a loop in C that meets the other ranks until it has ended.
 
         A loop that has to wait for long comes back, and is called again once the others are there.
         """

@@ -71,33 +71,36 @@ def neighbour_tiles(
         raise
 
 
-class StepsOnNode:
-    """Lets loops in C read the neighbours' tiles, and meet at every step, while those are mapped."""
+class NodeLoops:
+    """Runs loops in C that read the neighbours' tiles, and meet the other ranks, while those are mapped."""
 
-    __slots__ = ("_meeting", "_table", "_words")
+    __slots__ = ("_meeting", "_table", "_words", "tile")
 
     def __init__(self, world: World, tiles: dict[int, Tile]) -> None:
-        self._meeting = world.meeting
+        self._meeting, self.tile = world.meeting, tiles[world.rank]
         places = [tiles[rank].ctypes.data for rank in world.node.ranks]
         self._table = np.array(places, dtype=np.uintp)
-        self._words = world.meeting.words_for_steps(self._table.ctypes.data)
+        self._words = world.meeting.loop_words(self._table.ctypes.data)
 
     def run(self, loop: Callable[[Any], int]) -> None:
-        """**Collective over the node.** As :meth:`Meeting.run_steps`."""
-        self._meeting.run_steps(self._words, loop)
+        """**Collective over the node.** Call a loop with a ``struct redist_ranks *`` until it has ended.
+
+        It returns 0 when it has, else what the last meeting answered; then it is called again, and goes on.
+        """
+        self._meeting.run_loop(self._words, loop)
 
 
 @contextlib.contextmanager
-def steps_on_node(
+def node_loops(
     world: World, tile: Tile, what: str, timeout_s: float | None
-) -> Iterator[StepsOnNode | None]:
-    """**Collective.** Steps of all ranks while the block runs; None, on all, where C cannot make them meet.
+) -> Iterator[NodeLoops | None]:
+    """**Collective.** Loops of all ranks while the block runs; None, on all, where C cannot make them meet.
 
     ``tile`` is what this rank lets the others read. C was not built, or ranks are on several nodes.
     """
     with neighbour_tiles(world, tile, tile.dtype, what, timeout_s) as near:
         can = near.complete and world.node.kernels is not None
-        yield StepsOnNode(world, near.tiles) if can else None
+        yield NodeLoops(world, near.tiles) if can else None
 
 
 def _describe(world: World, tile: Tile | None) -> bool:

@@ -26,7 +26,7 @@ class Token(IntEnum):
     READ_NEIGHBOURS = 7
     PROGRAM = 9
     GRAPH_DONE = 11
-    LOOP_STEP = 13
+    LOOP = 13
 
 
 class EpochEvent(IntEnum):

@@ -33,10 +33,8 @@ from redist.learn.cluster import (
     MiniBatchKMeans,
     kmeans_plusplus,
 )
-from redist.learn.ranks.draws import draw, draw_distinct
-from redist.learn.ranks.rows import Rows, own_range
-from redist.learn.ranks.totals import Totals, all_rows, total_of
 from redist.pgas.memory import BUFFERS
+from redist.spmd import Rows, all_rows, own_range
 from redist.text import progress
 from tests.programs.together import main, run_named
 
@@ -270,28 +268,6 @@ def seeds_are_scikit_learns() -> str | None:
     return None
 
 
-def draws_are_numpys() -> str | None:
-    weights = np.random.RandomState(1).rand(203)
-    lo, hi = own_range(COMM, 203)
-    rows = Rows(X[lo:hi], lo, 203, COMM, None)
-    p = weights / weights.sum()
-    ours = draw(rows, weights[lo:hi], np.random.RandomState(2), 50)
-    if not np.array_equal(ours, np.random.RandomState(2).choice(203, 50, p=p)):
-        return "with replacement"
-    ours = draw_distinct(rows, weights[lo:hi], np.random.RandomState(2), 190)
-    want = np.random.RandomState(2).choice(203, 190, p=p, replace=False)
-    return None if np.array_equal(ours, want) else "without replacement"
-
-
-def totals_are_those_of_all_ranks() -> str | None:
-    row = np.arange(5.0) + COMM.rank
-    n = COMM.size
-    if not np.array_equal(Totals(COMM, 5)(row), np.arange(5.0) * n + n * (n - 1) / 2):
-        return "sum"
-    most = total_of(COMM, np.array([[COMM.rank, -COMM.rank]]), "max")
-    return None if most.tolist() == [[n - 1, 0]] else f"max {most}"
-
-
 def limits_are_kept_before_work_begins() -> str | None:
     x = pgas.asarray(X, type="{x}, {}")
     lo, hi = own_range(COMM, len(X))
@@ -343,7 +319,7 @@ CHECKED = (
     spectral_errors_and_affinities_are_scikit_learns,
     ranks_draw_the_same_seed, weights_come_in_any_form, manners_are_scikit_learns,
     pickles_hold_no_half, the_first_rank_says_what_takes_long, scikit_learn_is_told_its_own,
-    seeds_are_scikit_learns, draws_are_numpys, totals_are_those_of_all_ranks,
+    seeds_are_scikit_learns,
     a_round_is_one_all_reduce, limits_are_kept_before_work_begins,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)

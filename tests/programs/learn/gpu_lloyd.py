@@ -13,8 +13,8 @@ from mpi4py import MPI
 
 from redist.learn.kernels import steps
 from redist.learn.kernels.cuda.lloyd import tiling_for
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import to_device, to_host
+from redist.spmd import ExactGrid
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import all_well, main
 

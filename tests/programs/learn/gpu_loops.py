@@ -14,10 +14,10 @@ from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.cuda import near
 from redist.learn.kernels.cuda.prim import OutsideOnGpu
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.growing import step_of
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.runtime.cuda.arrays import to_device, to_host
+from redist.spmd import ExactGrid
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
 

@@ -14,17 +14,12 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 from sklearn.utils.extmath import randomized_svd
 
-import redist.errors
 from redist.learn.kernels.steps import join_lists
 from redist.learn.near.components import number_parts
 from redist.learn.near.near_lists import near_lists
 from redist.learn.near.nearest import distances_to_nearest, nearest_rows
 from redist.learn.near.searching import Search
 from redist.learn.near.slabs import Slabs
-from redist.learn.ranks.order_statistics import kth_of_all, median_of_all
-from redist.learn.ranks.passing import Passing, all_parts
-from redist.learn.ranks.rows import Rows, even_out, own_range
-from redist.learn.ranks.visits import Visits
 from redist.learn.vectors.affinities import (
     ScaledAffinity,
     diagonal_of,
@@ -34,6 +29,7 @@ from redist.learn.vectors.affinities import (
 from redist.learn.vectors.blocks import inner, orthonormal
 from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
 from redist.learn.vectors.singular_vectors import exact_singular_vectors, random_singular_vectors
+from redist.spmd import Rows, all_parts, own_range
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
@@ -57,21 +53,6 @@ def rows_of(x: Any) -> Rows:
     return Rows(x[lo:hi].copy(), lo, len(x), COMM, None)
 
 
-def rows_are_passed_there_and_back() -> str | None:
-    mine = np.arange(5) + 10 * RANK
-    to = (np.arange(5) + RANK) % SIZE
-    passing = Passing.of(COMM, np.arange(5), to)
-    got = passing.there(np.stack([mine, mine * 2], axis=1))
-    want = [10 * r + i for r in range(SIZE) for i in range(5) if (i + r) % SIZE == RANK]
-    if got[:, 0].tolist() != want or passing.from_ranks.tolist() != [one // 10 for one in want]:
-        return f"{got[:, 0]} and not {want}"
-    if not np.array_equal(passing.back(got[:, 0]), mine[passing.rows]):
-        return "back"
-    joined, begin = all_parts(COMM, np.arange(RANK))
-    right = joined.tolist() == [i for r in range(SIZE) for i in range(r)]
-    return None if right and begin[-1] == len(joined) else f"{joined}"
-
-
 def slabs_hold_every_row_once() -> str | None:
     for name, x in sets().items():
         rows = rows_of(x)
@@ -87,84 +68,6 @@ def slabs_hold_every_row_once() -> str | None:
             return f"{name}: rows come back elsewhere"
         if not np.array_equal(slabs.bring(rows.local[:, 0]), slabs.rows[:, 0]):
             return f"{name}: other values are brought"
-    return None
-
-
-def chosen_rows_are_evened_out() -> str | None:
-    x = sets()["normal"]
-    rows = rows_of(x)
-    odd = (np.arange(rows.first, rows.first + len(rows.local)) % 7) < 2 + RANK
-    counts = COMM.allgather(int(odd.sum()))
-    chosen = Rows(rows.local[odd], sum(counts[:RANK]), sum(counts), COMM, None, is_even=False)
-    even = even_out(chosen)
-    lo, hi = own_range(COMM, even.n)
-    whole = chosen.gather(chosen.local)
-    right = np.array_equal(even.local, whole[lo:hi]) and even.first == lo
-    return None if right else "other rows"
-
-
-def visits_see_every_row_once() -> str | None:
-    for name, x in sets().items():
-        rows = rows_of(x)
-        for node_size in (None, 1, 2):
-            for prefetch, keep in ((True, 0), (False, 0), (True, 2**20)):
-                visits = Visits(rows, prefetch=prefetch, keep_bytes=keep, node_size=node_size)
-                for _ in range(2):
-                    seen = [(first, np.array(tile)) for first, tile in visits]
-                    if seen[0][0] != rows.first and len(rows.local):
-                        return f"{name}: others come before the own rows"
-                    found = np.concatenate(
-                        [tile for _, tile in sorted(seen, key=lambda one: one[0])]
-                    )
-                    if not np.array_equal(found, x):
-                        return f"{name}, nodes of {node_size}: {len(found)} rows of {len(x)}"
-    return None
-
-
-def visits_count_what_they_do() -> str | None:
-    x = sets()["large"]
-    rows, far = rows_of(x), SIZE - 1
-    others = x.nbytes - rows.local.nbytes
-    near = Visits(rows)
-    for _ in near:
-        pass
-    if near.counts.in_place != SIZE or near.counts.fetched_bytes:
-        return f"on one node: {near.counts}"
-    for keep, fetched in ((0, 2 * far), (2**30, far)):
-        apart = Visits(rows, node_size=1, keep_bytes=keep)
-        for _ in range(2):
-            for _ in apart:
-                pass
-        want = (2, fetched, 2 * far - fetched, others * (2 if keep == 0 else 1))
-        got = apart.counts
-        if (got.in_place, got.fetched, got.kept, got.fetched_bytes) != want:
-            return f"on nodes of one rank, {keep} kept: {got} and not {want}"
-    return None
-
-
-def visits_are_traced() -> str | None:
-    rows, far = rows_of(sets()["large"]), SIZE - 1
-    for prefetch, keep in ((True, 0), (False, 0), (True, 2**30)):
-        visits = Visits(rows, prefetch=prefetch, keep_bytes=keep, node_size=1)
-        with redist.trace() as t:
-            for _ in range(3):
-                for _ in visits:
-                    pass
-        (counts,) = t.visits.values()
-        fetched = far if keep else 3 * far
-        want = (3, 3, fetched, fetched if prefetch else 0, 3 * far - fetched)
-        if counts[:5] != want or counts != visits.counts:
-            return f"prefetch={prefetch}, keep_bytes={keep}: {counts} and not {want}"
-        if counts.fetched_bytes != sum(move.received_bytes for move in t.moves):
-            return f"{counts.fetched_bytes} bytes, but\n{t}"
-        if "bytes fetched" not in str(t) or (SIZE == 1 and "no array moved" in str(t)):
-            return f"{t}"
-    with redist.trace() as t:
-        for _ in Visits(rows):
-            pass
-    (counts,) = t.visits.values()
-    if counts.in_place != SIZE or counts.in_place_bytes != rows.n * rows.d * 8 or t.moves:
-        return f"{t}"
     return None
 
 
@@ -225,28 +128,6 @@ def _parts(graph: Any, marked: Any) -> Any:
     out = np.full(len(marked), -1)
     out[items] = np.argsort(np.argsort(first))[inverse]
     return out
-
-
-def medians_are_numpys() -> str | None:
-    rng = np.random.RandomState(4)
-    kinds = {
-        "normal": rng.normal(size=60000),
-        "few values": rng.randint(0, 3, 50000).astype(float),
-        "equal": np.ones(40001),
-        "skewed": np.exp(4 * rng.normal(size=45000)),
-        "two": np.array([3.0, 1.0]),
-        "sorted": np.sort(rng.rand(70001)),
-    }
-    for name, values in kinds.items():
-        lo, hi = own_range(COMM, len(values))
-        for own in (values[lo:hi], values if RANK == SIZE - 1 else values[:0]):
-            found = median_of_all(COMM, own)
-            if found != np.median(values):
-                return f"{name}: {found} and not {np.median(values)}"
-        for k in (0, len(values) // 3, len(values) - 1):
-            if kth_of_all(COMM, values[lo:hi], k) != np.sort(values)[k]:
-                return f"{name}: number {k}"
-    return None
 
 
 def scaled(n: int, **given: Any) -> tuple[Rows, ScaledAffinity]:
@@ -336,9 +217,9 @@ def blocks_are_made_orthonormal() -> str | None:
 
 
 CHECKED = (
-    rows_are_passed_there_and_back, slabs_hold_every_row_once, chosen_rows_are_evened_out,
-    visits_see_every_row_once, visits_count_what_they_do, visits_are_traced, nearest_are_those_of_all_rows,
-    lists_and_parts_are_those_of_all_rows, medians_are_numpys,
+    slabs_hold_every_row_once,
+    nearest_are_those_of_all_rows,
+    lists_and_parts_are_those_of_all_rows,
     eigenvectors_are_lapacks, vectors_have_the_same_bits_on_one_rank,
     nearest_rows_are_the_first_ones, blocks_are_made_orthonormal,
 )  # fmt: skip

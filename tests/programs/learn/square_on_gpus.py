@@ -20,11 +20,9 @@ from redist import pgas
 from redist.learn.cluster import AffinityPropagation, SpectralClustering
 from redist.learn.cluster.affinity import similarities
 from redist.learn.kernels.cuda import messages as on_gpu
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.learn.kernels.messages import Messages
-from redist.learn.ranks.order_statistics import median_of_all
-from redist.learn.ranks.rows import Rows, own_range
 from redist.runtime.cuda.arrays import to_device, to_host
+from redist.spmd import ExactGrid, Rows, median_of_all, own_range
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
 

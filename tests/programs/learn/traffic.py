@@ -20,7 +20,6 @@ from redist.learn.cluster import DBSCAN, AffinityPropagation, KMeans
 from redist.learn.kernels.library import library
 from redist.learn.metrics import adjusted_rand_score
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.rows import Rows, own_range
 from redist.pgas.watch.seam import (
     ElementExchange,
     RankTraffic,
@@ -31,6 +30,7 @@ from redist.pgas.watch.seam import (
 )
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.transfer import Transfer
+from redist.spmd import Rows, own_range
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD

@@ -20,7 +20,7 @@ from redist.learn.kernels.growing import loop_of, step_of
 from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near import spanning_tree as growing
 from redist.learn.near.spanning_tree import spanning_tree
-from redist.learn.ranks.rows import Rows
+from redist.spmd import Rows
 from tests.programs.learn.primitives import COMM, RANK, SIZE, rows_of, sets
 from tests.programs.together import main, run_named
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from redist.learn.kernels.cuda.sources import C_TYPES, source_of
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import device_address, to_device, to_host
 from redist.runtime.cuda.loops import MOST_SHARED_BYTES, functions_for, n_processors, run_loop
+from redist.spmd import ExactGrid
 
 THREADS = 256
 """Of a block, where they fit."""

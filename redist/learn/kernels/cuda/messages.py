@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.sources import C_TYPES, source_of
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import MOST_SHARED_BYTES, functions_for, n_processors, run_loop
+from redist.spmd import ExactGrid
 
 Values = NDArray[Any]
 MOST_THREADS = 2048

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from redist.learn.kernels.cuda.sources import C_TYPES, source_of
-from redist.learn.kernels.exact_sums import ExactGrid
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
+from redist.spmd import ExactGrid
 
 THREADS = 128
 """Of a block; each looks after a point."""

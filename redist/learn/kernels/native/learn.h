@@ -1,11 +1,12 @@
 /* The kernels of redist.learn: plain loops over the rows of one rank, called through ctypes.
 
    Built without contraction (-ffp-contract=off): a product is rounded before it is added, as NumPy and scikit-learn's
-   metrics do; where products are fused, the code says so. What is added up is split first (see exact_sums.py):
+   metrics do; where products are fused, the code says so. What is added up is split first (see ExactGrid of redist.spmd):
    parts above `coarse` and parts above `fine` are added without any rounding. */
 #ifndef REDIST_LEARN_H
 #define REDIST_LEARN_H
 
+#include <redist_spmd.h>
 #include <stdint.h>
 
 #define REDIST_LEARN_ABI 5
@@ -16,23 +17,6 @@
 #else
 #define FOR_THIS_CPU
 #endif
-
-/* Ranks of a node that meet at each step of a loop, as StepWords of meeting.py: `meet` is the function of meet.c, and
-   answers 0 once all have come; `tiles` are what every rank lets the others read; `seq` is the number of the next
-   meeting. */
-struct redist_ranks {
-    int (*meet)(uint64_t *const *control, int n, int me, uint64_t seq, uint64_t word,
-                const uint64_t *words, int64_t wait_ns);
-    uint64_t *const *control;
-    double *const *tiles;
-    int64_t n, me, wait_ns;
-    uint64_t seq, word;
-};
-
-static inline int meet(const struct redist_ranks *r)
-{
-    return r->meet(r->control, (int)r->n, (int)r->me, r->seq, r->word, 0, r->wait_ns);
-}
 
 /* The part of a value that lies on the grid of a constant 1.5 * 2^52 units. */
 static inline double on_grid(double value, double grid) { return (value + grid) - grid; }

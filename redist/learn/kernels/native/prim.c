@@ -184,12 +184,18 @@ static void offer_nearest(const struct outside *o, double *offer)
         offer[POINT + j] = *place(o, best, j);
 }
 
+/* Where a rank tells of a point. */
+static double *told_by(const struct redist_ranks *ranks, int64_t rank, int64_t at)
+{
+    return (double *)ranks->tiles[rank] + at;
+}
+
 /* The nearest of what the ranks offer, of several the one with the lowest number. */
 static const double *nearest_offer(const struct redist_ranks *ranks, int64_t at)
 {
-    const double *best = ranks->tiles[0] + at;
+    const double *best = told_by(ranks, 0, at);
     for (int64_t rank = 1; rank < ranks->n; rank++) {
-        const double *other = ranks->tiles[rank] + at;
+        const double *other = told_by(ranks, rank, at);
         if (other[REACH] < best[REACH] ||
             (other[REACH] == best[REACH] && other[NUMBER] < best[NUMBER]))
             best = other;
@@ -211,15 +217,14 @@ int redist_grow(const struct outside *o, const struct apart *how, double *added,
             take(o, added);
             if (!isinf(added[CORE]))
                 (how->fused ? redist_approach_fused : redist_approach)(o, added, how);
-            offer_nearest(o, ranks ? ranks->tiles[ranks->me] + at : added);
+            offer_nearest(o, ranks ? told_by(ranks, ranks->me, at) : added);
         }
         if (ranks) {
             o->state[WAITS] = 1;
-            const int answer = meet(ranks);
+            const int answer = redist_meet_ranks(ranks);
             if (answer)
                 return answer;
             memcpy(added, nearest_offer(ranks, at), sizeof(double) * (size_t)width);
-            ranks->seq++;
             o->state[WAITS] = 0;
         }
         memcpy(found + 3 * ++o->state[DONE], added, 3 * sizeof(double));

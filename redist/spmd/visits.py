@@ -11,12 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.learn.ranks.rows import Rows, cut_by_rows, first_rows
 from redist.pgas.memory import BUFFERS, DEVICE, Tile
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, plus, traffic
@@ -24,7 +22,8 @@ from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
 from redist.runtime.redistribute import prepare
-from redist.runtime.shm.segments import find, shared_empty
+from redist.spmd.neighbours import share
+from redist.spmd.rows import Rows, cut_by_rows
 from redist.text.call_site import calling_line
 
 Values = NDArray[Any]
@@ -35,11 +34,10 @@ KEPT_BYTES = 2**26
 class Visits:
     """Visits to the rows of all ranks; making them, and each visit, is **collective over** the rows' ranks.
 
-    In an SPMD program::
-
-        visits = Visits(rows)
-        for first, tile in visits:          # rows first, first + 1, ... of the whole
-            ...
+    >>> from redist.spmd import Rows
+    >>> for first, tile in Visits(Rows.share([[3.0], [5.0]])):      # rows first, first + 1, ... of the whole
+    ...     print(first, tile.tolist())
+    0 [[3.0], [5.0]]
 
     Every rank must go through the whole of a visit, and may not move data inside it. ``prefetch=False``
     and ``keep_bytes=0`` switch off what is fetched ahead and kept, for comparison; ``node_size``
@@ -54,12 +52,13 @@ class Visits:
         keep_bytes: int = KEPT_BYTES,
         node_size: int | None = None,
     ) -> None:
+        rows = rows.even_out()
         self._comm, self._prefetch = rows.comm, prefetch and not rows.on_gpu
         self._on_gpu = rows.on_gpu
         self._world = world_of(rows.comm, node_size=node_size)
-        self._tile = rows.local if rows.on_gpu else _shared(rows.local)
-        self._firsts = first_rows(rows)
-        self._type = cut_by_rows(rows.comm.size, rows.dtype, (rows.n, rows.d))
+        self._tile = rows.local if rows.on_gpu else share(rows.local)
+        self._firsts = rows.firsts()
+        self._type = cut_by_rows(rows.comm.size, rows.dtype, (rows.n, *rows.local.shape[1:]))
         self.counts = VisitCounts()
         size, node = rows.comm.size, self._world.node
         near = (rows.comm.rank,) if rows.on_gpu else node.ranks
@@ -157,12 +156,3 @@ class _Arrived(NamedTuple):
     def wait(self) -> Tile | None:
         """The new tile."""
         return self.tile
-
-
-def _shared(local: Values) -> Values:
-    """**Local.** Rows where neighbours can read them: themselves, or a copy."""
-    if local.flags.c_contiguous and (not local.size or find(local) is not None):
-        return local
-    out = shared_empty(local.shape, local.dtype)
-    np.copyto(out, local)
-    return out

@@ -7,53 +7,24 @@ share of the rows, and answers are NumPy arrays, whole on every rank.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
-from redist.layout.array_type import ArrayType
-from redist.layout.tiles import same_layout
 from redist.learn.borrowed import check_sample_weight
-from redist.learn.ranks.rows import FLOATS, Rows, cut_by_rows, own_range
-from redist.learn.ranks.totals import all_rows, same_error
-from redist.pgas.conversion import asarray
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.devices import kind_of
-from redist.pgas.tiles.layouts import dtype_of
-from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.seam import CopiedRows, traffic
-from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
-from redist.runtime.ranks.world import comm_or_world
-from redist.text.call_site import calling_line
+from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.spmd import Rows, all_rows, is_global, same_error
 
 Values = NDArray[Any]
-
-
-def is_global(x: Any) -> bool:
-    """**Local.** Whether something is a global array."""
-    return isinstance(x, Tiled)
-
-
-def lies_on_gpu(x: Any) -> bool:
-    """**Local.** Whether something is a global array of real numbers on GPUs."""
-    return is_global(x) and x._memory.on_device and x.dtype.kind in "fiu"
-
-
-def whole_of(x: Any) -> Any:
-    """**Collective.** A global array as one of NumPy, whole on every rank; anything else as it is."""
-    return _in_memory(x).gather() if is_global(x) else x
-
-
-def cut_like(x: Array, values: Values) -> Array:
-    """**Local.** Values of all rows of a global array, the same on every rank, as an array cut as it is."""
-    dims = (x.type.dims[0], *((),) * (values.ndim - 1))
-    t = ArrayType(x.mesh, dtype_of(values.dtype), values.shape, dims)
-    return asarray(values, type=t, comm=x.comm, device=kind_of(x))
+FLOATS = (np.float64, np.float32)
 
 
 def take_rows(
@@ -66,11 +37,7 @@ def take_rows(
     """
     checks = {"dtype": list(FLOATS), "order": "C", **checks}
     if not is_global(x):
-        found = validate_data(estimator, x, reset=reset, **checks)
-        comm = comm_or_world(None)
-        lo, hi = own_range(comm, len(found))
-        return Rows(found[lo:hi], lo, len(found), comm, None)
-    comm = x.comm
+        return Rows.share(validate_data(estimator, x, reset=reset, **checks))
     least = checks.pop("ensure_min_samples", 1)
     check_dims(x)
     if (
@@ -78,11 +45,11 @@ def take_rows(
     ):  # scikit-learn says why not, the same everywhere
         stand_in = np.zeros(x.shape, x.dtype)
         check_array(stand_in, ensure_min_samples=least, estimator=estimator)
-    tile = to_rows(x, on_gpu)
-    with same_error(comm):
-        check = _check_on_gpu if is_device(tile) else validate_data
-        local = check(estimator, tile, reset=reset, ensure_min_samples=0, **checks)
-    return Rows(local, own_range(comm, x.shape[0])[0], x.shape[0], comm, x)
+    rows = Rows.of(x, on_gpu)
+    with same_error(x.comm):
+        check = _check_on_gpu if rows.on_gpu else validate_data
+        local = check(estimator, rows.local, reset=reset, ensure_min_samples=0, **checks)
+    return rows.holding(local)
 
 
 def check_dims(x: Array) -> None:
@@ -109,22 +76,6 @@ def _check_on_gpu(estimator: Any, tile: Any, *, reset: bool, **checks: Any) -> A
     return functions_for(found).ascontiguousarray(found)
 
 
-def to_rows(x: Array, on_gpu: bool = False) -> Values:
-    """**Collective.** The rows of this rank of a global array of any layout, in memory or where they lie."""
-    t = cut_by_rows(x.comm.size, x.dtype, x.shape)
-    here = x.settled() if on_gpu else _in_memory(x.settled())
-    tile = here.tile if same_layout(here.type, t) else here.to(t).tile
-    assert tile is not None
-    return tile
-
-
-def _in_memory(x: Array) -> Array:
-    """**Local.** An array with its tiles in memory; a trace shows the bytes that leave a GPU for it."""
-    if x._memory.on_device and x.tile is not None:
-        traffic().note(calling_line(), CopiedRows(1, x.tile.nbytes))
-    return x.to_device("cpu")
-
-
 def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
     """**Collective.** The weights of the own rows, ones where none are given; scikit-learn's errors."""
     dtype = checks.pop("dtype", rows.dtype)
@@ -137,7 +88,7 @@ def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
         return rows.beside(own)
     if sample_weight.shape != (rows.n,):  # scikit-learn says so, the same everywhere
         check_sample_weight(np.ones(sample_weight.shape), _shaped(rows), **checks)
-    tile = to_rows(sample_weight)
+    tile = Rows.of(sample_weight).local
     with same_error(rows.comm):
         found = check_array(
             tile,
@@ -155,3 +106,22 @@ def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
 def _shaped(rows: Rows) -> Values:
     """Something as large as all rows together, without memory."""
     return np.broadcast_to(np.zeros(1, rows.dtype), (rows.n, rows.d))
+
+
+def one_random_state(comm: Comm, random_state: Any) -> np.random.RandomState:
+    """**Collective.** A generator that all ranks have alike: where none is given, the first rank's seed."""
+    if comm.size == 1 or random_state is not None:
+        return check_random_state(random_state)
+    seed = np.random.mtrand._rand.randint(0, 2**31 - 1, dtype=np.int64)
+    return np.random.RandomState(int(all_rows(comm, seed)[0]))
+
+
+@contextmanager
+def seeded_alike(estimator: Any) -> Iterator[None]:
+    """**Collective** at the start. Let an estimator have one random state on all ranks while a block runs."""
+    given = estimator.random_state
+    estimator.random_state = one_random_state(comm_or_world(None), given)
+    try:
+        yield
+    finally:
+        estimator.random_state = given

@@ -1,0 +1,91 @@
+"""Ranks of one node that read each other's tiles in place, and loops in C that meet at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import RequestError
+from redist.runtime.ranks import neighbours
+from redist.runtime.ranks.neighbours import NodeLoops
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import Comm, world_of
+from redist.runtime.shm.segments import find, shared_empty
+from redist.spmd.totals import all_parts
+
+Values = NDArray[Any]
+
+
+def include() -> str:
+    """**Local.** The folder of ``redist_spmd.h``: the header of loops for :func:`node_loops`.
+
+    >>> Path(include(), "redist_spmd.h").is_file()
+    True
+    """
+    return str(Path(__file__).parent)
+
+
+def share(values: Values) -> Values:
+    """**Local.** Values where neighbours can read them: themselves, or a copy."""
+    if values.flags.c_contiguous and (not values.size or find(values) is not None):
+        return values
+    out = shared_empty(values.shape, values.dtype)
+    np.copyto(out, values)
+    return out
+
+
+@contextmanager
+def neighbour_tiles(comm: Comm, tile: Values) -> Iterator[dict[int, Values]]:
+    """**Collective over** ``comm``. What the ranks of this node gave, by rank, while a block runs.
+
+    >>> from mpi4py import MPI
+    >>> with neighbour_tiles(MPI.COMM_SELF, np.arange(3)) as tiles:
+    ...     tiles[0].tolist()
+    [0, 1, 2]
+
+    Nothing is copied between ranks: each reads where the others' tiles lie, and at the end of the block all
+    wait until all have read. Shapes may differ, the dtype may not; read only, and do not move data inside.
+    Tiles of no elements, and those of ranks on other nodes, are not there.
+    """
+    said = np.frombuffer(tile.dtype.str.encode(), np.uint8)
+    every, ends = all_parts(comm, said)
+    kinds = [every[lo:hi].tobytes().decode() for lo, hi in pairwise(ends)]
+    if len(set(kinds)) > 1:
+        other = next(rank for rank, kind in enumerate(kinds) if kind != kinds[0])
+        raise RequestError(
+            f"cannot read the neighbours' tiles: rank 0 has {np.dtype(kinds[0])}, rank {other} has "
+            f"{np.dtype(kinds[other])}; give tiles of one dtype"
+        )
+    what = "read the neighbours' tiles"
+    world = world_of(comm)
+    with neighbours.neighbour_tiles(world, share(tile), tile.dtype, what, TIMEOUT_S) as near:
+        yield near.tiles
+
+
+@contextmanager
+def node_loops(
+    comm: Comm, shape: tuple[int, ...], dtype: Any = np.float64, what: str = "run a loop"
+) -> Iterator[NodeLoops | None]:
+    """**Collective over** ``comm``. What runs loops in C that meet the other ranks, while a block runs.
+
+    In an SPMD program, with a library of C that includes ``redist_spmd.h`` (:func:`include`)::
+
+        with node_loops(comm, (2, width)) as loops:
+            if loops is None:
+                ...                                      # by all_rows, a step at a time
+            else:
+                loops.run(lambda ranks: library.my_loop(n_steps, ranks))
+
+    ``loops.tile`` is what this rank lets the others read: a new array of zeros. None, on all ranks, if they
+    are on several nodes or the kernels of redist were not built. ``what`` is named in errors.
+    """
+    tile = shared_empty(shape, np.dtype(dtype))
+    tile[...] = 0
+    with neighbours.node_loops(world_of(comm), tile, what, TIMEOUT_S) as loops:
+        yield loops
