@@ -10,9 +10,9 @@ from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
 from redist.pgas.creation import Type, make, to_numbers
-from redist.pgas.device_array import DeviceArray
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.global_array import Array
+from redist.pgas.memory import memory_for
 from redist.pgas.tiles.devices import is_gpu
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of, must_be_type
 from redist.pgas.tiles.move import tile_shape
@@ -57,7 +57,7 @@ def from_local(
             raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {need}")
     else:
         check_local(local, shape, type, comm.rank)
-    made = (DeviceArray if on_device else Array)(type, comm, local)
+    made = Array(type, comm, local, memory_for(on_device))
     made.share()
     return made
 
@@ -103,7 +103,7 @@ def asarray(
                 f"cannot place {obj.type} anew by {', '.join(named)}=: use a.to(type)"
             )
         array = obj if isinstance(obj, Array) else Array(obj.type, obj.comm, obj.tile)
-        if device is not None and is_gpu(device) != obj._memory.on_device:
+        if device is not None and is_gpu(device) != obj.memory.on_device:
             if copy is False:
                 raise ArgumentError(f"cannot bring {obj.type} to {device!r} without a copy")
             array, copy = array.to_device(device), None

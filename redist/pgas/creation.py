@@ -18,11 +18,10 @@ from redist.errors import (
 )
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
-from redist.pgas.device_array import DeviceArray
-from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
+from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
-from redist.pgas.memory import DEVICE
+from redist.pgas.memory import DEVICE, TileMemory, memory_for
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
@@ -58,8 +57,7 @@ def make(
 
     It writes into memory, also for tiles on GPUs, unless it can write ``anywhere``.
     """
-    kind = new_kind(is_gpu(device))
-    memory = kind._memory
+    memory = new_memory(is_gpu(device))
     sizes = sizes_of(shape)
     must_be_type(type)
     comm = _comm_of_new(comm)
@@ -78,7 +76,7 @@ def make(
     own = tile_shape(t, comm.rank)
     memory.check_room(t.tile_bytes)
     tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
-    made = kind(t, comm, tile)
+    made = Array(t, comm, tile, memory)
     if tile is not None and fill is not None and tile.size:
         if anywhere and memory.on_device:
             memory.write(_write_at_once, tile, own_box(made), fill)
@@ -95,11 +93,9 @@ def _comm_of_new(comm: Comm | None) -> Comm:
     return tape.comm if tape is not None and tape.comm is not None else comm_or_world(comm)
 
 
-def new_kind(on_device: bool) -> type[Array]:
-    """**Local.** The kind of new arrays: ghosts while a program is captured."""
-    if current_tape() is None:
-        return DeviceArray if on_device else Array
-    return DeviceGhostArray if on_device else GhostArray
+def new_memory(on_device: bool) -> TileMemory:
+    """**Local.** The memory of new arrays: that of ghosts while a program is captured."""
+    return memory_for(on_device) if current_tape() is None else ghosts_for(on_device)
 
 
 def write_parts(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None:

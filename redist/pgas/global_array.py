@@ -20,6 +20,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
+from redist.pgas.memory import memory_for
 from redist.pgas.methods import Methods
 from redist.pgas.namespace_info import API_VERSIONS
 from redist.pgas.numpy_functions import call_function
@@ -31,12 +32,15 @@ from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
-from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.pgas.tiles.tiled import Tile
 from redist.pgas.ufuncs import call_ufunc
 from redist.pgas.worker_processes import refuse_workers
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import comm_or_world
 from redist.text.units import format_bytes
+
+OUTSIDE_IT = "return it, and gather or write it outside"
+"""What to do where a program has no values."""
 
 
 def namespace() -> ModuleType:
@@ -90,6 +94,7 @@ class Array(Methods):
 
         Ranks outside its mesh get it too. Of tiles on GPUs, an array of CuPy.
         """
+        self.memory.check_values("gather", self.type, OUTSIDE_IT, noted=True)
         everyone = self.mesh.n_devices == self.comm.size
         mesh = self.mesh if everyone else line_mesh(self.comm.size)
         target = ArrayType(mesh, self.type.dtype, self.shape, ((),) * self.ndim)
@@ -97,7 +102,7 @@ class Array(Methods):
         assert whole.tile is not None
         if whole is not self:
             return whole.tile
-        self._memory.check_room(whole.type.tile_bytes)
+        self.memory.check_room(whole.type.tile_bytes)
         return whole.tile.copy()
 
     @asked
@@ -105,7 +110,7 @@ class Array(Methods):
         """**Local.** Copy the array: the same values in new tiles."""
         if self.tile is None:
             return self.new(self.type, None)
-        tile = self._memory.empty(self.tile.shape, self.dtype, self.type.tile_bytes)
+        tile = self.memory.empty(self.tile.shape, self.dtype, self.type.tile_bytes)
         np.copyto(tile, self.tile)
         return self.new(self.type, tile)
 
@@ -115,14 +120,15 @@ class Array(Methods):
         return self.copy()
 
     def __reduce__(self) -> Any:
+        self.memory.check_values("pickle", self.type)
         refuse_workers(f"the global array {self.type}", self.comm)
         if self.comm is not comm_or_world(None):
             raise ArgumentTypeError(
                 f"cannot pickle {self.type} on a communicator other than COMM_WORLD: it cannot be stored; "
                 "store a.local and a.type, and use pgas.from_local"
             )
-        tile = self.tile  # which may change the class of an array that is put away
-        return _restore, (self.__class__, self.type, tile, self.comm.rank, self.comm.size)
+        on_device = self.memory.on_device
+        return _restore, (on_device, self.type, self.tile, self.comm.rank, self.comm.size)
 
     # The standard's own
 
@@ -195,6 +201,7 @@ class Array(Methods):
         return call_function(function, args, options, namespace())
 
     def __array__(self, *args: Any, **options: Any) -> Tile:
+        self.memory.check_values("make a NumPy array of", self.type, OUTSIDE_IT)
         raise ArgumentTypeError(
             f"cannot turn the global array {self.type} into one NumPy array by itself"
             + explain_conversion(
@@ -205,9 +212,11 @@ class Array(Methods):
         )
 
     def __buffer__(self, flags: int) -> memoryview:
+        self.memory.check_reach("take the buffer of", self.type)
         return self._tile().data
 
     def _tile(self) -> Tile:
+        self.memory.check_tile("reach into", self.type)
         whole = resolve_pending(self)
         if whole.tile is None:
             raise RequestError(f"this rank has no tile of {self.type} on {self.mesh}")
@@ -216,6 +225,8 @@ class Array(Methods):
         return whole.tile
 
     def __getattr__(self, name: str) -> Any:
+        if name == "tile":  # it is spilled
+            return self._reload()
         raise MissingNameError(explain_missing("an Array", name, vars(namespace())))
 
     # One element
@@ -233,14 +244,15 @@ class Array(Methods):
 
     def tolist(self) -> Any:
         """**Collective.** All elements as Python's numbers in lists, on every rank."""
-        return self._memory.host(self.gather()).tolist()
+        return self.memory.host(self.gather()).tolist()
 
     def _element(self) -> Any:
         if self.shape != ():
             raise ArgumentTypeError(
                 f"cannot make a number of an array of shape {self.shape}: only of one without dims"
             )
-        return self._memory.host(self.gather())[()]
+        self.memory.check_values("read", self.type, noted=True)
+        return self.memory.number_in(self.gather())
 
     def __bool__(self) -> bool:
         if self.shape != ():
@@ -303,14 +315,17 @@ class Array(Methods):
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
         values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`.
         """
+        self.memory.check_reach("get elements of", self.type)
         return get_put.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
         """**Local.** Write at a global index, inside an epoch; visible after the next fence."""
+        self.memory.check_reach("put into", self.type)
         get_put.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
         """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
+        self.memory.check_reach("accumulate into", self.type)
         get_put.accumulate(self, index, values, op)
 
     def epoch(
@@ -321,10 +336,12 @@ class Array(Methods):
         What is read from other nodes is kept until the fence, and fetched ahead in the next interval;
         ``cache=False`` and ``prefetch=False`` switch that off, for comparison.
         """
+        self.memory.check_reach("open an epoch on", self.type)
         return epochs.Epoch(self, timeout_s, prefetch, cache)
 
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
         """**Collective.** Make what was put or written before, on any rank, visible to all."""
+        self.memory.check_reach("fence", self.type)
         epochs.fence(self, timeout_s)
 
     def __repr__(self) -> str:
@@ -334,17 +351,18 @@ class Array(Methods):
         return format_value(self)
 
 
-def _restore(kind: type[Array], type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:
+def _restore(on_device: bool, type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:
     """**Local.** Load a pickle, which has what one rank holds; refuse it where that is not this rank's.
 
     What every rank held whole is held whole by every rank here, however many there are.
     """
-    comm = comm_or_world(None)
+    comm, memory = comm_or_world(None), memory_for(on_device)
     if (
         local is not None and not type.used and comm.size != size
     ):  # everything: each rank has it here
         alike = ((),) * len(type.shape)
-        return kind(ArrayType(line_mesh(comm.size), type.dtype, type.shape, alike), comm, local)
+        everywhere = ArrayType(line_mesh(comm.size), type.dtype, type.shape, alike)
+        return Array(everywhere, comm, local, memory)
     has_all = type.mesh.n_devices == size and not type.used
     if comm.size != size or (comm.rank != rank and not has_all):
         raise RequestError(
@@ -352,7 +370,4 @@ def _restore(kind: type[Array], type: ArrayType, local: Tile | None, rank: int, 
             f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy; of a fitted "
             "scikit-learn model pickle redist.learn.gathered(model)"
         )
-    return kind(type, comm, local)
-
-
-Tiled._kinds[False] = Array
+    return Array(type, comm, local, memory)

@@ -8,15 +8,21 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import MemoryLimitError
+from redist.errors import MemoryLimitError, RequestError
+from redist.layout.array_type import ArrayType
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes
+
+if TYPE_CHECKING:
+    from redist.pgas.tiles.tiled import Tiled
 
 Tile = NDArray[Any]
 
@@ -32,13 +38,53 @@ RESERVE_BYTES = 2**22
 """Where a plan has counted the living, this much of the dead is kept at its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """What global arrays may hold on a rank, of the host's memory and of a GPU's each; None for no limit.
+
+    Where a memory has no room, ``spill_from`` is asked to spill arrays to the place that ``spill`` names,
+    until this many bytes more fit.
+    """
+
+    limit_bytes: int | None = None
+    spill: str | None = None
+    spill_from: Callable[[TileMemory, int], None] | None = None
+
+
+_LIMIT: ContextVar[MemoryLimit | None] = ContextVar("limit", default=None)
+"""The limit of a ``with`` block, or of the last call in this context."""
+_OF_PROCESS = [MemoryLimit()]
+"""The limit where a context has none, as in a new thread: that of the last call outside any block."""
+
+
+def current_limit() -> MemoryLimit:
+    """**Local.** The limit in force here."""
+    found = _LIMIT.get()
+    return _OF_PROCESS[0] if found is None else found
+
+
+def set_limit(limit: MemoryLimit) -> Token[MemoryLimit | None]:
+    """**Local.** Let a limit be in force in this context."""
+    return _LIMIT.set(limit)
+
+
+def reset_limit(token: Token[MemoryLimit | None]) -> None:
+    """**Local.** Let the limit before be in force again."""
+    _LIMIT.reset(token)
+
+
+def set_limit_of_process(limit: MemoryLimit) -> MemoryLimit:
+    """**Local.** Let a limit be in force where a context has none; that before."""
+    before, _OF_PROCESS[0] = _OF_PROCESS[0], limit
+    return before
+
+
 class TileMemory:
     """Allocates tiles, and counts the bytes that global arrays hold.
 
     ``live_bytes`` is what global arrays hold on this rank, wherever their tiles came from (small
     ones only if a limit was there first, or a plan), ``limit_bytes`` what they may hold. ``made`` and
     ``reused`` count segments.
-    ``put_away``, if there is one, is asked to make room where there is none, for this many bytes more.
     """
 
     on_device: ClassVar[bool] = False
@@ -47,12 +93,10 @@ class TileMemory:
     """Whether tiles are arrays of NumPy: neither on a GPU nor without bytes."""
 
     def __init__(self) -> None:
-        self.limit_bytes: int | None = None
         self.granted_bytes: int | None = None
         """What the exchange that runs may take on the way, where a plan has counted it."""
-        self.put_away: Callable[[int], None] | None = None
-        self.spill: str | None = None
-        """Where tiles are put away: a folder, or the host's memory for those of a GPU."""
+        self.arrays: dict[int, weakref.ref[Tiled]] = {}
+        """The living arrays whose tiles count, those first that were made or reloaded longest ago."""
         self.live_bytes = 0
         self.made = self.reused = 0
         self._free: dict[int, list[Bytes]] = {}
@@ -112,6 +156,46 @@ class TileMemory:
         if self.limit_bytes is not None:
             self.check(n_bytes)
 
+    def __repr__(self) -> str:
+        return "GPU" if self.on_device else "memory"
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What tiles may take here; None without a limit, or where a plan has counted all of them."""
+        return None if self._planned_bytes is not None else current_limit().limit_bytes
+
+    def beside(self, on_device: bool) -> TileMemory:
+        """**Local.** The memory of the host, or of the GPU, beside this one."""
+        return memory_for(on_device)
+
+    # What arrays ask of the memory that they lie in
+
+    def enrol(self, array: Tiled) -> None:
+        """**Local.** Count the tile of an array that has one of its own now."""
+        key, arrays = id(array), self.arrays
+        arrays.pop(key, None)
+        arrays[key] = weakref.ref(array, lambda _: arrays.pop(key, None))
+        assert array.tile is not None
+        self.adopt(array.tile, array.type.tile_bytes)
+
+    def updated(self, array: Tiled) -> None:
+        """**Local.** The values of an array have changed."""
+
+    def check_values(self, what: str, t: ArrayType, instead: str = "", noted: bool = False) -> None:
+        """**Local.** Refuse to read values that are not known; ``noted`` if an explanation notes the move."""
+
+    def check_tile(self, what: str, t: ArrayType) -> None:
+        """**Local.** Refuse to reach into a tile that is not there."""
+
+    def check_reach(self, what: str, t: ArrayType) -> None:
+        """**Local.** Refuse one-sided access to what other ranks cannot reach."""
+
+    def number_in(self, tile: Tile) -> Any:
+        """**Local.** The only element of a tile, as NumPy's number."""
+        return self.host(tile)[()]
+
+    # What they hold
+
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile whose memory came from elsewhere, once, for as long as it lives."""
         root = root_of(tile)
@@ -147,13 +231,10 @@ class TileMemory:
             self.live_bytes -= held.counted
 
     def make_room(self, n_bytes: int) -> None:
-        """**Local.** Under a limit with a place to spill to, put arrays away so that this much more fits."""
-        if (
-            self.put_away is not None
-            and self.limit_bytes is not None
-            and self.live_bytes + n_bytes > self.limit_bytes
-        ):
-            self.put_away(n_bytes)
+        """**Local.** Under a limit with a place to spill to, spill arrays so that this much more fits."""
+        spill_from, limit = current_limit().spill_from, self.limit_bytes
+        if spill_from is not None and limit is not None and self.live_bytes + n_bytes > limit:
+            spill_from(self, n_bytes)
 
     @contextmanager
     def planned(self, most_bytes: int) -> Iterator[None]:
@@ -170,13 +251,12 @@ class TileMemory:
         >>> memory.made, memory.reused
         (1, 2)
         """
-        before = self.limit_bytes
-        self.limit_bytes, self._planned_bytes = None, most_bytes
+        self._planned_bytes = most_bytes
         self.forget(max(0, most_bytes - self.live_bytes))
         try:
             yield
         finally:
-            self.limit_bytes, self._planned_bytes = before, None
+            self._planned_bytes = None
             self.forget(RESERVE_BYTES)
 
     def expect(self, n_bytes: int) -> None:
@@ -220,7 +300,7 @@ class TileMemory:
                 f"cannot allocate {format_beside(n_bytes, limit)}: this array alone exceeds the limit of "
                 f"{format_beside(limit, n_bytes)}; {in_blocks}, use more ranks, or raise the limit"
             )
-        spill = "" if self.spill else ", give spill= a folder"
+        spill = "" if current_limit().spill else ", give spill= a folder"
         return (
             f"cannot allocate {format_bytes(n_bytes)}: {format_bytes(self.live_bytes)} are alive "
             f"and the limit is {format_bytes(limit)}; free arrays{spill}, {in_blocks}, cut them into "
@@ -313,6 +393,10 @@ class DeviceTileMemory(TileMemory):
     def contiguous(self, tile: Tile) -> Tile:
         """**Local.** Copy a tile into C order; itself if it is."""
         return tile if tile.flags.c_contiguous else tile.copy()
+
+    def check_reach(self, what: str, t: ArrayType) -> NoReturn:
+        """**Local.** Refuse, alike on all ranks: other ranks cannot reach into a GPU."""
+        raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile, once with all views of it, for as long as it lives."""

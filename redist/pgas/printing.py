@@ -17,17 +17,19 @@ def format_array(a: Tiled) -> str:
 
     A number whose reduction is pending takes one line: ``<f64[] sum pending: float(a) on every rank>``.
     """
+    if a.memory.is_ghost:
+        return f"<{a.type}, captured: no values>"
     op = a.type.pending_op
     if op is not None and a.ndim == 0:
         return f"<{a.type.dtype}[] {op} pending: {number_call(a)} on every rank>"
-    where = f", {name_of(a)}" if a._memory.on_device else ""
+    where = f", {name_of(a)}" if a.memory.on_device else ""
     head = f"pgas.Array {a.type} on {a.mesh}{where}"
     if op is not None:
         over = ", ".join(str(part) for part in dict.fromkeys(p.name for p in a.type.pending_axes))
         head += f": the {op} over {over} is pending"
     if a.tile is None:
         return f"{head}\n  rank {a.comm.rank} holds nothing of it"
-    corner = a._memory.host(a.tile[(slice(CORNER),) * a.tile.ndim])
+    corner = a.memory.host(a.tile[(slice(CORNER),) * a.tile.ndim])
     body = np.array2string(corner, precision=4, separator=", ", threshold=50)
     more = "" if corner.shape == a.tile.shape else " ..."
     what = "tile" if op is None else f"only its part of the {op}"
@@ -40,9 +42,9 @@ def format_array(a: Tiled) -> str:
 
 def format_value(a: Tiled) -> str:
     """**Local.** A number as NumPy prints it, if this rank has it; other arrays as above."""
-    if a.ndim or a.type.pending_op is not None or a.tile is None:
+    if a.ndim or a.type.pending_op is not None or a.memory.is_ghost or a.tile is None:
         return format_array(a)
-    return str(a._memory.host(a.tile)[()])
+    return str(a.memory.host(a.tile)[()])
 
 
 def number_call(a: Tiled) -> str:
@@ -58,8 +60,11 @@ def format_number(a: Tiled, how: str) -> str:
     It sends no message, so that it may stand under ``if rank == 0``: a value that is still pending, or that
     lies on other ranks, is refused.
     """
+    a.memory.check_values("format", a.type, noted=True)
+    if a.memory.is_ghost:
+        return format(a.dtype.type(1), how)
     if a.type.pending_op is None and a.tile is not None:
-        return format(a._memory.host(a.tile)[()], how)
+        return format(a.memory.number_in(a.tile), how)
     why = "it is on other ranks"
     if a.type.pending_op is not None:
         why = f"its {a.type.pending_op} is pending"

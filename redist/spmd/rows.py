@@ -15,6 +15,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of, same_layout
 from redist.pgas.conversion import asarray
 from redist.pgas.global_array import Array
+from redist.pgas.memory import memory_for
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
@@ -111,7 +112,7 @@ class Rows:
 
         That takes ``row_bytes`` for each row of the rank with most of them, and ``n_bytes`` besides.
         """
-        if self.given is not None and not self.given._memory.on_device:
+        if self.given is not None and not self.given.memory.on_device:
             most = -(-self.n // self.comm.size)
             require_room(self.given, what, most * row_bytes + n_bytes)
 
@@ -150,7 +151,7 @@ class Rows:
         """**Local.** Values of the own rows as a global array, its rows cut over all ranks."""
         values = functions_for(values).ascontiguousarray(values)
         t = cut_by_rows(self.comm.size, values.dtype, (self.n, *values.shape[1:]))
-        made: Array = Array._kinds[is_device(values)](t, self.comm, values)  # type: ignore[assignment]
+        made = Array(t, self.comm, values, memory_for(is_device(values)))
         return made
 
     def answer(self, values: Values) -> Any:
@@ -245,7 +246,7 @@ def is_global(x: Any) -> bool:
 
 def lies_on_gpu(x: Any) -> bool:
     """**Local.** Whether something is a global array of real numbers on GPUs."""
-    return is_global(x) and x._memory.on_device and x.dtype.kind in "fiu"
+    return is_global(x) and x.memory.on_device and x.dtype.kind in "fiu"
 
 
 def whole_of(x: Any) -> Any:
@@ -271,7 +272,7 @@ def cut_like(x: Array, values: Values) -> Array:
 
 def in_memory(x: Array) -> Array:
     """**Local.** An array with its tiles in memory; a trace shows the bytes that leave a GPU for it."""
-    if x._memory.on_device and x.tile is not None:
+    if x.memory.on_device and x.tile is not None:
         traffic().note(calling_line(), CopiedRows(1, x.tile.nbytes))
     return x.to_device("cpu")
 

@@ -57,9 +57,9 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         )
     first = arrays[0]
     t = first.type
-    memory = first._memory
+    memory = first.memory
     for x in arrays:
-        if x._memory is not memory:
+        if x.memory is not memory:
             check_alike(function.__name__, *arrays)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
         return arranger.call(_arranged(function, operands, arrays))
@@ -115,7 +115,7 @@ def _arranged(
 def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayType) -> Any:
     """**Local.** Apply a function to operands that lie so that the result is of type ``t``."""
     first = next(x for x in operands if isinstance(x, Tiled))
-    memory = first._memory
+    memory = first.memory
     tiles: list[Any] = []
     kinds: list[Any] = []
     for x in operands:
@@ -198,12 +198,12 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     if here.tile is not None:
         tile = value.tile if isinstance(value, Tiled) else value
-        if not here._memory.on_device:
-            here._memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
+        if not here.memory.on_device:
+            here.memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
         else:
             tiles = (here.tile, tile)
             kinds = here.dtype, kind
-            here.tile[...] = on_device.compute_in(here._memory, function, tiles, kinds, dtype)
+            here.tile[...] = on_device.compute_in(here.memory, function, tiles, kinds, dtype)
     a._take_over(here)
     return a
 
@@ -263,7 +263,7 @@ def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> No
 @takes_array
 def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     """**Collective** if a reduction is pending. Convert the values to another dtype."""
-    if device is not None and is_gpu(device) != x._memory.on_device:
+    if device is not None and is_gpu(device) != x.memory.on_device:
         x = to_device(x, device)
     kind = np.dtype(dtype)
     if kind == x.dtype and not copy:
@@ -272,6 +272,6 @@ def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     t = with_dtype(x.type, dtype_of(kind))
     if x.tile is None:
         return x.new(t, None)
-    tile = x._memory.empty(x.tile.shape, kind, t.tile_bytes)
+    tile = x.memory.empty(x.tile.shape, kind, t.tile_bytes)
     np.copyto(tile, x.tile, casting="unsafe")
     return x.new(t, tile)

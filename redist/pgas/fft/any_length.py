@@ -88,7 +88,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     wide = move(first, matrix(rows, columns, (), cut))
     del first
     if wide.tile is not None:
-        wide._memory.write(_in_place, wide.tile, 0)
+        wide.memory.write(_in_place, wide.tile, 0)
         i2 = np.arange(*own_box(wide)[1])
         for k1 in range(rows):
             roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
@@ -96,7 +96,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     tall = move(wide, tall_type)
     del wide
     if tall.tile is not None:
-        tall._memory.write(_in_place, tall.tile, 1)
+        tall.memory.write(_in_place, tall.tile, 1)
     wide = move(tall, matrix(rows, columns, (), cut))
     del tall
     result = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
@@ -105,7 +105,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     n, others_here = wide.tile.shape[1], wide.tile.shape[2:]
     back = [order.index(i) for i in range(x.ndim)]
     shape = tuple((n * rows, *others_here)[i] for i in back)
-    out = x._memory.empty(shape, dtype, result.tile_bytes)
+    out = x.memory.empty(shape, dtype, result.tile_bytes)
     down = out.transpose(order).reshape(n, rows, *others_here)
     assert np.may_share_memory(down, out) or not out.size
     np.multiply(np.swapaxes(wide.tile, 0, 1), dtype.type(scale), out=down)
@@ -174,7 +174,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     shape = tuple(length if i == dim else 1 for i in range(x.ndim))
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
     own = tile_shape(t, x.comm.rank)
-    factor = x.new(t, None if own is None else _full_tile(x._memory, own, t, 1))
+    factor = x.new(t, None if own is None else _full_tile(x.memory, own, t, 1))
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
     if wide.tile is not None and factor.tile is not None:
@@ -209,7 +209,7 @@ def resize(x: T, dim: int, n: int, cut: Axes) -> T:
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
         own = tile_shape(t, x.comm.rank)
         x = concat(
-            [x, x.new(t, None if own is None else _full_tile(x._memory, own, t, 0))], axis=dim
+            [x, x.new(t, None if own is None else _full_tile(x.memory, own, t, 0))], axis=dim
         )
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
@@ -258,4 +258,4 @@ def _real(x: T) -> T:
     """**Local.** Copy the real parts to new tiles."""
     dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    return x.new(t, None if x.tile is None else x._memory.contiguous(x.tile.real))
+    return x.new(t, None if x.tile is None else x.memory.contiguous(x.tile.real))

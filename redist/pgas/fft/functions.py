@@ -122,14 +122,14 @@ def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     if x.tile is None:
         return x.new(t, None)
     own = tuple(size if i == dim else m for i, m in enumerate(x.tile.shape))
-    if x._memory.on_device:
-        x._memory.check_room(2 * t.tile_bytes)
+    if x.memory.on_device:
+        x.memory.check_room(2 * t.tile_bytes)
         return x.new(t, _on_gpu(getattr(np.fft, name), x.tile, dim, n, norm, own, dtype))
     line_bytes = 16 * max(size, x.shape[dim])
-    x._memory.check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
-    out = x._memory.empty(own, dtype, t.tile_bytes)
+    x.memory.check_room(t.tile_bytes + 3 * min(max(BLOCK_BYTES, line_bytes), t.tile_bytes))
+    out = x.memory.empty(own, dtype, t.tile_bytes)
     if out.size:
-        x._memory.write(_write_lines, out, getattr(np.fft, name), x.tile, dim, n, norm)
+        x.memory.write(_write_lines, out, getattr(np.fft, name), x.tile, dim, n, norm)
     return x.new(t, out)
 
 

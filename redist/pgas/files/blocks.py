@@ -75,7 +75,7 @@ def own_parts(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     block at a time.
     """
     a = resolve_pending(a)
-    if not _lies_in_order(a.type) and a._memory.on_device:
+    if not _lies_in_order(a.type) and a.memory.on_device:
         a = move(a, _rows(a.type.shape, a.type, line_mesh(a.comm.size)), asked=True)
     if _lies_in_order(a.type):
         yield from _parts_in_place(a, limit_bytes // 2)  # whoever has one asks for the next
@@ -106,7 +106,7 @@ def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     turn = same.index(a.comm.rank)
     if not a.shape:
         if turn == 0:
-            yield FilePart(0, np.asarray(a._memory.host(tile)))
+            yield FilePart(0, np.asarray(a.memory.host(tile)))
         return
     lead = _lead(a.shape)
     n, inner = tile.shape[lead], math.prod(a.shape[lead + 1 :])
@@ -114,7 +114,7 @@ def _parts_in_place(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     mine = tile[(slice(None),) * lead + (slice(lo, hi),)]
     first = (box[lead][0] + lo) * inner
     for at, piece in _pieces(mine, limit_bytes):
-        values = np.ascontiguousarray(a._memory.host(piece))
+        values = np.ascontiguousarray(a.memory.host(piece))
         yield FilePart(first + at, values)
 
 

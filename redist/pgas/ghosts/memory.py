@@ -8,11 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.errors import CaptureError
+from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.on_device import compute, is_plain
 from redist.pgas.ghosts.ghost import DeviceGhost, Ghost, likes_of, note, refs_of, write
 from redist.pgas.ghosts.stand_ins import KNOWN, pretend, try_out
-from redist.pgas.ghosts.tape import Tape, TaskKind, current_tape
+from redist.pgas.ghosts.tape import RETURN_IT, Tape, TaskKind, current_tape
 from redist.pgas.memory import BUFFERS, DEVICE, Tile, TileMemory
+from redist.pgas.tiles.tiled import Tiled
+from redist.text.call_site import calling_line
+
+END_IT = "end the program first, or use pgas.map_tiles"
 
 
 class GhostMemory(TileMemory):
@@ -22,9 +27,47 @@ class GhostMemory(TileMemory):
     is_plain = False
     ghost_kind: ClassVar[type[Ghost]] = Ghost
 
+    limit_bytes = None
+
     def __init__(self, real: TileMemory) -> None:
         super().__init__()
         self.real = real
+
+    def beside(self, on_device: bool) -> GhostMemory:
+        """**Local.** The ghosts of the host, or of the GPU."""
+        return ghosts_for(on_device)
+
+    def enrol(self, array: Tiled) -> None:
+        """**Local.** Note a new array."""
+        tape = current_tape()
+        if tape is not None:
+            tape.made(array.type, array.tile)
+
+    def updated(self, array: Tiled) -> None:
+        """**Local.** Note that an array has changed."""
+        tape = current_tape()
+        if tape is not None:
+            tape.updated(array.tile)
+
+    def check_values(
+        self, what: str, t: ArrayType, instead: str = RETURN_IT, noted: bool = False
+    ) -> None:
+        """**Local.** Refuse: a program has no values before it runs. An explanation notes a move."""
+        if not noted or not explains():
+            raise CaptureError(
+                f"cannot {what} {t} in a program ({calling_line()}): its value is not known before the "
+                f"program runs; {instead}"
+            )
+
+    def check_tile(self, what: str, t: ArrayType) -> None:
+        """**Local.** Refuse: one rank's tiles and indices are not part of a program."""
+        raise CaptureError(f"cannot {what} {t} in a program ({calling_line()}): {END_IT}")
+
+    check_reach = check_tile
+
+    def number_in(self, tile: Tile) -> Any:
+        """**Local.** A number that is made up, for an explanation."""
+        return tile.dtype.type(1)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Any:
         """**Local.** A ghost of this shape."""
@@ -75,6 +118,12 @@ class GhostMemory(TileMemory):
         refs = refs_of((tile, *args), ghosts)
         reads = [one.root for one in ghosts]
         tile.tape.record(TaskKind.WRITE, function, refs, {}, None, reads, (tile.root,))
+
+
+def explains() -> bool:
+    """**Local.** Whether nothing of what is captured will run."""
+    tape = current_tape()
+    return tape is not None and tape.explains
 
 
 def _tape() -> Tape:
@@ -142,3 +191,8 @@ class DeviceGhostMemory(GhostMemory):
 
 GHOSTS = GhostMemory(BUFFERS)
 DEVICE_GHOSTS = DeviceGhostMemory(DEVICE)
+
+
+def ghosts_for(on_device: bool) -> GhostMemory:
+    """The memory in which programs are captured: of arrays on GPUs, or on the host."""
+    return DEVICE_GHOSTS if on_device else GHOSTS

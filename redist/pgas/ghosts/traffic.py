@@ -13,7 +13,8 @@ from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
-from redist.pgas.memory import TileMemory
+from redist.pgas.global_array import Array
+from redist.pgas.memory import TileMemory, memory_for
 from redist.pgas.structures import replaced
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
@@ -253,7 +254,7 @@ def stored(thing: Any, ghosts: list[Ghost]) -> Any:
         if tile is not None:
             ghosts.append(tile)
         number = None if tile is None else tile.number
-        return ArrayRef(one.type, one.comm, number, one._memory.on_device)
+        return ArrayRef(one.type, one.comm, number, one.memory.on_device)
 
     return replaced(thing, (Ghost, Tiled), change, init=False)
 
@@ -264,7 +265,7 @@ def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:
     def change(one: Any) -> Any:
         if isinstance(one, Ref):
             return tiles[one.number]
-        kind: Any = Tiled._kinds[one.on_device]
-        return kind(one.type, one.comm, None if one.number is None else tiles[one.number])
+        tile = None if one.number is None else tiles[one.number]
+        return Array(one.type, one.comm, tile, memory_for(one.on_device))
 
     return replaced(thing, (ArrayRef, Ref), change)

@@ -107,13 +107,13 @@ def as_values(a: T, value: Any) -> T:
         value = resolve_pending(value)
         t = make_type(a.mesh, a.type.dtype, value.shape, value.type.dims)
         tile = value.tile
-        meets = np.may_share_memory if a._memory.is_ghost else overlap
+        meets = np.may_share_memory if a.memory.is_ghost else overlap
         copies = tile is not None and (
             tile.dtype != a.dtype or (a.tile is not None and meets(tile, a.tile))
         )
         staging_room(a, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if tile is not None and copies:
-            fresh = a._memory.empty(tile.shape, a.dtype, t.tile_bytes)
+            fresh = a.memory.empty(tile.shape, a.dtype, t.tile_bytes)
             np.copyto(fresh, tile, casting="unsafe")
             tile = fresh
         return a.new(t, tile)
@@ -122,7 +122,7 @@ def as_values(a: T, value: Any) -> T:
         np.asarray(value, dtype=a.dtype)
     )  # fmt: skip
     t = make_type(a.mesh, a.type.dtype, given.shape, ((),) * given.ndim)
-    return a.new(t, None if a.tile is None else a._memory.asarray(given))
+    return a.new(t, None if a.tile is None else a.memory.asarray(given))
 
 
 def fit_values(values: T, shape: Shape) -> T:

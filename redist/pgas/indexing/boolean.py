@@ -84,7 +84,7 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     if x.tile is None:
         return None
     own = (*x.tile.shape[:dim], counts[x.comm.rank], *x.tile.shape[dim + 1 :])
-    return x._memory.empty(own, t.dtype.to_numpy(), worst)
+    return x.memory.empty(own, t.dtype.to_numpy(), worst)
 
 
 def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:

@@ -22,7 +22,7 @@ def get(x: T, key: Any) -> T:
     GPUs are chosen by arrays in memory.
     """
     x = resolve_pending(x)
-    on_device = x._memory.on_device
+    on_device = x.memory.on_device
     items = parse(copy_to_host(key) if on_device else key, x.shape)
     if not any(isinstance(item, (ByMask, AtIndices)) for item in items):
         return get_basic(x, tuple(items))
@@ -40,7 +40,7 @@ def check_key(x: Tiled, key: Any) -> None:
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
     here = resolve_pending(a)
-    on_device = here._memory.on_device
+    on_device = here.memory.on_device
     items = parse(copy_to_host(key) if on_device else key, here.shape)
     values = as_values(here, value)
     if any(isinstance(item, (ByMask, AtIndices)) for item in items):
@@ -49,7 +49,7 @@ def put(a: Tiled, key: Any, value: Any) -> None:
         there = copy_to_host(here)
         chosen.put(there, items, copy_to_host(values))
         if on_device and here.tile is not None:
-            here.tile[...] = here._memory.asarray(there.tile)
+            here.tile[...] = here.memory.asarray(there.tile)
     else:
         put_basic(here, tuple(items), values)
     a._take_over(here)

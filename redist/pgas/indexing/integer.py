@@ -104,7 +104,7 @@ def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
 def _along_one(x: T, items: Sequence[Item], item: AtIndices) -> T:
     """Take elements by indices along one dim that all ranks have: a product of lists, as slices are."""
     given = item.indices
-    if isinstance(given, np.ndarray) or not given._memory.is_ghost:
+    if isinstance(given, np.ndarray) or not given.memory.is_ghost:
         return _take_along(x, items, item)
     shape: list[int] = []
     dims: list[Any] = []

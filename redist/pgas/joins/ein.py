@@ -119,7 +119,7 @@ def _traced(what: str, join: Any, operands: tuple[Tiled, ...]) -> tuple[Join, np
     function, is_known = find_join(what, join, len(operands))
     dtypes = tuple(x.dtype for x in operands)
     trace = trace_known_join if is_known else trace_join
-    return trace(what, function, dtypes, operands[0]._memory.on_device)
+    return trace(what, function, dtypes, operands[0].memory.on_device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +136,22 @@ class BlockedEin:
     def __call__(self, arrays: Sequence[T]) -> T:
         """**Collective** if operands must move. Bring operands together; let the kernel work on the tiles."""
         first, what = arrays[0], self.what
-        if first._memory.is_ghost and (arranger := current_arranger()) is not None:
+        if first.memory.is_ghost and (arranger := current_arranger()) is not None:
             made: T = arranger.call(self._arranged(arrays))
             return made
         product = self._product(tuple(x.type for x in arrays))
         kernel = EinKernel(self.join, self.labels, self.output, self.agg)
         found = place_within(first, product, place(product))
-        if first._memory.limit_bytes is not None:
+        if first.memory.limit_bytes is not None:
             moved = (end for x, end in zip(arrays, found.operands, strict=True) if x.type != end)
             needed = sum(round_to_grains(t.tile_bytes) for t in (*moved, found.result))
-            require_room(first, what, needed + kernel.work_bytes(first._memory.on_device))
+            require_room(first, what, needed + kernel.work_bytes(first.memory.on_device))
         streamed = choose_stream(product, found) if len(arrays) == 2 else None
         if streamed is not None:
             out = new_tile(first, found.result)
             for x, y in paired_blocks(first, arrays[1], product, found, *streamed):
                 if out is not None:
-                    first._memory.write(kernel, out, x, y)
+                    first.memory.write(kernel, out, x, y)
                 kernel = replace(kernel, adds=True)
             return first.new(found.result, out)
         there = [move(x, end) for x, end in zip(arrays, found.operands, strict=True)]
@@ -167,7 +167,7 @@ class BlockedEin:
         out = new_tile(first, result)
         if out is not None:
             kernel = EinKernel(self.join, self.labels, self.output, self.agg)
-            first._memory.write(kernel, out, *(x.tile for x in arrays))
+            first.memory.write(kernel, out, *(x.tile for x in arrays))
         return first.new(result, out)
 
     def _arranged(self, arrays: Sequence[Tiled]) -> ArrangedCall:

@@ -13,11 +13,11 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.elementwise.on_device import compute
 from redist.pgas.elementwise.standard_limits import FUNCTIONS
-from redist.pgas.ghosts.ghost_array import DeviceGhostArray, GhostArray
-from redist.pgas.ghosts.memory import DEVICE_GHOSTS, GHOSTS
+from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
 from redist.pgas.ghosts.tape import Tape, Task, TaskKind, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
+from redist.pgas.global_array import Array
 from redist.pgas.joins.steps import Join, JoinStep
 from redist.pgas.tiles.arranging import arranging
 from redist.pgas.tiles.layouts import dtype_of
@@ -43,14 +43,13 @@ def trace_join(
     (['subtract', 'power'], 'float32')
     """
     tape = Tape()
-    memory = DEVICE_GHOSTS if on_device else GHOSTS
-    kind = DeviceGhostArray if on_device else GhostArray
+    memory = ghosts_for(on_device)
     ranks: Any = PretendedRanks(1)
     seam = GhostTraffic(traffic(), tape)
     with taping(tape), through(seam), arranging(None), np.errstate(all="ignore"):
         tiles: list[Any] = [memory.ghost_kind(pretend((), dtype), tape) for dtype in dtypes]
         elements = [
-            kind(ArrayType(ALONE, dtype_of(dtype), (), ()), ranks, tile)
+            Array(ArrayType(ALONE, dtype_of(dtype), (), ()), ranks, tile, memory)
             for dtype, tile in zip(dtypes, tiles, strict=True)
         ]
         try:
@@ -63,7 +62,7 @@ def trace_join(
             raise ArgumentTypeError(
                 f"cannot {what}: its join of {', '.join(map(str, dtypes))} fails ({problem})"
             ) from problem
-    if not isinstance(made, GhostArray):
+    if not (isinstance(made, Array) and made.memory.is_ghost):
         raise ArgumentTypeError(
             f"cannot {what}: its join gives {type(made).__name__}, no element; {WRITE_IT}"
         )

@@ -75,9 +75,9 @@ def solve(x1: T, x2: T, /) -> T:
 def is_large(x: Tiled) -> bool:
     """**Collective** under a memory limit. Whether a matrix should not be whole on every rank."""
     size = x.size * x.dtype.itemsize
-    if size > WHOLE_BYTES or x._memory.limit_bytes is None or size < SHARED_FROM:
+    if size > WHOLE_BYTES or x.memory.limit_bytes is None or size < SHARED_FROM:
         return size > WHOLE_BYTES
-    return not all_fit(x.comm, 2 * size <= x._memory.limit_bytes - x._memory.live_bytes)
+    return not all_fit(x.comm, 2 * size <= x.memory.limit_bytes - x.memory.live_bytes)
 
 
 def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> Any:

@@ -63,9 +63,9 @@ def make_whole(name: str, x: T) -> T:
 
 def run_together(name: str, x: Tiled, work: Callable[..., R], *tiles: Any) -> R | None:
     """**Collective.** ``work(*tiles)``; raise on every rank if it refuses a matrix on one."""
-    if not x._memory.is_ghost:
+    if not x.memory.is_ghost:
         return _run_together(name, x, work, tiles)[0]
-    x._memory.check_room(work_bytes(x, tiles))
+    x.memory.check_room(work_bytes(x, tiles))
     exchange = ElementExchange(name, x.type, x.type)
     given = name, x, work, tiles
     instead = None if x.tile is None else work(*tiles)

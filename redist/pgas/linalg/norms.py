@@ -32,7 +32,7 @@ def vector_norm(
         raise ArgumentTypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
     dims = dims_of(axis, x.ndim)
     here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
-    if ord == 2 and here and not x._memory.on_device:
+    if ord == 2 and here and not x.memory.on_device:
         return _local_norm(x, dims, keepdims)
     size = _absolute(x)
     where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
@@ -87,7 +87,7 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
 def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     """The 2-norm over dims that no axis cuts."""
     t = reduced_type(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
-    x._memory.check_room(t.tile_bytes)
+    x.memory.check_room(t.tile_bytes)
     if x.tile is None:
         return x.new(t, None)
     if len(dims) == x.ndim and not keepdims:

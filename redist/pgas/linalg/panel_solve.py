@@ -41,7 +41,7 @@ class _Solving:
         self.low = self.high = 0
         if a.tile is not None and b.tile is not None:
             self.low, self.high = own_box(a)[0]
-            self.work = a._memory.empty(
+            self.work = a.memory.empty(
                 (a.tile.shape[0], self.n + self.sides),
                 a.dtype,
                 a.type.tile_bytes + b.type.tile_bytes,
@@ -53,8 +53,8 @@ class _Solving:
         rows = self.high - self.low
         triangle = y = None
         if self.work is not None:
-            triangle = self.a._memory.empty((self.n, rows), self.a.dtype, self.a.type.tile_bytes)
-            y = self.a._memory.empty((rows, self.sides), self.a.dtype, self.b.type.tile_bytes)
+            triangle = self.a.memory.empty((self.n, rows), self.a.dtype, self.a.type.tile_bytes)
+            y = self.a.memory.empty((rows, self.sides), self.a.dtype, self.b.type.tile_bytes)
         for start in range(0, self.n, PANEL):
             self._take_out(start, min(self.n, start + PANEL), triangle, y)
         self.work = None
@@ -67,7 +67,7 @@ class _Solving:
         """**Collective.** Make a panel's columns orthogonal, and take them out of those behind it."""
         t, work = self.a.type, self.work
         panel = ArrayType(t.mesh, t.dtype, (self.n, end - start), (self.cut, ()))
-        tile = None if work is None else self.a._memory.contiguous(work[:, start:end])
+        tile = None if work is None else self.a.memory.contiguous(work[:, start:end])
         q, r = tall_qr.qr(self.a.new(panel, tile))
         part = None
         if work is not None:
@@ -112,7 +112,7 @@ class _Solving:
 
     def _check(self) -> None:
         """Raise if the triangle says that the matrix is singular; all ranks have the same triangle."""
-        if self.a._memory.is_ghost:
+        if self.a.memory.is_ghost:
             traffic().require_data(
                 f"a solution with the large matrix {self.a.type}", "it may be singular"
             )

@@ -64,8 +64,8 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
     shape = (*x.tile.shape[:-1], k)
-    out = np.matmul(q, part, out=x._memory.empty(shape, x.dtype, q_type.tile_bytes))
-    return x.new(q_type, out), x.new(r_type, x._memory.contiguous(r_all))
+    out = np.matmul(q, part, out=x.memory.empty(shape, x.dtype, q_type.tile_bytes))
+    return x.new(q_type, out), x.new(r_type, x.memory.contiguous(r_all))
 
 
 def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
@@ -75,7 +75,7 @@ def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
     source = ArrayType(t.mesh, t.dtype, shape, t.dims)
     tile: Tile | None = None
     if r is not None:
-        tile = x._memory.empty((*r.shape[:-2], some, r.shape[-1]), x.dtype, source.tile_bytes)
+        tile = x.memory.empty((*r.shape[:-2], some, r.shape[-1]), x.dtype, source.tile_bytes)
         tile[...] = 0
         tile[..., : r.shape[-2], :] = r
     return move(x.new(source, tile), source.with_dims((*t.dims[:-2], (), ()))).tile

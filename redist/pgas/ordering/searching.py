@@ -108,7 +108,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
             return searchsorted(edges, x, side=side)
         return apply(np.subtract, n, searchsorted(edges[::-1], x, side=side))
     lower, upper = (dispatch.get(edges, slice(*ends)) for ends in ((None, -1), (1, None)))
-    if not edges._memory.is_ghost:  # nobody knows the values of a program before it runs
+    if not edges.memory.is_ghost:  # nobody knows the values of a program before it runs
         ups, downs = (
             reductions.all(apply(test, upper, lower)) for test in (np.greater_equal, np.less_equal)
         )
@@ -178,14 +178,14 @@ def beside(x: T, values: Any, name: str) -> T:
         return values  # type: ignore[return-value]
     given = _numbers(values, name)
     t = make_type(x.mesh, dtype_of(given.dtype), given.shape, ((),) * given.ndim)
-    return x.new(t, None if x.tile is None else x._memory.asarray(given))
+    return x.new(t, None if x.tile is None else x.memory.asarray(given))
 
 
 def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     """Find places in each rank's tile of x1: the sum over tiles is the place."""
     axes, t = x1.type.dims[0], x2.type
     pending = ArrayType(t.mesh, dtype_of(INT), t.shape, t.dims, "sum" if axes else None, axes)
-    x2._memory.check_room(pending.tile_bytes)
+    x2.memory.check_room(pending.tile_bytes)
     if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
     return x2.new(pending, as_tile(np.searchsorted(x1.tile, x2.tile, side), INT))

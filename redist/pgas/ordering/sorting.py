@@ -189,14 +189,14 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
         return x.new(t, None)
     given = np.flip(x.tile, dim) if descending else x.tile
     if not with_places:
-        out = x._memory.empty(given.shape, given.dtype, t.tile_bytes)
+        out = x.memory.empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
         out.sort(axis=dim, kind=_kind(out, stable))
-        return x.new(t, x._memory.contiguous(np.flip(out, dim)) if descending else out)
-    x._memory.check_room(2 * t.tile_bytes)
+        return x.new(t, x.memory.contiguous(np.flip(out, dim)) if descending else out)
+    x.memory.check_room(2 * t.tile_bytes)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
-        places = x._memory.contiguous(np.flip(given.shape[dim] - 1 - places, dim))
+        places = x.memory.contiguous(np.flip(given.shape[dim] - 1 - places, dim))
     return x.new(t, places)
 
 
@@ -285,7 +285,7 @@ def _sort_cut(
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]
     worst = math.prod(x.type.tile_shape) * result.dtype.itemsize
-    out = x._memory.empty(x.tile.shape, result.dtype, worst)
+    out = x.memory.empty(x.tile.shape, result.dtype, worst)
     seen = np.moveaxis(out, dim, -1)
     seen[...] = result.reshape(seen.shape)
     return out, received

@@ -219,7 +219,7 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
     counts, at = overlap(own, own + len(values), wants)
     received, _ = overlap(wants[0, comm.rank], wants[1, comm.rank], (starts, starts + runs.begun))
     shape = tile_shape(t, comm.rank)
-    out = x._memory.empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
+    out = x.memory.empty((0,) if shape is None else shape, values.dtype, t.tile_bytes)
     sent = counts, np.where(counts, at - own, 0)
     places = received, np.cumsum(received) - received
     given, seam = np.ascontiguousarray(values), traffic()
@@ -234,7 +234,7 @@ def _to_array(x: T, runs: ValueRuns, values: Tile) -> T:
 def _scatter(x: T, places: Ints, ids: Ints) -> T:
     """**Collective.** Make an array like x with ids at places of the whole array."""
     t = with_dtype(x.type, dtype_of(INT))
-    tile = None if x.tile is None else x._memory.empty(x.tile.shape, INT, t.tile_bytes)
+    tile = None if x.tile is None else x.memory.empty(x.tile.shape, INT, t.tile_bytes)
     most = ceil_div(math.prod(x.shape), x.comm.size)
     rounds = ceil_div(most, ROUND_ELEMS)
     seam = traffic()

@@ -39,8 +39,8 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
         raise RequestError(
             f"cannot use arrays on {a.mesh} and on {b.mesh} in {name}: bring them to one mesh with .to(type)"
         )
-    memory = a._memory
-    if b._memory is not memory:
+    memory = a.memory
+    if b.memory is not memory:
         check_alike(name, a, b)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
         made: T = arranger.call(_arranged(a, b, la, lb, lo, name))
@@ -82,7 +82,7 @@ def _contract_in(
     x, y = (move(one, end) for one, end in zip((a, b), found.operands, strict=True))
     if x.tile is None or y.tile is None:
         return a.new(found.result, None)
-    return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result, a._memory))
+    return a.new(found.result, multiply(x.tile, y.tile, la, lb, lo, found.result, a.memory))
 
 
 @lru_cache(maxsize=4096)
@@ -112,7 +112,7 @@ def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, whi
     add = np.logical_or if product.op == "max" else np.add
     out: Tile | None = None
     for x, y in paired_blocks(a, b, product, found, label, which):
-        one = multiply(x, y, la, lb, lo, found.result, a._memory)
+        one = multiply(x, y, la, lb, lo, found.result, a.memory)
         if out is None:
             out = one
         else:

@@ -237,7 +237,7 @@ def place_within(x: Tiled, product: Product, found: Placed) -> Placed:
 
     ``x`` is one of the operands.
     """
-    memory = x._memory
+    memory = x.memory
     if memory.limit_bytes is None:
         return found
     room = memory.limit_bytes - memory.live_bytes

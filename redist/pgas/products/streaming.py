@@ -67,7 +67,7 @@ def pieces(
         source = ArrayType(t.mesh, t.dtype, shape, t.dims)
         own = x.new(
             source,
-            None if x.tile is None else _pad(x.tile, dim, start, n, source.tile_bytes, x._memory),
+            None if x.tile is None else _pad(x.tile, dim, start, n, source.tile_bytes, x.memory),
         )
         block = move(own, ArrayType(t.mesh, t.dtype, shape, target.dims), asked=True).tile
         if not whole:

@@ -9,7 +9,6 @@ from typing import Any
 
 from redist.errors import CaptureError, RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.ghost_array import GhostArray
 from redist.pgas.programs.agree import agree_on_nodes, union_of
 from redist.pgas.programs.capture import Capture, capture, strides_of
 from redist.pgas.programs.outside import Outside, find_outside
@@ -124,7 +123,7 @@ class ProgramBody:
         comm = _comm_of(arrays)
         try:
             for array in arrays:
-                if isinstance(array, GhostArray):
+                if array.memory.is_ghost:
                     raise CaptureError(
                         f"cannot use {array.type}: it was made while a program was captured and has no "
                         "values; return it from the program"

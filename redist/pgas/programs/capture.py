@@ -11,13 +11,13 @@ import numpy as np
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.ghost_array import GhostArray, ghost_kind
+from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import order_of, pretend
 from redist.pgas.ghosts.tape import CapturedNode, Tape, Task, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
 from redist.pgas.structures import found_in, replaced
 from redist.pgas.tiles.arranging import Arranger, arranging
-from redist.pgas.tiles.tiled import Tiled, held_by, hold
+from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.world import Comm
 
@@ -106,10 +106,8 @@ def capture(
         def end_of(array: Tiled) -> Any:
             if id(array) in place:
                 return ArrayEnd(array.type, array.comm, _number(array), place[id(array)])
-            if isinstance(array, GhostArray):
-                end = ArrayEnd(
-                    array.type, array.comm, _number(array), None, array._memory.on_device
-                )
+            if array.memory.is_ghost:
+                end = ArrayEnd(array.type, array.comm, _number(array), None, array.memory.on_device)
                 return ends_of.setdefault(id(array), end)
             raise CaptureError(
                 f"cannot return {array.type}: it is not part of the program; give what it is made of "
@@ -139,7 +137,7 @@ def capture(
         tape.shapes,
         tape.n_bytes,
         tape.rooms,
-        any(array._memory.on_device for array in arrays),
+        any(array.memory.on_device for array in arrays),
     )
 
 
@@ -157,30 +155,29 @@ def _number(array: Tiled) -> int | None:
 def with_ghost_tiles(arrays: Sequence[Tiled], tape: Tape) -> Iterator[tuple[int | None, ...]]:
     """**Local.** Let arrays have ghosts for tiles while a block runs; the numbers of these."""
     held = [
-        (array.__class__, held_by(array), array._type, array.version, array.shared_with)
+        (array.memory, held_by(array), array._stored, array._type, array.version, array.shared_with)
         for array in arrays
     ]
     numbers: list[int | None] = []
     try:
         for array in arrays:
             tile = held_by(array)
-            array.__class__ = ghost_kind(array.__class__)
+            array.memory = ghosts = ghosts_for(array.memory.on_device)
             array._version = 0
             if tile is not None:
                 like = pretend(tile.shape, tile.dtype, order_of(tile))
                 if tile.strides != like.strides:
                     like = like_strided(tile)
-                kind = array._memory.ghost_kind  # type: ignore[attr-defined]
-                ghost: Any = kind(like, tape)
+                ghost: Any = ghosts.ghost_kind(like, tape)
                 array.tile = ghost
                 tape.own(ghost)
             numbers.append(_number(array))
         yield tuple(numbers)
     finally:
-        for array, (kind, tile, t, version, token) in zip(arrays, held, strict=True):
-            array.__class__ = kind
-            hold(array, tile)
-            array._type = t
+        for array, (memory, tile, stored, t, version, token) in zip(arrays, held, strict=True):
+            array.memory, array.tile, array._stored, array._type = memory, tile, stored, t
+            if stored is not None:
+                del array.tile
             array._version, array._is_shared = version, token
 
 

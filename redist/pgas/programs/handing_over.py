@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from redist.pgas.global_array import Array
+from redist.pgas.memory import memory_for
 from redist.pgas.programs.agree import union_of
 from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import Tiled, hold
 from redist.runtime.ranks.world import Comm
 
 Aliases = Sequence[tuple[int, ...]]
@@ -37,7 +39,7 @@ def hand_over(
                 own = copied[id(tile)]
                 own[...] = tile
                 tile = own
-            array.tile = tile
+            hold(array, tile)
         array._type = end.type
         array.version += 1
 
@@ -47,9 +49,8 @@ def hand_over(
         if end.argument is not None:
             return arrays[end.argument]
         if id(end) not in results:
-            kind: Any = Tiled._kinds[end.on_device]
             tile = None if end.tile is None else by_number[end.tile]
-            results[id(end)] = kind(end.type, end.comm, tile)
+            results[id(end)] = Array(end.type, end.comm, tile, memory_for(end.on_device))
         return results[id(end)]
 
     result = map_ends(captured.result, made)

@@ -65,7 +65,7 @@ def map_tiles(
     t = with_dtype(first.type, dtype_of(kind))
     out = new_tile(first, t)
     if out is not None:
-        first._memory.write(_run_kernel, out, function, *tiles)
+        first.memory.write(_run_kernel, out, function, *tiles)
     return first.new(t, out)
 
 
@@ -155,6 +155,6 @@ def _from_neighbour(
         return slab
     sizes = (t.cuts[dim], *shape[:dim], n, *shape[dim + 1 :])
     dims = (t.dims[dim], *t.dims[:dim], (), *t.dims[dim + 1 :])
-    own = None if slab is None else x._memory.contiguous(slab[np.newaxis])
+    own = None if slab is None else x.memory.contiguous(slab[np.newaxis])
     rolled = roll(x.new(ArrayType(t.mesh, t.dtype, sizes, dims), own), shift, axis=0)
     return None if rolled.tile is None else rolled.tile[0]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.spill.put_away import kind_of
 from redist.pgas.tiles.tiled import Tiled
 
 BY_VALUE = (str, int, bool, type(None))
@@ -64,7 +63,7 @@ class _KeyMaker:
             at = self._places.setdefault(id(thing), len(self.arrays))
             if at == len(self.arrays):
                 self.arrays.append(thing)
-            return ("array", at, kind_of(thing), thing._type, getattr(thing.comm, "handle", 0))
+            return ("array", at, thing.memory, thing._type, getattr(thing.comm, "handle", 0))
         if thing.__class__ in BY_VALUE:
             return (thing.__class__, thing)
         if isinstance(thing, (tuple, list)):

@@ -96,7 +96,7 @@ class Generator:
             made = make(sizes, kind, None, *where)
             if made.tile is not None and made.tile.size:
                 given = own_box(made), sizes, later, per, turn
-                made._memory.write(fill_whole, made.tile, *given)
+                made.memory.write(fill_whole, made.tile, *given)
             return made
         stream = self._next_stream()
 

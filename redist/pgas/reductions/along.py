@@ -34,7 +34,7 @@ def gather_along(x: Tiled, dim: int, tile: Tile | None, dtype: np.dtype[Any]) ->
         (t.cuts[dim], *(t.shape[i] for i in rest)),
         (t.dims[dim], *(t.dims[i] for i in rest)),
     )
-    own = x.new(said, None if tile is None else x._memory.contiguous(tile[np.newaxis]))
+    own = x.new(said, None if tile is None else x.memory.contiguous(tile[np.newaxis]))
     whole = move(own, said.with_dims(((), *(t.dims[i] for i in rest))))
     return None if whole.tile is None else whole.tile[: max(1, t.cut(dim).n_filled)]
 
@@ -44,7 +44,7 @@ def cumulate(x: T, function: np.ufunc, axis: int, dtype: np.dtype[Any]) -> T:
     x = resolve_pending(x)
     dim = dim_of(axis, x.ndim)
     t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
-    x._memory.check_room(t.tile_bytes)
+    x.memory.check_room(t.tile_bytes)
     local = x.tile
     out = None if local is None else function.accumulate(local, axis=dim, dtype=dtype)
     if x.type.cuts[dim] > 1:
@@ -70,7 +70,7 @@ def argument(x: T, function: Callable[..., Any], axis: int, keepdims: bool) -> T
         tuple(1 if i == dim else x.shape[i] for i in keep),
         tuple(() if i == dim else x.type.dims[i] for i in keep),
     )
-    x._memory.check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
+    x.memory.check_room(x.type.tile_bytes + 2 * t.tile_bytes)  # NumPy brings the dim to the end
     place = _local_argument(x, function, dim)
     if x.type.cuts[dim] > 1:
         best = None
@@ -91,7 +91,7 @@ def _local_argument(x: Tiled, function: Callable[..., Any], dim: int) -> Tile | 
         return None
     if x.tile.shape[dim] == 0:
         shape = [n for i, n in enumerate(x.tile.shape) if i != dim]
-        return x._memory.asarray(np.zeros(shape, np.int64))
+        return x.memory.asarray(np.zeros(shape, np.int64))
     return as_tile(_first_argument(x, function, x.tile, dim)).astype(np.int64, copy=False)
 
 
@@ -101,7 +101,7 @@ def _first_argument(x: Tiled, function: Callable[..., Any], values: Tile, axis: 
     CuPy gives any of several NaNs, NumPy and the standard the first.
     """
     found = function(values, axis=axis)
-    if not x._memory.on_device or values.dtype.kind not in "fc":
+    if not x.memory.on_device or values.dtype.kind not in "fc":
         return found
     nan = np.isnan(values)
     return np.where(nan.any(axis=axis), nan.argmax(axis=axis), found)
@@ -120,7 +120,7 @@ def argument_of_all(x: T, function: Callable[..., Any], keepdims: bool) -> T:
         raise ArgumentError("cannot find a largest or smallest value in nothing")
     ndim = x.ndim if keepdims else 0
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.int64)), (1,) * ndim, ((),) * ndim)
-    if x._memory.is_ghost:
+    if x.memory.is_ghost:
         given = x, function, t
         what = ElementExchange(function.__name__, x.type, t)
         tile = traffic().perform(what, _argument_tile, given, lambda: new_tile(x, t))
@@ -136,21 +136,21 @@ def _argument_tile(x: Tiled, function: Callable[..., Any], t: ArrayType) -> tupl
     value, place = np.zeros(1, x.dtype), np.full(1, -1, np.int64)
     if x.tile is not None and x.tile.size:
         at = np.unravel_index(int(_first_argument(x, function, x.tile, None)), x.tile.shape)
-        value[0] = x._memory.host(x.tile[at])
+        value[0] = x.memory.host(x.tile[at])
         index = tuple(int(i) + start for i, (start, _) in zip(at, own_box(x), strict=True))
         place[0] = np.ravel_multi_index(index, x.shape) if x.ndim else 0
     values, places = (_from_all(x, tile, parts, n) for tile in (value, place))
     if values is None or places is None:
         return None, 0
-    values, places = x._memory.host(values), x._memory.host(places)
+    values, places = x.memory.host(values), x.memory.host(places)
     held = places >= 0
     values, places = values[held], places[held]
     best = values[function(values)]
     same = (values == best) | ((values != values) & (best != best))
-    return x._memory.asarray(np.asarray(places[same].min()).reshape(t.shape)), 0
+    return x.memory.asarray(np.asarray(places[same].min()).reshape(t.shape)), 0
 
 
 def _from_all(x: Tiled, tile: Tile, parts: Sequence[SubAxis], n: int) -> Tile | None:
     said = ArrayType(x.mesh, dtype_of(tile.dtype), (n,), (tuple(parts),))
-    own = x.new(said, None if x.tile is None else x._memory.asarray(tile))
+    own = x.new(said, None if x.tile is None else x.memory.asarray(tile))
     return move(own, said.with_dims(((),))).tile

@@ -41,7 +41,7 @@ def reduced_type(
 
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
-    if x._memory.is_ghost and (arranger := current_arranger()) is not None:
+    if x.memory.is_ghost and (arranger := current_arranger()) is not None:
         made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype))
         return made
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
@@ -50,7 +50,7 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
         raise ArgumentError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
     t = reduced_type(x.type, dims, op, keepdims, dtype)
-    memory = x._memory
+    memory = x.memory
     if memory.limit_bytes is not None:
         memory.check(t.tile_bytes)
     if x.tile is None:

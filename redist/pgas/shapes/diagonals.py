@@ -41,7 +41,7 @@ def _half(x: T, k: int, *, lower: bool) -> T:
     box = box_of(x.type, x.comm.rank)
     if out.tile is not None and x.tile is not None and box is not None:
         (first, last), (start, end) = box[-2:]
-        if x._memory.on_device:
+        if x.memory.on_device:
             out.tile[...] = (np.tril if lower else np.triu)(x.tile, k + first - start)
             return out
         np.copyto(out.tile, x.tile)
@@ -93,11 +93,11 @@ def diagonal(x: T, first: int, second: int, offset: int = 0) -> T:
     r0 = max(low, top, left - offset)
     r1 = max(r0, min(high, below, right - offset))
     tile = x.tile.transpose([*rest, first, second])
-    i = x._memory.asarray(np.arange(r0, r1))
+    i = x.memory.asarray(np.arange(r0, r1))
     part = tile[..., i - top, i + offset - left]
     if aligned or not pending:
-        return x.new(result, x._memory.contiguous(part))
-    out = x._memory.empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)
+        return x.new(result, x.memory.contiguous(part))
+    out = x.memory.empty((*part.shape[:-1], n), x.dtype, result.tile_bytes)
     out[...] = 0
     out[..., r0 - low : r1 - low] = part
     return x.new(result, out)

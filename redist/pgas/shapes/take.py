@@ -81,7 +81,7 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
 def _along(x: T, indices: Tiled, dim: int) -> T:
     """Take from rows that lie whole on their ranks; ranks agree on whether all indices are inside."""
     t = make_type(x.mesh, x.type.dtype, indices.shape, x.type.dims)
-    if not x._memory.is_ghost:
+    if not x.memory.is_ghost:
         return x.new(t, _taken_along(x, indices, dim)[0])
     exchange = ElementExchange("take", x.type, t)
     tile = traffic().perform(exchange, _taken_along, (x, indices, dim), lambda: new_tile(x, t))

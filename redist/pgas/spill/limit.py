@@ -1,17 +1,23 @@
-"""Bound what global arrays may hold, and put away what is not used lately where there is a place for it."""
+"""Bound what global arrays may hold, and spill the oldest where there is a place for them."""
 
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import BUFFERS, DEVICE, TileMemory
-from redist.pgas.spill.put_away import can_leave, last_loads, put_away
+from redist.pgas.memory import (
+    BUFFERS,
+    MemoryLimit,
+    TileMemory,
+    reset_limit,
+    set_limit,
+    set_limit_of_process,
+)
+from redist.pgas.spill.put_away import can_leave, put_away, stored_tile
 from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
 from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.text.units import room_from
-
-MEMORIES = (BUFFERS, DEVICE)
 
 
 class memory_limit:
@@ -27,7 +33,8 @@ class memory_limit:
     **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
     ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
     move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
-    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart.
+    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart. A block bounds what
+    its own thread allocates; a call outside any block bounds other threads too.
 
     With ``spill``, a folder, arrays without live views are written to a file there, the oldest first, where
     an allocation has no room, and come back when they are touched. The file has no name and is gone
@@ -37,56 +44,47 @@ class memory_limit:
 
     def __init__(self, limit_bytes: int | float | str | None, *, spill: str | None = None) -> None:
         limit, spill = room_from(limit_bytes), spill_folder(spill)
-        self._before = [(one, one.limit_bytes, one.spill, one.put_away) for one in MEMORIES]
         FAR_BYTES.clear()
         store = None if spill is None or limit is None else store_for(spill)
-        for memory in MEMORIES:
-            memory.limit_bytes = limit
-            memory.spill = None if store is None else spill
-            is_served = store is not None and (memory.on_device or not store.starts)
-            memory.put_away = Spiller(store, memory).make_room if store and is_served else None
+        given = MemoryLimit(limit)
+        if store is not None:
+            given = MemoryLimit(limit, spill, partial(spill_from, store))
+        self._of_process = set_limit_of_process(given)
+        self._token = set_limit(given)
         if limit is not None:
             BUFFERS.forget(max(0, limit - BUFFERS.live_bytes))
 
     def __enter__(self) -> memory_limit:
+        set_limit_of_process(self._of_process)  # other threads keep theirs
         return self
 
     def __exit__(self, *error: object) -> None:
-        for memory, limit, spill, make_room in self._before:
-            memory.limit_bytes, memory.spill, memory.put_away = limit, spill, make_room
+        set_limit_of_process(self._of_process)
+        reset_limit(self._token)
 
 
 def count_small(memory: TileMemory) -> None:
-    """**Local.** Count arrays that are there and were not counted when they were made: small ones."""
-    for array in _living(Tiled._kinds[memory.on_device]):
-        tile = held_by(array)
-        if tile is not None and not memory.counted_for(tile):
-            memory.adopt(tile, array.type.tile_bytes)
+    """**Local.** Count arrays that are there and were not counted when they were made: small ones.
 
-
-def _living(kind: type[Tiled]) -> list[Tiled]:
-    """**Local.** All arrays of a kind that are not put away, the oldest first.
-
-    There is no list of them, so that they cost nothing; the collector has them.
+    There is no list of them, so that they cost nothing; Python's collector has them.
     """
-    return [one for age in (2, 1, 0) for one in gc.get_objects(age) if type(one) is kind]
+    for array in [one for one in gc.get_objects() if issubclass(type(one), Tiled)]:
+        tile = held_by(array) if array.memory is memory and stored_tile(array) is None else None
+        if tile is not None and not memory.counted_for(tile):
+            memory.enrol(array)
 
 
-class Spiller:
-    """Makes room by putting arrays away, those first that came longest ago."""
+def spill_from(store: SpillStore, memory: TileMemory, n_bytes: int) -> None:
+    """**Local.** Spill arrays of a memory until this many bytes more fit, or none can leave any more.
 
-    def __init__(self, store: SpillStore, memory: TileMemory) -> None:
-        self._store, self._memory = store, memory
-
-    def make_room(self, n_bytes: int) -> None:
-        """**Local.** Put arrays away until this many bytes more fit, or none can leave any more."""
-        limit, kind = self._memory.limit_bytes, Tiled._kinds[self._memory.on_device]
-        assert limit is not None
-        arrays = _living(kind)
-        loaded = last_loads()
-        arrays.sort(key=lambda array: loaded.get(id(array), 0))
-        for array in arrays:
-            if self._memory.live_bytes + n_bytes <= limit:
-                return
-            if can_leave(array):
-                put_away(array, self._store)
+    Those leave first that were made or reloaded longest ago.
+    """
+    limit = memory.limit_bytes
+    if limit is None or (store.starts and not memory.on_device):
+        return
+    for reference in list(memory.arrays.values()):
+        if memory.live_bytes + n_bytes <= limit:
+            return
+        array = reference()
+        if array is not None and stored_tile(array) is None and can_leave(array):
+            put_away(array, store)

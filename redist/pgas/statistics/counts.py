@@ -131,11 +131,11 @@ def _counted(
     used = x.type.used
     whole = _whole(x, (n,), dtype)
     t = whole if not used else whole.with_pending("sum", used)
-    x._memory.check_room(t.tile_bytes)
+    x.memory.check_room(t.tile_bytes)
     if x.tile is None:
         return x.new(t, None)
-    out = x._memory.empty((n,), dtype, t.tile_bytes)
-    x._memory.write(write, out, x.tile, *args)
+    out = x.memory.empty((n,), dtype, t.tile_bytes)
+    x.memory.write(write, out, x.tile, *args)
     return x.new(t, out)
 
 

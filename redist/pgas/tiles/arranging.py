@@ -167,7 +167,7 @@ def call_of(
         own, named = filled(slots, given)
         return function(*own, **named)
 
-    shapes = tuple((x.shape, str(x.dtype), x._memory.on_device) for x in arrays)
+    shapes = tuple((x.shape, str(x.dtype), x.memory.on_device) for x in arrays)
     key = function, _frozen(slots), shapes
     numbers = numbers_in(slots)
     return ArrangedCall(

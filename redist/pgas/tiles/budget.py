@@ -13,7 +13,7 @@ from redist.text.units import format_bytes
 
 def require_room(x: Tiled, what: str, n_bytes: int) -> None:
     """**Collective** under a limit. Raise on all ranks if one has no room for ``n_bytes``."""
-    memory = x._memory
+    memory = x.memory
     if memory.is_ghost:
         memory.check_room(n_bytes)
     if memory.limit_bytes is None:
@@ -33,7 +33,7 @@ def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
     ``n_bytes`` is what this rank takes before that; an error on all ranks if one has no room for
     it. Less than :data:`SHARED_FROM` does not count: so much is there always.
     """
-    memory = x._memory
+    memory = x.memory
     if memory.granted_bytes is not None:
         return min(most_bytes, max(memory.granted_bytes - n_bytes, SHARED_FROM))
     if memory.limit_bytes is None:
@@ -49,9 +49,9 @@ def staging_room(x: Tiled, most_bytes: int, n_bytes: int = 0) -> int:
 
 def _least_left(x: Tiled, limit_bytes: int, n_bytes: int) -> int:
     """**Collective.** What the fullest rank has left after ``n_bytes`` more; garbage goes first."""
-    x._memory.make_room(n_bytes)
-    left = least_available(x.comm, limit_bytes - x._memory.live_bytes - n_bytes)
+    x.memory.make_room(n_bytes)
+    left = least_available(x.comm, limit_bytes - x.memory.live_bytes - n_bytes)
     if left < 0:
         gc.collect()
-        left = least_available(x.comm, limit_bytes - x._memory.live_bytes - n_bytes)
+        left = least_available(x.comm, limit_bytes - x.memory.live_bytes - n_bytes)
     return left

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -66,27 +66,27 @@ def names() -> list[str]:
 
 def name_of(x: Tiled) -> str:
     """**Local.** Where the tile of this rank lies, or would."""
-    if not x._memory.on_device:
+    if not x.memory.on_device:
         return "cpu"
-    is_here = x.tile is None or x._memory.is_ghost
+    is_here = x.tile is None or x.memory.is_ghost
     return f"cuda:{current_gpu() if is_here else gpu_of(x.tile)}"
 
 
 def kind_of(x: Tiled) -> str:
     """**Local.** Where new tiles beside those of an array go: ``cpu``, or ``cuda``, the current GPU."""
-    return "cuda" if x._memory.on_device else "cpu"
+    return "cuda" if x.memory.on_device else "cpu"
 
 
 def check_alike(what: str, *arrays: Any) -> None:
     """**Local.** Raise if some tiles lie in memory and some on GPUs, or some are no part of a program."""
     given = [x for x in arrays if isinstance(x, Tiled)]
-    if len({x._memory.is_ghost for x in given}) > 1:
-        real = next(x for x in given if not x._memory.is_ghost)
+    if len({x.memory.is_ghost for x in given}) > 1:
+        real = next(x for x in given if not x.memory.is_ghost)
         raise CaptureError(
             f"cannot use {real.type} in {what} of a program ({calling_line()}): it is not part of the "
             "program; give it as an argument"
         )
-    found = {x._memory.on_device for x in arrays if isinstance(x, Tiled)}
+    found = {x.memory.on_device for x in arrays if isinstance(x, Tiled)}
     if len(found) > 1:
         raise RequestError(
             f"cannot use arrays in memory and on a GPU in {what}: "
@@ -94,27 +94,21 @@ def check_alike(what: str, *arrays: Any) -> None:
         )
 
 
-def refuse(what: str) -> NoReturn:
-    """**Local.** Raise, alike on all ranks, because an array on a GPU cannot be used."""
-    raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
-
-
 def to_device(x: T, device: Any) -> T:
     """**Local.** Copy the tiles of an array to ``cpu`` or ``cuda``; itself if they are there."""
     on_device = is_gpu(device)
-    if on_device == x._memory.on_device:
+    if on_device == x.memory.on_device:
         return x
-    kind: Any = x._kinds[on_device]
-    kind._memory.check_room(x.type.tile_bytes)
+    memory = x.memory.beside(on_device)
+    memory.check_room(x.type.tile_bytes)
     if x.tile is None:
         tile = None
     elif on_device:
-        tile = kind._memory.asarray(x.tile)
+        tile = memory.asarray(x.tile)
     else:
-        tile = kind._memory.empty(x.tile.shape, x.dtype, x.type.tile_bytes)
-        np.copyto(tile, x._memory.host(x.tile))
-    moved: T = kind(x.type, x.comm, tile)
-    return moved
+        tile = memory.empty(x.tile.shape, x.dtype, x.type.tile_bytes)
+        np.copyto(tile, x.memory.host(x.tile))
+    return x.__class__(x.type, x.comm, tile, memory)
 
 
 def copy_to_host(thing: Any) -> Any:
@@ -140,7 +134,7 @@ def in_memory(function: F) -> F:
     @wraps(function)
     def anywhere(*args: Any, **options: Any) -> Any:
         for one in (*args, *options.values()) if options else args:
-            if isinstance(one, Tiled) and one._memory.on_device:
+            if isinstance(one, Tiled) and one.memory.on_device:
                 break
         else:
             return function(*args, **options)

@@ -42,7 +42,7 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     seam = traffic()
     if not asked:
         seam.warn_of_gather(source, target, a.comm.rank)
-    memory = a._memory
+    memory = a.memory
     if memory.on_device and not _combines(source):
         return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
@@ -81,7 +81,7 @@ def _combines(t: ArrayType) -> bool:
 
 def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     """**Collective.** Agree on the limit of a plan: None if the best one fits what all ranks have left."""
-    memory = a._memory
+    memory = a.memory
     assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
         return None
@@ -111,7 +111,7 @@ def _most_served(a: Tiled, target: ArrayType, room: int) -> int | MemoryLimitErr
     except NoPlanError as problem:
         return MemoryLimitError(
             f"cannot move {a.type} to {target}: it takes {format_bytes(problem.least_bytes)} on a "
-            f"rank with the source, and the limit of {format_bytes(a._memory.limit_bytes or 0)} leaves "
+            f"rank with the source, and the limit of {format_bytes(a.memory.limit_bytes or 0)} leaves "
             f"{format_bytes(max(0, least))}; free arrays, cut them into smaller tiles, or raise the limit"
         )
     return rounded

@@ -34,7 +34,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         raise RequestError("cannot move arrays of several communicators as one operation")
     moves = {
         name: TileMove(
-            a.tile, a.type, targets[name], tile_shape(targets[name], comm.rank), a._memory
+            a.tile, a.type, targets[name], tile_shape(targets[name], comm.rank), a.memory
         )
         for name, a in moving.items()
     }

@@ -41,7 +41,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
     t, stays = plan_reshape(x.type, sizes)
     if stays:
         own = tile_shape(t, x.comm.rank)
-        is_ghost = x._memory.is_ghost
+        is_ghost = x.memory.is_ghost
         view = None if x.tile is None or own is None else _try_view(x.tile, own, is_ghost)
         if copy is False and view is None and x.tile is not None:
             raise ArgumentError(
@@ -51,7 +51,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         staging_room(x, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if x.tile is None or own is None or not copies:
             return x.sharing(t, view)
-        fresh = x._memory.empty(x.tile.shape, x.dtype, t.tile_bytes)
+        fresh = x.memory.empty(x.tile.shape, x.dtype, t.tile_bytes)
         fresh[...] = x.tile
         return x.new(t, fresh.reshape(own))
     if copy is False:

@@ -33,10 +33,10 @@ class Link:
 
 def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     """**Collective** under a memory limit. Allocate a tile of a result; raise on all ranks without room."""
-    if x._memory.limit_bytes is not None:
+    if x.memory.limit_bytes is not None:
         require_room(x, f"make {t} from", round_to_grains(t.tile_bytes))
     shape = tile_shape(t, x.comm.rank)
-    return None if shape is None else x._memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+    return None if shape is None else x.memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
 
 
 def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
@@ -71,11 +71,11 @@ def _carry(
     if room is None:
         room = staging_room(x, by_index.STAGING_BYTES)
     result = out.tile
-    if x._memory.on_device:
-        local, result = (None if tile is None else x._memory.host(tile) for tile in (local, result))
+    if x.memory.on_device:
+        local, result = (None if tile is None else x.memory.host(tile) for tile in (local, result))
     received = traffic().select(x.comm, *ends, _view(local, of), _view(result, to), room)
-    if x._memory.on_device and out.tile is not None and result is not None:
-        out.tile[...] = x._memory.asarray(result)
+    if x.memory.on_device and out.tile is not None and result is not None:
+        out.tile[...] = x.memory.asarray(result)
     return out.tile, received
 
 
@@ -85,7 +85,7 @@ def contiguous_tile(x: Tiled, most_bytes: int) -> tuple[Tile | None, int]:
     if tile is None or tile.flags.c_contiguous:
         return tile, staging_room(x, most_bytes)
     left = staging_room(x, most_bytes, round_to_grains(x.type.tile_bytes))
-    fresh = x._memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
+    fresh = x.memory.empty(tile.shape, tile.dtype, x.type.tile_bytes)
     fresh[...] = tile
     return fresh, left
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from redist.errors import MissingNameError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of
-from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
+from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory, current_limit
 from redist.runtime.ranks.world import Comm
 
 # Which part of a global array this rank holds.
@@ -34,13 +34,23 @@ class Tiled:
 
     ``tile`` is what this rank holds: no copy, None on ranks outside the mesh. ``type`` may say that a
     reduction is pending; :attr:`settled` has the values. ``version`` counts what may have changed the
-    values. Its class says, on all ranks alike, in which memory the tiles lie.
+    values. ``memory`` says, on all ranks alike, where the tiles lie: on the host, on a GPU, or, while a
+    program is captured, nowhere.
+
+    A spilled array has no attribute ``tile`` until somebody asks for it, which reloads the tile::
+
+        on the host  tile: a NumPy array   _stored: None
+        on a GPU     tile: a CuPy array    _stored: None
+        captured     tile: a ghost         _stored: as before
+        spilled      no tile               _stored: its place in a file, or in pinned memory
     """
 
-    __slots__ = ("__weakref__", "_is_shared", "_space", "_type", "_version", "comm", "tile")
-    _memory: ClassVar[TileMemory] = BUFFERS
-    _kinds: ClassVar[dict[bool, type[Tiled]]] = {}
-    """The class of arrays in memory (False) and of those on GPUs (True); each says so where it stands."""
+    __slots__ = (
+        "__weakref__", "_is_shared", "_space", "_stored", "_type", "_version", "comm", "memory", "tile",
+    )  # fmt: skip
+    tile: Tile | None
+    memory: TileMemory
+    _stored: Any
     _space: Any
     """None before other ranks can reach the tiles."""
     _version: int
@@ -48,20 +58,22 @@ class Tiled:
     """None before others may write to the tile without a word, whoever asked for it or has a view of it: the
     same on all arrays that lie in one memory."""
 
-    def __init__(self, type: ArrayType, comm: Comm, local: Tile | None) -> None:
-        self._type, self.comm, self.tile = type, comm, local
-        self._is_shared = self._space = None
+    def __init__(
+        self, type: ArrayType, comm: Comm, local: Tile | None, memory: TileMemory = BUFFERS
+    ) -> None:
+        self._type, self.comm, self.tile, self.memory = type, comm, local, memory
+        self._is_shared = self._space = self._stored = None
         self._version = 0
-        if local is not None and (local.nbytes >= SHARED_FROM or BUFFERS.limit_bytes is not None):
-            self._memory.adopt(local, type.tile_bytes)
+        if memory.is_ghost or (local is not None and _counts(local)):
+            memory.enrol(self)
 
     def new(self: T, type: ArrayType, local: Tile | None) -> T:
-        """Another array over the same ranks."""
-        return self.__class__(type, self.comm, local)
+        """Another array over the same ranks, in the same memory."""
+        return self.__class__(type, self.comm, local, self.memory)
 
     def sharing(self: T, type: ArrayType, local: Tile | None) -> T:
-        """Another array over the same memory: from now on, versions of neither say all."""
-        other = self.__class__(type, self.comm, local)
+        """Another array over the same tile: from now on, versions of neither say all."""
+        other = self.new(type, local)
         other._is_shared = self.share()
         return other
 
@@ -88,6 +100,7 @@ class Tiled:
 
         Whoever asks for it may write, now or later, so the array counts as changed, and as shared.
         """
+        self.memory.check_tile("reach into", self._type)
         self.version += 1
         self.share()
         return self.tile
@@ -100,11 +113,20 @@ class Tiled:
     @version.setter
     def version(self, value: int) -> None:
         self._version = value
+        if self.memory.is_ghost:
+            self.memory.updated(self)
 
     def _take_over(self, other: Tiled) -> None:
         """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
-        self.tile, self._type = other.tile, other._type
+        hold(self, other.tile)
+        self._type = other._type
         self.version += 1
+
+    def _reload(self) -> Tile | None:
+        """**Local.** Load the tile of a spilled array, which has it from now on."""
+        tile: Tile = self._stored.load()
+        hold(self, tile)
+        return tile
 
     @property
     def type(self) -> ArrayType:
@@ -143,14 +165,31 @@ class Tiled:
         return self._type.dtype.to_numpy()
 
 
-_SLOT: Any = vars(Tiled)["tile"]
+_TILE: Any = vars(Tiled)["tile"]
 
 
 def held_by(array: Tiled) -> Any:
-    """**Local.** What an array holds: its tile, None, or what stands in its place if it is put away."""
-    return _SLOT.__get__(array)
+    """**Local.** The tile of an array, None, or what is stored in its place: nothing is reloaded."""
+    try:
+        return _TILE.__get__(array)
+    except AttributeError:
+        return array._stored
 
 
-def hold(array: Tiled, held: Any) -> None:
-    """**Local.** Let an array hold something, of whatever class it is."""
-    _SLOT.__set__(array, held)
+def hold(array: Tiled, tile: Tile | None) -> None:
+    """**Local.** Let a tile be that of an array, wherever its own is."""
+    array.tile, array._stored = tile, None
+    if tile is not None and _counts(tile):
+        array.memory.enrol(array)
+
+
+def hold_stored(array: Tiled, stored: Any) -> None:
+    """**Local.** Let go the tile of an array: ``stored`` loads it when somebody asks for it."""
+    if array._stored is None:
+        del array.tile
+    array._stored = stored
+
+
+def _counts(tile: Tile) -> bool:
+    """Whether a tile counts: where there is no limit, small ones do not."""
+    return tile.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None

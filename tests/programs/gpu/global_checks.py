@@ -14,7 +14,7 @@ import numpy as np
 import redist
 from redist import pgas
 from redist.errors import ArgumentTypeError, MemoryLimitError, RequestError
-from redist.pgas.device_array import DeviceArray
+from redist.pgas.global_array import Array
 from redist.pgas.joins import ein_kernel as block_shapes
 from redist.pgas.memory import BUFFERS, DEVICE
 from redist.pgas.random import generator
@@ -38,7 +38,7 @@ def hosted(got: Any) -> Any:
     """Results in memory, after a look at where they were."""
     if isinstance(got, (tuple, list)):
         return [hosted(one) for one in got]
-    if not isinstance(got, DeviceArray):
+    if not (isinstance(got, Array) and got.memory.on_device):
         raise TypeError(f"the result is a {type(got).__name__}, not on a GPU")
     if got.local is not None and not is_device(got.local):
         raise TypeError(f"the tile is a {type(got.local).__name__}")

@@ -103,7 +103,7 @@ def run_within(
     """**Collective.** Call a program twice within a limit, and compare."""
     differ = other_bits if layouts == "as written" else other_values
     step: Any = pgas.program(layouts=layouts, limit=limit, spill=spill)(function)
-    memory = arrays[0]._memory
+    memory = arrays[0].memory
     for call in range(2):
         mine = [copied(one) for one in arrays]
         before = memory.live_bytes

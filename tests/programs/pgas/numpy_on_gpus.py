@@ -71,9 +71,9 @@ def agrees(call: Callable[..., Any]) -> str | None:
     """Why a call on GPUs differs from NumPy's."""
     want = np.asarray(call(np, REAL, COMPLEX, COUNTS))
     made = call(xp, on_gpu(REAL), on_gpu(COMPLEX), on_gpu(COUNTS)).settled()
-    if not made._memory.on_device:
+    if not made.memory.on_device:
         return f"{made.type} has left the GPU"
-    got = made._memory.host(made.gather())
+    got = made.memory.host(made.gather())
     fine = got.shape == want.shape and np.allclose(got, want)
     return None if fine else f"{got} and not {want}"
 

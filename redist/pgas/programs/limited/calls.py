@@ -9,7 +9,7 @@ from dataclasses import replace
 from redist.errors import CaptureError, NoPlanError
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import BUFFERS
+from redist.pgas.memory import current_limit
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
 from redist.pgas.programs.outside import Outside
@@ -35,10 +35,11 @@ def limit_in_force(options: ProgramOptions) -> RunLimit | None:
 
     Both memories, the host's and that of a GPU, have the same.
     """
-    limits = [one for one in (options.limit_bytes, BUFFERS.limit_bytes) if one is not None]
+    outer = current_limit()
+    limits = [one for one in (options.limit_bytes, outer.limit_bytes) if one is not None]
     if not limits:
         return None
-    return RunLimit(min(limits), options.spill or BUFFERS.spill, options.spill is not None)
+    return RunLimit(min(limits), options.spill or outer.spill, options.spill is not None)
 
 
 class LimitedCalls:

@@ -33,9 +33,9 @@ from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import Tidied
-from redist.pgas.spill.put_away import hold_stored, put_away, stored_tile
+from redist.pgas.spill.put_away import put_away, stored_tile
 from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
-from redist.pgas.tiles.tiled import Tiled, held_by
+from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.policies import LanePolicy
@@ -287,7 +287,7 @@ class LimitedProgram:
             tile = tile_of[memory]
             if captured.ends[number].tile != memory or memory in fitted.fitter.in_memory:
                 if (tile, 0) in outcome.held:
-                    array.tile = outcome.held[tile, 0]
+                    hold(array, outcome.held[tile, 0])
                 continue
             staying.add(number)
             space = outcome.held[tile, place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redist.arrange.domain import places_of
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, Node, WayTaken
@@ -17,10 +18,11 @@ from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.mesh import Mesh
-from redist.pgas.ghosts.ghost_array import ghost_kind
+from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
 from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover, movers_in
+from redist.pgas.global_array import Array
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.structures import found_in
 from redist.pgas.tiles.arranging import Types, arranging
@@ -240,10 +242,10 @@ def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken |
     return WayTaken(made, exchanged + costs.touch_ps((*types, *made)), moves)
 
 
-def _ghost(kind: type[Tiled], comm: Comm, t: ArrayType, tape: Tape) -> Tiled:
-    """An array of a kind and a type, without values."""
-    shape, ghosts = tile_shape(t, comm.rank), ghost_kind(kind)
-    tile = None
+def _ghost(on_device: bool, comm: Comm, t: ArrayType, tape: Tape) -> Array:
+    """An array of a type without values, on the host or on GPUs."""
+    shape, ghosts = tile_shape(t, comm.rank), ghosts_for(on_device)
+    tile: Any = None
     if shape is not None:
-        tile = ghosts._memory.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)  # type: ignore[attr-defined]
-    return ghosts(t, comm, tile)
+        tile = ghosts.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)
+    return Array(t, comm, tile, ghosts)

@@ -168,7 +168,7 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     types = types_of(recorder)
     n_bytes = max((t.tile_bytes for t in types), default=0)
     topology = find_topology(world_of(comm), None, n_bytes).topology
-    on_device = any(kind._memory.on_device for one in recorder.calls for kind, _ in one.kinds)
+    on_device = any(is_gpu for one in recorder.calls for is_gpu, _ in one.kinds)
     return ProgramCosts.of(types, topology, BUILT_IN if on_device else BUILT_IN_CPU)
 
 

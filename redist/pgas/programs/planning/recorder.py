@@ -37,8 +37,8 @@ class ProgramCall:
     made: Types
     operand_roots: tuple[int | None, ...]
     result_roots: tuple[int | None, ...]
-    kinds: tuple[tuple[type[Tiled], Comm], ...]
-    """Of its operands: their kind, and their ranks."""
+    kinds: tuple[tuple[bool, Comm], ...]
+    """Of its operands: whether they lie on GPUs, and their ranks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +100,7 @@ class CallRecorder:
         one = ProgramCall(
             replace(call, arrays=()), tape.current_node(), operands, tuple(map(number, found)),
             types, tuple(x.type for x in arrays), made, tuple(map(_root, given)),
-            tuple(map(_root, found)), tuple((x.__class__, x.comm) for x in given),
+            tuple(map(_root, found)), tuple((x.memory.on_device, x.comm) for x in given),
         )  # fmt: skip
         self.steps.append(one)
         if given:
