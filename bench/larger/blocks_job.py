@@ -29,7 +29,7 @@ from redist import pgas
 from redist.measure.job import mpi_name
 from redist.measure.timing import meet
 from redist.pgas.memory import BUFFERS, TileMemory
-from redist.pgas.programs.limited.calls import limit_in_force
+from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.signature import sign
 from redist.pgas.spill.put_away import stored_tile
@@ -130,7 +130,7 @@ def fitted(step: Any, *args: Any) -> tuple[LimitedProgram, list[Any]]:
     """The program within its limit, and its arrays. **Collective over all ranks.**"""
     signature, limit = sign(args, {}), limit_in_force(step.options)
     assert limit is not None
-    within = step._limited.find(limit, signature, args, {})
+    within = step.compiler.find(signature, limit, runs=True)
     assert isinstance(within, LimitedProgram), within
     return within, list(signature.arrays)
 

@@ -11,9 +11,9 @@ from redist.errors import CaptureError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.programs.agree import agree_on_nodes, union_of
 from redist.pgas.programs.capture import Capture, capture, strides_of
+from redist.pgas.programs.compiled import LaidOut
 from redist.pgas.programs.outside import Outside, find_outside
 from redist.pgas.programs.planning.plan_program import (
-    DecidedLayouts,
     costs_of,
     decide_layouts,
     left_alone_by,
@@ -69,7 +69,7 @@ class ProgramBody:
         steady: frozenset[int] | None = None,
         limit_bytes: int | None = None,
         as_written: str = "",
-    ) -> tuple[Tidied, DecidedLayouts | None, Outside, Comm]:
+    ) -> LaidOut:
         """**Collective.** The program in the layouts that are decided on."""
         found = self.recorded(signature, self._plans)
         arrays, comm, recorder = found.arrays(signature), found.comm, found.recorder
@@ -83,7 +83,7 @@ class ProgramBody:
             return tidy_up(captured, comm, cache, steady)
 
         if recorder is None:
-            return tidy(captured), None, found.outside, comm
+            return LaidOut(self.name, tidy(captured), None, found.outside, comm)
         again = partial(capture, recorder.again, arrays, {}, arrays, False, None)
         if lies_otherwise and not recorder.odd:
             captured = again(CallRecorder())
@@ -91,7 +91,7 @@ class ProgramBody:
             tidy(captured), recorder, again, tidy, partial(costs_of, comm=comm), comm,
             steady or (), limit_bytes, as_written,
         )  # fmt: skip
-        return decided.tidied, decided, found.outside, comm
+        return LaidOut(self.name, decided.tidied, decided, found.outside, comm)
 
     def recorded(self, signature: Signature, plans: bool) -> Recording:
         """**Collective.** What the function does for such arguments; it runs if that is not known."""

@@ -58,6 +58,11 @@ class Capture:
     on_device: bool
 
     @property
+    def next_value(self) -> int:
+        """The first number that no value has."""
+        return 1 + max([*self.roots, *(task.out or 0 for task in self.tasks)], default=0)
+
+    @property
     def kept(self) -> set[int]:
         """The values that are needed at the end."""
         ends = (*self.ends, *ends_in(self.result))

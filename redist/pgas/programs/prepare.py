@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Task, TaskKind
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
@@ -22,6 +23,8 @@ from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import prepare as prepare_transfer
 from redist.runtime.transfer import Transfer
 
+MoveEnds = tuple[ArrayType, ArrayType]
+"""The types between which something moves."""
 EARLY_BYTES = 2**16
 """Moves of which a rank receives less are not begun early: handing them over costs as much."""
 ALWAYS = "always"
@@ -182,9 +185,9 @@ def _put_in_order(
 ) -> list[Task]:
     """**Collective.** Join moves, prepare them, begin those early that are worth it; record kernels."""
     roots = captured.roots
-    next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
+    next_value = captured.next_value
     joined = join_moves(tasks, roots, most_of(comm, needed_before(tasks, roots)), next_value)
-    joined = _with_transfers(joined)
+    joined = with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
     early = _begins_early(joined, comm, options)
     ordered = start_early(joined, roots, gaps, early, next_value + len(joined))
@@ -239,8 +242,10 @@ def _share(
         allowed = common
 
 
-def _with_transfers(tasks: Sequence[Task]) -> list[Task]:
-    """**Collective.** Plan and prepare what moves, in order."""
+def with_transfers(
+    tasks: Sequence[Task], limits: Mapping[MoveEnds, int | None] | None = None
+) -> list[Task]:
+    """**Collective.** Plan and prepare what moves, in order; each within its limit, by its types."""
     known: dict[Any, Transfer] = {}
     out = []
     for task in tasks:
@@ -249,8 +254,10 @@ def _with_transfers(tasks: Sequence[Task]) -> list[Task]:
             case TileMover():
                 key: Any = mover.move.source, mover.move.target
                 if key not in known:
-                    move = mover.move
-                    known[key] = prepare_transfer(move.source, move.target, mover.comm)
+                    most = None if limits is None else limits[key]
+                    known[key] = prepare_transfer(
+                        mover.move.source, mover.move.target, mover.comm, most
+                    )
                 mover = replace(mover, prepared=known[key])
             case BatchMover(movers=movers):
                 moves = [one.move for one in movers]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
@@ -16,39 +14,26 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
-from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import COLLECTIVE, TaskKind, current_tape
+from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.programs.body import ProgramBody
-from redist.pgas.programs.graphing import graph_of
-from redist.pgas.programs.limited.calls import LimitedCalls, limit_in_force
-from redist.pgas.programs.limited.limited_graph import limited_graph
+from redist.pgas.programs.compile import ProgramCompiler
+from redist.pgas.programs.compiled import Compiled
+from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
-from redist.pgas.programs.planning.plan_report import make_program_plan
-from redist.pgas.programs.prepare import ALWAYS, AS_WRITTEN, PLANNED, ProgramOptions, prepare
-from redist.pgas.programs.prepared import Prepared, too_large_to_keep
+from redist.pgas.programs.prepare import ALWAYS, AS_WRITTEN, PLANNED, ProgramOptions
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
 from redist.pgas.spill.spill_store import spill_folder
 from redist.pgas.structures import replaced
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
-from redist.pgas.watch.seam import plan_move
-from redist.plan.plan import Plan
 from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
-from redist.text.latest import Latest
 from redist.text.units import room_from
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MOST_CAPTURED = 64
-"""Captured programs that one function keeps."""
-MOST_TRIED = 2
-"""So often layouts are planned for arguments that stay, with fewer if copies of them have no room."""
-MANY_CAPTURED = 9
-"""From this many captures of one function on, a warning says what differed."""
 EAGER = "REDIST_EAGER"
 """The variable that switches programs off."""
 
@@ -62,9 +47,7 @@ class Program(Generic[P, R]):
         self.function, self.options = function, options
         self.name = getattr(function, "__name__", type(function).__name__)
         self._body = body or ProgramBody(self.name, function, options.layouts == PLANNED)
-        self._prepared: Latest[Any, Prepared] = Latest(MOST_CAPTURED)
-        self._captured = 0
-        self._limited = LimitedCalls(self.name, self._body.decide)
+        self.compiler = ProgramCompiler(self._body, options)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> R:
@@ -72,51 +55,34 @@ class Program(Generic[P, R]):
         if current_tape() is not None:
             return self.function(*args, **options)
         limit = limit_in_force(self.options)
+
+        def eagerly() -> R:
+            if limit is None or self.options.limit_bytes is None:
+                return self.function(*args, **options)
+            with memory_limit(limit.limit_bytes, spill=limit.spill):
+                return self.function(*args, **options)
+
         signature = None if os.environ.get(EAGER) else sign(args, options)
         if signature is None or signature.has_aliases:  # written through one, seen through another
-            return self._eagerly(limit, args, options)
-        if limit is not None:
-            within = self._limited.find(limit, signature, self.options.progress, fits=True)
-            if isinstance(within, str):
-                return self._eagerly(limit, args, options)
-            kept: R = within.run(signature.arrays, progress=self.options.progress)
-            return kept
-        found = self._found(signature)
-        if found.should_settle and self.options.cache:
-            found = self._settle(found, signature)
-        result: R = found.run(signature.arrays)
-        if found.is_over and found.changing is not None:
-            self._prepared[signature.key] = found.changing
+            return eagerly()
+        result: R = self.compiler.call(signature, limit, eagerly)
         return result
 
-    def _eagerly(self, limit: RunLimit | None, args: Any, options: Any) -> R:
-        """**Collective.** Run the function as it is, within the limit."""
-        if limit is None or self.options.limit_bytes is None:
-            return self.function(*args, **options)
-        with memory_limit(limit.limit_bytes, spill=limit.spill):
-            return self.function(*args, **options)
-
-    def _found(self, signature: Signature) -> Prepared:
-        found = self._prepared.get(signature.key)
-        if found is None or not found.still_holds():
-            found = self._prepare(signature)
-            self._remember(signature, found)
-        return found
-
-    def _within(self, signature: Signature, fits: bool = False) -> LimitedProgram | str | None:
-        """**Collective.** The program within its limit, or why it runs as it is; None without a limit."""
+    def _look(self, signature: Signature) -> tuple[Compiled, str]:
+        """**Collective.** What such a call would run, and why it does not keep its limit by a plan, if so."""
         limit = limit_in_force(self.options)
-        if limit is None or signature.has_aliases:
-            return None if limit is None else "two arguments may lie in one memory"
-        return self._limited.find(limit, signature, self.options.progress, fits)
-
-    def _planning(
-        self, limit: RunLimit | None, signature: Signature
-    ) -> AbstractContextManager[None]:
-        """**Local.** What says, within a limit, that planning goes on: one clock for all of it."""
         if limit is None:
-            return nullcontext()
-        return self._limited.planning(limit, signature, self.options.progress)
+            why = ""
+        elif signature.has_aliases:
+            why = "two arguments may lie in one memory"
+        else:
+            found = self.compiler.find(signature, limit)
+            if not isinstance(found, str):
+                return found, ""
+            why = found
+        replayed = self.compiler.find(signature, None)
+        assert not isinstance(replayed, str)
+        return replayed, why
 
     def graph(self, *args: P.args, **options: P.kwargs) -> ProgramGraph:
         """**Collective.** The program for such arguments as a value; nothing runs, nothing is changed.
@@ -124,22 +90,10 @@ class Program(Generic[P, R]):
         It prints as a table of its calls, with lines, types, what needs what, and what becomes of every
         move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
-        signature, limit = sign(args, options), limit_in_force(self.options)
-        with self._planning(limit, signature):
-            within = self._within(signature)
-            if isinstance(within, LimitedProgram):
-                return limited_graph(within, signature.arrays)[0]
-        found = self._found(signature)
-        arrays = [*signature.arrays, *(one.array for one in found.outside)]
-
-        def plan(source: ArrayType, target: ArrayType) -> Plan:
-            return plan_move(source, target, found.comm, None)
-
-        ready, types = found.ready, [array.type for array in arrays]
-        graph = graph_of(self.name, found.captured, types, plan, ready.fates.words, ready.figures)
-        if within is None:
-            return graph
-        return replace(graph, memory=(f"memory     runs as it is under the limit: {within}",))
+        signature = sign(args, options)
+        with self.compiler.planning(limit_in_force(self.options), signature):
+            found, why = self._look(signature)
+            return _runs_as_it_is(found.graph(signature.arrays), why)
 
     explain = graph
 
@@ -150,34 +104,29 @@ class Program(Generic[P, R]):
         time beside that of the layouts as written, memory, and bounds that no layouts are below.
         ``to_json()``, ``svg()`` and ``html()`` give it to others.
         """
-        signature, limit = sign(args, options), limit_in_force(self.options)
-        with self._planning(limit, signature):
-            within = self._within(signature)
-            if isinstance(within, LimitedProgram) and limit is not None:
-                decided = self._limited.decide(limit, signature, within.layouts)[1]
-                layouts = None if decided is None else decided.plan
-                need = 0 if layouts is None else layouts.peak_bytes
-                graph, figures = limited_graph(within, signature.arrays, need)
-                return replace(make_program_plan(graph, decided), **figures)
-        found = self._found(signature)
-        return make_program_plan(self.graph(*args, **options), found.decided)
+        signature = sign(args, options)
+        with self.compiler.planning(limit_in_force(self.options), signature):
+            found, why = self._look(signature)
+            plan = found.plan(signature.arrays)
+            return replace(plan, graph=_runs_as_it_is(plan.graph, why))
 
     def timeline(self, *args: P.args, **options: P.kwargs) -> RunTimeline:
         """**Collective.** Call the program within its limit, and note what lanes of ranks do when.
 
         ``print(step.timeline(x, w))`` gives a table, ``svg(file)`` a picture, ``result`` that of the call.
         """
-        signature = sign(args, options)
-        within = self._within(signature, fits=True)
-        if within is None or signature.has_aliases:
+        signature, limit = sign(args, options), limit_in_force(self.options)
+        if limit is None or signature.has_aliases:
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it has no limit or two arguments may lie in one "
                 "memory; give @pgas.program(limit=...), or use redist.trace() for its moves"
             )
+        within = self.compiler.find(signature, limit, runs=True)
         if isinstance(within, str):
             raise RequestError(
                 f"cannot note the lanes of {self.name}: it runs as it is under the limit, because {within}"
             )
+        assert isinstance(within, LimitedProgram)
         result = within.run(signature.arrays, records=True, progress=self.options.progress)
         assert within.fitted is not None
         graph = within.fitted.graph
@@ -188,27 +137,6 @@ class Program(Generic[P, R]):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: called with the object, which counts as an argument."""
         return self if instance is None else MethodType(self, instance)
-
-    def _prepare(self, signature: Signature) -> Prepared:
-        """**Collective.** Capture, plan and make ready; copies are kept of all arguments that are moved."""
-        tidied, decided, outside, comm = self._body.decide(signature, self.options.cache)
-        ready = prepare(tidied, comm, self.options)
-        return Prepared(tidied.captured, ready, outside, signature, comm, decided, None)
-
-    def _prepare_steady(self, signature: Signature, steady: frozenset[int]) -> Prepared | None:
-        """**Collective.** The same for arguments that stay, as far as their copies have room."""
-        for _ in range(MOST_TRIED):
-            tidied, decided, outside, comm = self._body.decide(
-                signature, self.options.cache, steady
-            )
-            too_large = too_large_to_keep(tidied.copies, tidied.captured, comm)
-            if not too_large:
-                ready = prepare(tidied, comm, self.options)
-                return Prepared(tidied.captured, ready, outside, signature, comm, decided, steady)
-            steady = steady - too_large
-            if not steady:
-                break
-        return None
 
     def arrange(self, *args: P.args, **options: P.kwargs) -> tuple[Any, ...]:
         """**Collective.** Move arguments to where the program wants them; they are given back, as a tuple.
@@ -239,59 +167,15 @@ class Program(Generic[P, R]):
         step: Program[P, R] = Program(self.function, self.options, body)
         return step, tuple(begin) if isinstance(state, tuple) else begin[0]
 
-    def _settle(self, found: Prepared, signature: Signature) -> Prepared:
-        """**Collective.** Prepare anew for arguments that stay, if there are others than was thought.
-
-        What is moved of them is moved once, so that other layouts may be best.
-        """
-        arrays = [*signature.arrays, *(one.array for one in found.outside)]
-        if not any(
-            task.kind in COLLECTIVE or task.kind is TaskKind.START for task in found.ready.tasks
-        ):
-            return found
-        steady = found.staying(arrays)
-        found.look_later(arrays)
-        if not steady:
-            return found
-        kept = {one.argument for one in found.ready.kept_moves}
-        if kept <= steady:
-            found.keep_again()
-            if self.options.layouts != PLANNED:
-                return found
-        if not found.may_plan_again():
-            return found
-        again = self._prepare_steady(signature, steady)
-        if again is None or not found.pays(again, steady):
-            return found
-        found.settle_as(again)
-        self._prepared[signature.key] = again
-        return again
-
-    def _remember(self, signature: Signature, prepared: Prepared) -> None:
-        self._captured += 1
-        if self._captured >= MANY_CAPTURED and self._prepared:
-            before = next(reversed(self._prepared.values()))
-            warnings.warn(
-                f"{self.name} was captured {self._captured} times; the last two differ "
-                f"in {_difference(before.key, signature.key)}",
-                stacklevel=3,
-            )
-        self._prepared[signature.key] = prepared
-
     def __repr__(self) -> str:
-        return f"<program {self.name}: captured {self._captured} times>"
+        return f"<program {self.name}: captured {self.compiler.n_captured} times>"
 
 
-def _difference(one: Any, other: Any, where: str = "arguments") -> str:
-    """Where two keys differ first, in words."""
-    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            if a != b:
-                is_array = one[0] == "array"
-                return _difference(a, b, where if is_array else f"{where}[{i}]")
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType) and one.shape != other.shape:
-        return f"{where}.shape: {one.shape} and {other.shape}"
-    return f"{where}: {one} and {other}"
+def _runs_as_it_is(graph: ProgramGraph, why: str) -> ProgramGraph:
+    """The graph of a program that keeps no plan of its limit, with the reason."""
+    if not why:
+        return graph
+    return replace(graph, memory=(f"memory     runs as it is under the limit: {why}",))
 
 
 @overload

@@ -29,6 +29,11 @@ class Signature:
     options: Mapping[str, Any]
 
     @property
+    def speaks(self) -> bool:
+        """**Local.** Whether this rank is the one that says how planning goes."""
+        return bool(self.arrays) and self.arrays[0].comm.rank == 0
+
+    @property
     def has_aliases(self) -> bool:
         """**Local.** Whether two of the arrays may lie in the same memory; the same on all ranks."""
         shared = [one for array in self.arrays if (one := array.shared_with) is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from functools import partial
 
+from redist.pgas.global_array import Array
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import (
     BUFFERS,
@@ -16,7 +17,7 @@ from redist.pgas.memory import (
 )
 from redist.pgas.spill.put_away import can_leave, put_away, stored_tile
 from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
-from redist.pgas.tiles.tiled import Tiled, held_by
+from redist.pgas.tiles.tiled import held_by
 from redist.text.units import room_from
 
 
@@ -68,7 +69,7 @@ def count_small(memory: TileMemory) -> None:
 
     There is no list of them, so that they cost nothing; Python's collector has them.
     """
-    for array in [one for one in gc.get_objects() if issubclass(type(one), Tiled)]:
+    for array in [one for one in gc.get_objects() if type(one) is Array]:
         tile = held_by(array) if array.memory is memory and stored_tile(array) is None else None
         if tile is not None and not memory.counted_for(tile):
             memory.enrol(array)

@@ -76,7 +76,7 @@ def small_blocks(least_bytes: int = 2**9) -> Iterator[None]:
 
 def planned_within(step: Any) -> list[LimitedProgram]:
     """The programs that were fitted to a limit."""
-    return [one for one in step._limited._known.values() if isinstance(one, LimitedProgram)]
+    return [one for one in step.compiler.known.values() if isinstance(one, LimitedProgram)]
 
 
 def touch(arrays: list[Any]) -> None:

@@ -18,7 +18,7 @@ from redist.pgas.programs.limited.moves import MovePeaks
 from redist.pgas.programs.limited.places import FarPlaces
 from redist.pgas.programs.limited.refusal import what_needs_most
 from redist.pgas.programs.limited.run_limit import RunLimit
-from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.limit import count_small
 from redist.pgas.spill.put_away import why_held
 from redist.pgas.tiles.tiled import Tiled

@@ -14,7 +14,7 @@ from redist.pgas.programs.limited.cutting.choose_cuts import CutChooser, Cuts
 from redist.pgas.programs.limited.cutting.cut_tasks import cut_tasks
 from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.places import FarPlaces
-from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.programs.prepare import MoveEnds
 from redist.program.tasks import TaskList
 
 LEAST_BLOCK_BYTES = 2**18

@@ -21,7 +21,8 @@ from redist.pgas.programs.limited.arguments import (
 from redist.pgas.programs.limited.cutting.cut_tasks import CutProgram
 from redist.pgas.programs.limited.listing import EFFECTS, GraphTask, list_tasks
 from redist.pgas.programs.limited.places import FarPlaces
-from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, staging_of
+from redist.pgas.programs.limited.sizes import memory_sizes, staging_of
+from redist.pgas.programs.prepare import MoveEnds
 from redist.program.memory_certificate import MemoryCertificate
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
-from redist.errors import RequestError, SpillError
+from redist.errors import NoPlanError, RequestError, SpillError
+from redist.graph.nodes import ProgramGraph
+from redist.graph.program_plan import ProgramPlan
+from redist.offload.compile import modelled_ps
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.memory import GRAIN
 from redist.pgas.programs.agree import most_of
-from redist.pgas.programs.capture import strides_of
-from redist.pgas.programs.handing_over import find_aliases, hand_over
+from redist.pgas.programs.capture import Capture, strides_of
+from redist.pgas.programs.compiled import Compiled, LaidOut
+from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.limited.agreed_fit import AgreedFit
 from redist.pgas.programs.limited.arguments import state_of
 from redist.pgas.programs.limited.cut_fit import CutFitter
 from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
-from redist.pgas.programs.limited.listing import EFFECTS, list_tasks
-from redist.pgas.programs.limited.moves import (
-    peaks_of,
-    single_moves,
-    with_limited_transfers,
-)
+from redist.pgas.programs.limited.listing import EFFECTS, ListedTasks, list_tasks
+from redist.pgas.programs.limited.moves import peaks_of, single_moves
 from redist.pgas.programs.limited.places import FarPlaces
-from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
-from redist.pgas.programs.limited.sizes import MoveEnds, memory_sizes, task_times
+from redist.pgas.programs.limited.report import memory_lines
+from redist.pgas.programs.limited.run_limit import RunLimit
+from redist.pgas.programs.limited.sizes import memory_sizes, task_times
 from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
-from redist.pgas.programs.outside import Outside
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
-from redist.pgas.programs.prepare import Tidied
+from redist.pgas.programs.planning.plan_report import make_program_plan
+from redist.pgas.programs.prepare import MoveEnds, fates_of, with_transfers
+from redist.pgas.programs.signature import Signature
 from redist.pgas.spill.put_away import put_away, stored_tile
 from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
 from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
+from redist.pgas.watch.seam import plan_move
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.policies import LanePolicy
@@ -71,22 +74,29 @@ def _open_together(comm: Comm, name: str, spill: str | None) -> SpillStore | Non
     return store
 
 
-class LimitedProgram:
-    """A captured program of one signature that runs within a limit."""
+def _task_times(listed: ListedTasks, laid: LaidOut, captured: Capture) -> list[int]:
+    """**Collective.** The modelled time of every task."""
+    costs = None if laid.decided is None else laid.decided.costs
+    node_ps: dict[int, int] = {}
+    if costs is not None and laid.decided is not None:
+        node_ps = {one.node: costs.work_ps(one) for one in laid.decided.recorder.calls}
 
-    def __init__(
-        self,
-        name: str,
-        tidied: Tidied,
-        outside: Outside,
-        comm: Comm,
-        limit: RunLimit,
-        node_ps: dict[int, int],
-        move_ps: Callable[[TileMover | Exchanger], int],
-        layouts: LayoutsFor = LayoutsFor.LIMIT,
-    ) -> None:
+    def move_ps(mover: TileMover | Exchanger) -> int:
+        if isinstance(mover, TileMover):
+            return plan_move(mover.move.source, mover.move.target, laid.comm, None).time_ps
+        return 0 if costs is None else costs.exchange_ps(mover.exchange)
+
+    byte_fs = (BUILT_IN if captured.on_device else BUILT_IN_CPU).byte_fs
+    return task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
+
+
+class LimitedProgram(Compiled):
+    """A compiled program that runs within a limit: a memory graph, done by lanes."""
+
+    def __init__(self, laid: LaidOut, limit: RunLimit) -> None:
         """**Collective.** Raises :class:`~redist.errors.CaptureError` if it takes memory unforeseen."""
-        captured = tidied.captured
+        super().__init__(laid)
+        captured, name, comm = self.captured, self.name, self.comm
         if limit.spill == HOST and not captured.on_device:
             if limit.is_own:
                 raise RequestError(
@@ -98,22 +108,17 @@ class LimitedProgram:
         nodes = range(len(captured.nodes))
         rooms = most_of(comm, [captured.rooms.get(node, 0) for node in nodes])
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
-        self.name, self.captured, self.comm, self.limit = name, captured, comm, limit
-        self.tidied, self.layouts, self._on_device = tidied, layouts, captured.on_device
-        self.outside, self._still_stands = outside.arrays, outside.still_stands
+        self.captured, self.limit, self._on_device = captured, limit, captured.on_device
         kept, roots = sorted(captured.kept), captured.roots
-        next_value = 1 + max([*roots, *(task.out or 0 for task in captured.tasks)], default=0)
-        tasks = single_moves(tidied.tasks, next_value)
+        tasks = single_moves(self.tidied.tasks, captured.next_value)
         if not captured.on_device:
             tasks = block_joins(tasks, kept, roots, captured.shapes)
         self.tasks: list[Task] = tasks
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
         listed = list_tasks(self.tasks, captured)
-        byte_fs = (BUILT_IN if captured.on_device else BUILT_IN_CPU).byte_fs
-        times = task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
+        times = _task_times(listed, laid, captured)
         by_task = {id(one.task): ps for one, ps in zip(listed.tasks, times, strict=True)}
         self.fitter = CutFitter(MemoryFitter(self.tasks, captured, by_task))
-        self._aliases = find_aliases(captured, comm)
         peaks = peaks_of(self.tasks, comm)
         self.fitter.whole.staging(peaks.best)  # all is known that tasks take
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
@@ -131,11 +136,61 @@ class LimitedProgram:
         self.spans: tuple[LaneSpan, ...] = ()
         """What the last run that was recorded did when."""
 
-    def still_holds(self, arrays: Sequence[Tiled]) -> bool:
-        """**Local.** Whether what it reaches is that of the capture, and tiles lie as they did."""
-        return self._still_stands() and self.captured.strides == strides_of(arrays)
+    def serves(self, signature: Signature) -> bool:
+        """**Collective.** Whether it is the program of a call; without a folder, also whether it fits."""
+        arrays = self.arrays(signature.arrays)
+        holds = self._still_stands() and self.captured.strides == strides_of(arrays)
+        if self.limit.spill is not None:
+            return all_fit(self.comm, holds)
+        if all_fit(self.comm, holds and self.still_fits(arrays)):
+            return True
+        return all_fit(self.comm, holds) and self.least_bytes(arrays) is not None
+
+    # What it is
+
+    def fates(self) -> tuple[Sequence[str], dict[str, int]]:
+        """What became of every captured move."""
+        return fates_of(self.captured, self.tidied.firsts, self.tasks, self.tasks, ()).words, {}
+
+    def graph(self, given: Sequence[Tiled]) -> ProgramGraph:
+        """**Collective.** It as a value, with how it keeps its limit."""
+        return self._told(given)[0]
+
+    def plan(self, given: Sequence[Tiled]) -> ProgramPlan:
+        """**Collective.** Its layouts as a value, with memory and times of what runs."""
+        graph, fitted, least = self._told(given)
+        moved = fitted.graph.moved_bytes
+        return replace(
+            make_program_plan(graph, self.decided),
+            certificate=fitted.certificate,
+            least_bytes=least,
+            time_ps=modelled_ps(fitted.graph),
+            peak_bytes=fitted.bound_bytes,
+            unlimited_bytes=self._unlimited_bytes,
+            loaded_bytes=moved["load"],
+            stored_bytes=moved["store"],
+        )
+
+    def _told(self, given: Sequence[Tiled]) -> tuple[ProgramGraph, FittedProgram, int]:
+        """**Collective.** Its graph, how it fits now, and the least limit that would do."""
+        fitted, least = self.agreed.look(self.arrays(given))
+        lines = memory_lines(fitted, self.limit.limit_bytes, least, self._unlimited_bytes)
+        return replace(super().graph(given), memory=lines), fitted, least
+
+    @property
+    def _unlimited_bytes(self) -> int:
+        """What tiles would take without a limit; 0 if that is not known."""
+        plan = None if self.decided is None else self.decided.plan
+        return 0 if plan is None else plan.peak_bytes
 
     # Fitting
+
+    def least_bytes(self, arrays: Sequence[Tiled]) -> int | None:
+        """**Collective.** The least limit that would do; None if its own does not."""
+        try:
+            return self.agreed.look(arrays)[1]
+        except NoPlanError:
+            return None
 
     def fit(self, arrays: Sequence[Tiled], progress: bool = False) -> FittedProgram:
         """**Collective.** Make sure that it fits what is left of the limit now; else raise on all ranks."""
@@ -166,7 +221,7 @@ class LimitedProgram:
     ) -> None:
         """**Collective.** Prepare moves, put arguments away, and make what runs the graph."""
         fitter = fitted.fitter
-        tasks = with_limited_transfers(fitter.tasks, limits)
+        tasks = with_transfers(fitter.tasks, limits)
         listed = list_tasks(tasks, fitter.captured, fitter.given_blocks)
         staging = fitter.staging(peaks)
         work = [
@@ -200,7 +255,7 @@ class LimitedProgram:
         progress: bool = False,
     ) -> Any:
         """**Collective.** Run it on the arrays of a call; see :meth:`GraphRunner.run` for the options."""
-        arrays = [*given, *(one.array for one in self.outside)]
+        arrays = self.arrays(given)
         fitted = self.fit(arrays, progress)
         runner, fitter, captured = self._runner, fitted.fitter, self.captured
         tile_of = fitter.tile_of

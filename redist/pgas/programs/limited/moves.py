@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from redist.errors import NoPlanError
 from redist.pgas.ghosts.tape import Task, TaskKind
-from redist.pgas.ghosts.traffic import BatchMover, TileMover
-from redist.pgas.programs.limited.sizes import MoveEnds
+from redist.pgas.ghosts.traffic import BatchMover
+from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.watch.seam import plan_move
 from redist.runtime.ranks.world import Comm
-from redist.runtime.redistribute import prepare as prepare_transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +79,3 @@ def peaks_of(tasks: Sequence[Task], comm: Comm) -> MovePeaks:
         except NoPlanError as error:
             least[ends] = error.least_bytes
     return MovePeaks(best, least)
-
-
-def with_limited_transfers(
-    tasks: Sequence[Task], limits: Mapping[MoveEnds, int | None]
-) -> list[Task]:
-    """**Collective.** Prepare what moves, in order, each within its limit."""
-    known: dict[MoveEnds, Any] = {}
-    out = []
-    for task in tasks:
-        mover = task.function
-        if isinstance(mover, TileMover):
-            ends = mover.move.source, mover.move.target
-            if ends not in known:
-                known[ends] = prepare_transfer(*ends, mover.comm, limits[ends])
-            task = replace(task, function=replace(mover, prepared=known[ends]))
-        out.append(task)
-    return out

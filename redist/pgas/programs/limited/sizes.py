@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from redist.arrange.strategies import BUILT_IN_CPU
 from redist.errors import CaptureError
-from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import TaskKind
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.joins.ein_kernel import EinKernel
@@ -15,9 +14,8 @@ from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.cutting.block_calls import FirstPart, NewBlock, NextPart
 from redist.pgas.programs.limited.listing import GraphTask, ListedTasks
 from redist.pgas.programs.passes.blocks import BlockedJoin
+from redist.pgas.programs.prepare import MoveEnds
 
-MoveEnds = tuple[ArrayType, ArrayType]
-"""The types between which something moves."""
 KNOWN_EXCHANGES = ("select", "fetch", "store", "take", "argmax", "argmin")
 """Exchanges that pass elements in rounds of any size: they take what they are granted."""
 TIMES_TILES = 3

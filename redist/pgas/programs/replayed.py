@@ -12,9 +12,8 @@ from redist.errors import TransferError
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.agree import most_of, union_of
 from redist.pgas.programs.capture import Capture
-from redist.pgas.programs.handing_over import find_aliases, hand_over
-from redist.pgas.programs.outside import Outside
-from redist.pgas.programs.planning.plan_program import DecidedLayouts
+from redist.pgas.programs.compiled import Compiled, LaidOut
+from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.prepare import KeptMove, Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -72,30 +71,23 @@ PAID_BACK = 32
 """Moving arguments that stay must pay in this many calls."""
 
 
-class Prepared:
-    """A captured program of one signature, ready to run."""
+class ReplayedProgram(Compiled):
+    """A compiled program that runs by calling one function, written down from its tasks."""
 
     def __init__(
-        self,
-        captured: Capture,
-        ready: Ready,
-        outside: Outside,
-        signature: Signature,
-        comm: Comm,
-        decided: DecidedLayouts | None,
-        steady: frozenset[int] | None,
+        self, laid: LaidOut, ready: Ready, signature: Signature, steady: frozenset[int] | None
     ) -> None:
-        self.decided, self.steady, self.n_runs = decided, steady, 0
-        self.captured, self.ready, self.comm = captured, ready, comm
-        self.outside, self.still_holds = outside.arrays, outside.still_stands
-        self.key, self.kept = signature.key, signature.kept
-        self._aliases = find_aliases(captured, comm)
+        """**Collective.**"""
+        super().__init__(laid)
+        self.ready, self.steady, self.n_runs = ready, steady, 0
+        self._counted = signature.kept
+        """Arguments that count by identity: they live as long as the key of the signature is used."""
         self._misses = 0
         self._given: list[tuple[weakref.ref[Tiled], int]] = []
         """The arrays of the call that later ones are compared with, and their versions."""
         self._wait, self._look_at, self._n_planned = 1, 1, 0
         """After this many calls it is looked which arguments stay: after the call ``_look_at``, if ever."""
-        self.changing: Prepared | None = None
+        self.changing: ReplayedProgram | None = None
         """The program for arguments that change, if this one is for some that stay and costs more then."""
         self.is_over = False
         """Whether arguments that were to stay are others now."""
@@ -105,6 +97,14 @@ class Prepared:
     def misses_copies(self) -> bool:
         """Whether copies of arguments have been of no use so often that they are kept no more."""
         return self._misses >= MOST_MISSES
+
+    def serves(self, signature: Signature) -> bool:
+        """**Local.** Whether what the function reaches is that of the capture."""
+        return self._still_stands()
+
+    def fates(self) -> tuple[Sequence[str], dict[str, int]]:
+        """What became of every captured move, and figures of what is done."""
+        return self.ready.fates.words, self.ready.figures
 
     @property
     def should_settle(self) -> bool:
@@ -122,7 +122,7 @@ class Prepared:
         self._n_planned += 1
         return self._n_planned <= MOST_SETTLED
 
-    def settle_as(self, settled: Prepared) -> None:
+    def settle_as(self, settled: ReplayedProgram) -> None:
         """**Local.** Let another preparation go on for arguments that stay, until one of them is new."""
         settled._look_at = -1
         settled.n_runs = self.n_runs
@@ -133,7 +133,7 @@ class Prepared:
         """**Local.** Keep copies of moved arguments, whatever was before: they stay now."""
         self._misses = 0
 
-    def pays(self, settled: Prepared, steady: frozenset[int]) -> bool:
+    def pays(self, settled: ReplayedProgram, steady: frozenset[int]) -> bool:
         """**Local.** Whether calls with arguments that stay are so much quicker that moving them pays."""
         before, after = self.decided, settled.decided
         if before is None or after is None or before.costs is None or after.costs is None:
@@ -156,7 +156,7 @@ class Prepared:
 
     def run(self, given: Sequence[Tiled]) -> Any:
         """**Collective** if anything moves. Run the program on the arrays of a call."""
-        arrays = [*given, *(one.array for one in self.outside)] if self.outside else given
+        arrays = self.arrays(given) if self.outside else given
         tiles = [array.tile for array in arrays]
         if self.n_runs == 0:
             self._given = [(weakref.ref(array), array.version) for array in arrays]
