@@ -1,3 +1,3 @@
 """The version of redist; the package, its command line and what it measures name it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
