@@ -11,7 +11,7 @@ from itertools import groupby
 
 from mpi4py import MPI
 
-from tests.programs.together import main, report, watch
+from tests.programs.together import freeze, main, report, watch
 
 BETWEEN = "+"
 
@@ -25,9 +25,9 @@ def program() -> int:
         if MPI.COMM_WORLD.rank == 0:
             report(begins=[name, *args])
         watch()
-        status = MPI.COMM_WORLD.allreduce(
-            import_module(f"tests.programs.{name}").program(), op=MPI.MAX
-        )
+        module = import_module(f"tests.programs.{name}")
+        freeze()
+        status = MPI.COMM_WORLD.allreduce(module.program(), op=MPI.MAX)
         if MPI.COMM_WORLD.rank == 0:
             report(ends=status)
         worst = max(worst, status)
