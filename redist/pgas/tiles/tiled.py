@@ -64,7 +64,10 @@ class Tiled:
         self._type, self.comm, self.tile, self.memory = type, comm, local, memory
         self._is_shared = self._space = self._stored = None
         self._version = 0
-        if memory.is_ghost or (local is not None and _counts(local)):
+        if memory.is_ghost or (
+            local is not None
+            and (local.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None)
+        ):
             memory.enrol(self)
 
     def new(self: T, type: ArrayType, local: Tile | None) -> T:
@@ -179,7 +182,7 @@ def held_by(array: Tiled) -> Any:
 def hold(array: Tiled, tile: Tile | None) -> None:
     """**Local.** Let a tile be that of an array, wherever its own is."""
     array.tile, array._stored = tile, None
-    if tile is not None and _counts(tile):
+    if tile is not None and (tile.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None):
         array.memory.enrol(array)
 
 
@@ -188,8 +191,3 @@ def hold_stored(array: Tiled, stored: Any) -> None:
     if array._stored is None:
         del array.tile
     array._stored = stored
-
-
-def _counts(tile: Tile) -> bool:
-    """Whether a tile counts: where there is no limit, small ones do not."""
-    return tile.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None
