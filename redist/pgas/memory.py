@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from redist.layout.array_type import ArrayType
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes
-
-if TYPE_CHECKING:
-    from redist.pgas.tiles.tiled import Tiled
 
 Tile = NDArray[Any]
 
@@ -36,6 +33,16 @@ KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
 RESERVE_BYTES = 2**22
 """Where a plan has counted the living, this much of the dead is kept at its end."""
+
+
+class HasTile(Protocol):
+    """A global array, as the memory of its tile sees it."""
+
+    tile: Tile | None
+
+    @property
+    def type(self) -> ArrayType:
+        """How the array lies on its mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class TileMemory:
     def __init__(self) -> None:
         self.granted_bytes: int | None = None
         """What the exchange that runs may take on the way, where a plan has counted it."""
-        self.arrays: dict[int, weakref.ref[Tiled]] = {}
+        self.arrays: dict[int, weakref.ref[Any]] = {}
         """The living arrays whose tiles count, those first that were made or reloaded longest ago."""
         self.live_bytes = 0
         self.made = self.reused = 0
@@ -170,7 +177,7 @@ class TileMemory:
 
     # What arrays ask of the memory that they lie in
 
-    def enrol(self, array: Tiled) -> None:
+    def enrol(self, array: HasTile) -> None:
         """**Local.** Count the tile of an array that has one of its own now."""
         key, arrays = id(array), self.arrays
         arrays.pop(key, None)
@@ -178,7 +185,7 @@ class TileMemory:
         assert array.tile is not None
         self.adopt(array.tile, array.type.tile_bytes)
 
-    def updated(self, array: Tiled) -> None:
+    def updated(self, array: HasTile) -> None:
         """**Local.** The values of an array have changed."""
 
     def check_values(self, what: str, t: ArrayType, instead: str = "", noted: bool = False) -> None:
