@@ -49,8 +49,8 @@ ELSEWHERE = {
 """Names that another program of this folder checks."""
 PLAIN = {
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
-    "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "ndim", "new", "shape", "size", "tile",
-    "type", "version", "sharing", "is_shared", "share", "shared_with",
+    "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "memory", "ndim", "new", "shape", "size",
+    "tile", "type", "version", "sharing", "is_shared", "share", "shared_with",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""
