@@ -1,6 +1,12 @@
-"""How much a run of the tests looks at: ``make test`` at a sample, ``make test-all`` at everything.
+"""How much a run of the tests looks at.
 
->>> sample(20, of=200) in (20, 200)
+======================================  =====================================================
+``make test``                           a sample: the first number of every pair
+``make test-all``                       everything, three times the sample, a quarter of what has none
+``REDIST_TEST_ALL=full make test-all``  every random case: the second number (hours)
+======================================  =====================================================
+
+>>> sample(20, of=200) in (20, 60, 200)
 True
 """
 
@@ -9,11 +15,17 @@ from __future__ import annotations
 import os
 
 VARIABLE = "REDIST_TEST_ALL"
+FULL = os.environ.get(VARIABLE, "") == "full"
 THOROUGH = os.environ.get(VARIABLE, "") not in ("", "0")
 """``make test-all`` sets the variable; every process of a test run sees the same."""
+TIMES, PART = 3, 4
 
 
 def sample(quick: int, *, of: int) -> int:
-    """How many cases to look at: few in ``make test``, all ``of`` them in ``make test-all``."""
+    """How many random cases to look at; see above. ``quick`` is 0 where ``make test`` has none."""
     assert quick <= of
-    return of if THOROUGH else quick
+    if FULL:
+        return of
+    if THOROUGH:
+        return min(of, TIMES * quick) if quick else -(-of // PART)
+    return quick

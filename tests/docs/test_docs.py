@@ -50,6 +50,15 @@ def title(shown: object) -> str:
     return str(shown)
 
 
+def marks(shown: Command | Program, needs_ranks: bool, number: int) -> list[pytest.MarkDecorator]:
+    """Jobs run one after the other; of those on how-to pages, ``make test`` starts every second."""
+    if not needs_ranks:
+        return []
+    first = "how-to" not in shown.page or number % 2 == 0
+    half = pytest.mark.slow("the other half of the jobs that how-to pages show")
+    return [one_worker] if first else [one_worker, half]
+
+
 def without_times(text: str) -> str:
     """Text with measured times and trailing blanks made equal.
 
@@ -93,7 +102,7 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
 
 @pytest.mark.parametrize(
     "shown",
-    [pytest.param(one, marks=one_worker if " -n " in one.line else ()) for one in COMMANDS],
+    [pytest.param(one, marks=marks(one, " -n " in one.line, n)) for n, one in enumerate(COMMANDS)],
     ids=title,
 )
 def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -> None:
@@ -126,7 +135,7 @@ def test_every_picture_is_drawn_by_a_command() -> None:
 
 @pytest.mark.parametrize(
     "program",
-    [pytest.param(one, marks=one_worker if one.n_ranks > 1 else ()) for one in PROGRAMS],
+    [pytest.param(one, marks=marks(one, one.n_ranks > 1, n)) for n, one in enumerate(PROGRAMS)],
     ids=title,
 )
 def test_programs_run(program: Program, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def carried(ranks: int, n: int, carrier: str, slow: str = "") -> Job:
 
 def sharing(ranks: int, gpus: int, quick: int, thorough: int) -> Job:
     """Random problems of ranks that share GPUs."""
-    n = sample(quick, of=thorough) if quick else thorough
+    n = sample(quick, of=thorough) or 1
     return job(ranks, "sharing", "--gpus", str(gpus), "--n", str(n), slow="" if quick else SEVERAL)
 
 

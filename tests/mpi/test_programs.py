@@ -16,14 +16,15 @@ PURE = ("REDIST_PURE",)
 RANDOM: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
     (1, (0, 27), (), ()),
     (2, (0, 27), (), ()),
-    (3, (9, 27), (), ()),
+    (3, (0, 27), (), ()),
     (4, (9, 27), (), ()),
     (4, (9, 27), ("--transport", "mpi"), ()),
     (6, (0, 18), (), ()),
     (6, (0, 18), ("--node-size", "2"), ()),
     (8, (0, 18), (), ()),
     (8, (0, 18), ("--node-size", "3"), ()),
-    (8, (9, 18), ("--halves",), ()),
+    (8, (0, 18), ("--halves",), ()),
+    (4, (9, 18), ("--halves",), ()),
     (4, (0, 27), (), PURE),
     (3, (9, 27), ("--node-size", "2"), PURE),
 ]
@@ -63,7 +64,7 @@ def random_runs() -> dict[tuple[int, tuple[str, ...]], list[Run]]:
     found: dict[tuple[int, tuple[str, ...]], list[Run]] = {}
     for ranks, (quick, thorough), args, variables in RANDOM:
         seed = 100 * ranks + len(args) + len(variables)
-        n = sample(quick, of=thorough) if quick else thorough
+        n = max(9, sample(quick, of=thorough))
         one = Run(
             "mpi.fuzz",
             ("--n", str(n), "--seed", str(seed), *args),
@@ -81,10 +82,10 @@ def jobs() -> Iterator[Job]:
         one = Run("mpi.mixing", ("--n", str(sample(10, of=20)), *args), "" if quick else SEVERAL)
         jobs[ranks, ()].append(one)
     for ranks in (2, 3, 4):
-        n, quick = str(sample(12, of=300)), ranks > 2
+        n, quick = str(sample(12, of=300)), ranks == 4
         jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
-    jobs[3, ()] += [Run("mpi.repeating"), Run("mpi.larger")]
-    jobs[2, ()].append(Run("mpi.larger", slow=SEVERAL))
+    jobs[3, ()] += [Run("mpi.repeating", slow=SEVERAL), Run("mpi.larger", slow=SEVERAL)]
+    jobs[2, ()].append(Run("mpi.larger"))
     jobs[4, ()] += [Run("mpi.repeating"), *WRONG]
     for (ranks, variables), runs in jobs.items():
         yield Job(ranks, tuple(runs), variables)
